@@ -1,0 +1,141 @@
+"""Every error this project raises, and the exit code it ends a command with.
+
+    ReplicaError
+    ├── ConfigError 20                an option is unknown, missing or out of range: fix the call
+    ├── PrerequisiteError 21          the server's settings or the account's grants do not allow replication
+    ├── ServerError 30                the server answered with an ERR packet (code, sqlstate, message)
+    │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
+    │   ├── PositionLostError 32      the position is purged, diverged, or not in this server's binlog
+    │   └── DuplicateServerIdError 33 another replica took our server id (4052): never reconnect
+    ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable one)
+    ├── ProtocolError 50              the bytes are not what the protocol allows
+    │   ├── TruncatedError            they end too early
+    │   ├── ChecksumError             an event does not match its CRC32
+    │   └── UnsupportedEventError     an event type we cannot read and must not skip
+    ├── SchemaError 60                a table is unknown, or its columns do not match the row images
+    │   └── UnsupportedColumnError    a column type or character set we cannot decode
+    ├── RelayError 70                 a relay file is torn, foreign, missing or locked
+    └── DataLossError 80              what was asked for is no longer retained
+
+Each says what happened, where (a file and offset, an option, a table), and in `hint` what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ReplicaError(Exception):
+    """Root of the tree. `hint` is one sentence of advice, shown after the message."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders in Spark: rebuild without calling a subclass's own __init__.
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+def _rebuild(kind: type[ReplicaError], message: str, state: dict[str, object]) -> ReplicaError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigError(ReplicaError):
+    """An option is unknown, missing, contradictory or out of range."""
+
+    exit_code = 20
+
+
+class PrerequisiteError(ReplicaError):
+    """The server or the account is not set up for replication; the message lists every failed check."""
+
+    exit_code = 21
+
+
+class ServerError(ReplicaError):
+    """The server answered with an ERR packet."""
+
+    exit_code = 30
+
+    def __init__(self, message: str, *, code: int = 0, sqlstate: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.sqlstate = sqlstate
+
+
+class AuthenticationError(ServerError):
+    """Wrong user or password, TLS required, or a privilege is missing."""
+
+    exit_code = 31
+
+
+class PositionLostError(ServerError):
+    """The server does not have the position: purged, diverged, reset, or another server's."""
+
+    exit_code = 32
+
+
+class DuplicateServerIdError(ServerError):
+    """Another replica registered with our server id and the server dropped us (error 4052)."""
+
+    exit_code = 33
+
+
+class DisconnectedError(ReplicaError):
+    """The connection ended or went silent; the only error that a reconnect may mend."""
+
+    exit_code = 40
+
+
+class ProtocolError(ReplicaError):
+    """The bytes are not what the protocol allows; `offset` is where, counted from the start of what was read."""
+
+    exit_code = 50
+
+    def __init__(self, message: str, *, offset: int | None = None, hint: str = "") -> None:
+        super().__init__(message if offset is None else f"{message} (at offset {offset})", hint=hint)
+        self.offset = offset
+
+
+class TruncatedError(ProtocolError):
+    """The bytes end before the structure does."""
+
+
+class ChecksumError(ProtocolError):
+    """An event does not match its CRC32."""
+
+
+class UnsupportedEventError(ProtocolError):
+    """An event type that cannot be read and must not be skipped (no IGNORABLE flag)."""
+
+
+class SchemaError(ReplicaError):
+    """A table is unknown, or its columns do not match what the row images hold."""
+
+    exit_code = 60
+
+
+class UnsupportedColumnError(SchemaError):
+    """A column type or character set that cannot be decoded exactly."""
+
+
+class RelayError(ReplicaError):
+    """A relay file is torn, foreign, missing, or locked by another process."""
+
+    exit_code = 70
+
+
+class DataLossError(ReplicaError):
+    """What was asked for is no longer retained anywhere we can reach."""
+
+    exit_code = 80

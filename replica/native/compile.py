@@ -1,0 +1,56 @@
+"""The one way to make a kernel: `@kernel` compiles on first use, caches on disk, and lets the GIL go.
+
+numba raises at import time when it finds no writable cache folder (read-only site-packages, executors without a home),
+so a usable folder is chosen before the first kernel is declared; without any, kernels compile in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+_Function = TypeVar("_Function")
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def choose_cache() -> str | None:
+    """The folder kernels are cached in, or None where no folder can be written (then they compile in memory)."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    candidates = [
+        os.environ.get("NUMBA_CACHE_DIR"),
+        os.path.join(os.path.expanduser(home), "spark-mariadb-binlog", "kernels"),  # noqa: PTH111, PTH118
+        os.path.join(tempfile.gettempdir(), f"spark-mariadb-binlog-{os.getuid()}", "kernels"),  # noqa: PTH118
+    ]
+    return next((c for c in candidates if c and _writable(Path(c))), None)
+
+
+CACHE = choose_cache()
+if CACHE is not None:
+    os.environ["NUMBA_CACHE_DIR"] = CACHE
+
+import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
+
+if CACHE is not None:
+    numba.config.CACHE_DIR = CACHE  # in case something imported numba before us
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile `function` with numba: no Python objects, no GIL, cached on disk where that is possible."""
+    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, boundscheck=False, error_model="numpy")(function)
+    return compiled
+
+
+def helper(function: _Function) -> _Function:
+    """A small function that kernels call: inlined by LLVM, cached with its caller."""
+    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", inline="never")(function)
+    return compiled

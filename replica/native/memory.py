@@ -1,0 +1,79 @@
+"""Raw memory for kernels: unaligned loads and stores at an address, memcpy, and the address of an array.
+
+Kernels written with array indexing run three to five times slower than these (measured, see docs/performance.md).
+Addresses are int64. Nothing here checks a bound: a kernel checks once per event or value, before it touches memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replica.native import compile as _compile  # chooses the kernel cache before numba is imported  # noqa: F401
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_BITS = {"u1": 8, "u2": 16, "u4": 32, "u8": 64}
+
+
+def _loader(name: str, *, swap: bool = False, signed: bool = False) -> Any:
+    bits = _BITS[name]
+
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            value = builder.load(pointer, align=1)
+            if swap:
+                value = builder.bswap(value)
+            if bits == 64:
+                return value
+            return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
+
+        return types.int64(types.int64), codegen
+
+    return load
+
+
+def _storer(name: str) -> Any:
+    bits = _BITS[name]
+
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            value = args[1] if bits == 64 else builder.trunc(args[1], ir.IntType(bits))
+            builder.store(value, pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    return store
+
+
+# Loads give an int64: zero-extended (u1, u2, u4), sign-extended (i1, i2, i4), or the 64 bits as they are (u8).
+load_u1, load_u2, load_u4, load_u8 = (_loader(n) for n in ("u1", "u2", "u4", "u8"))
+load_i1, load_i2, load_i4 = (_loader(n, signed=True) for n in ("u1", "u2", "u4"))
+# Big endian.
+load_u2be, load_u4be, load_u8be = (_loader(n, swap=True) for n in ("u2", "u4", "u8"))
+# Stores take an int64 and keep its low bits.
+store_u1, store_u2, store_u4, store_u8 = (_storer(n) for n in ("u1", "u2", "u4", "u8"))
+
+
+def _mover(name: str) -> Any:
+    @intrinsic
+    def move(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            function = builder.module.declare_intrinsic(name, [byte, byte, ir.IntType(64)])
+            target, source = (builder.inttoptr(a, byte) for a in args[:2])
+            builder.call(function, [target, source, args[2], ir.Constant(ir.IntType(1), 0)])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return move
+
+
+copy = _mover("llvm.memcpy")  # (target, source, size): the areas must not overlap
+move = _mover("llvm.memmove")  # (target, source, size): they may

@@ -1,0 +1,49 @@
+"""The CRC32 at the end of an event: check it, cut it off, or make it.
+
+Whether an event has one is decided by the FORMAT_DESCRIPTION event of its file, never guessed; that event itself always
+has the four bytes, even when it announces that the rest of the file has none.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from replica.errors import ChecksumError, TruncatedError
+from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, HeaderFlag
+
+_TYPE_AT = 4
+_FLAGS_AT = 17
+
+
+def event_crc32(data: memoryview) -> int:
+    """CRC32 over an event without its last four bytes.
+
+    A FORMAT_DESCRIPTION event is counted with BINLOG_IN_USE cleared: the server sets that bit in a file it has open and
+    clears it at close without writing the checksum again.
+    """
+    if data[_TYPE_AT] != EventType.FORMAT_DESCRIPTION:
+        return crc32(data)
+    flags = data[_FLAGS_AT] & ~HeaderFlag.BINLOG_IN_USE
+    return crc32(data[_FLAGS_AT + 1 :], crc32(bytes((flags,)), crc32(data[:_FLAGS_AT])))
+
+
+def strip(event: memoryview, algorithm: int) -> memoryview:
+    """The event without its checksum, after checking it; the event itself when the algorithm is NONE."""
+    if algorithm == ChecksumAlgorithm.NONE:
+        return event
+    if len(event) < HEADER_LENGTH + CHECKSUM_LENGTH:
+        raise TruncatedError(f"an event with a checksum has at least 23 bytes, this has {len(event)}", offset=0)
+    content = event[:-CHECKSUM_LENGTH]
+    stored, computed = int.from_bytes(event[-CHECKSUM_LENGTH:], "little"), event_crc32(content)
+    if stored != computed:
+        raise ChecksumError(
+            f"event does not match its checksum: stored {stored:08x}, computed {computed:08x}",
+            offset=0,
+            hint="The bytes changed on the way or on disk; read the same position again, then check memory and disks.",
+        )
+    return content
+
+
+def append(content: bytes) -> bytes:
+    """The event with its CRC32; `event_length` in its header must already count the four bytes."""
+    return content + event_crc32(memoryview(content)).to_bytes(CHECKSUM_LENGTH, "little")

@@ -1,0 +1,99 @@
+"""Events about the binlog itself: ROTATE, STOP, HEARTBEAT, BINLOG_CHECKPOINT, START_ENCRYPTION, INCIDENT.
+
+None of them belongs to a transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.protocol.header import Event
+
+if TYPE_CHECKING:
+    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.header import EventHeader
+    from replica.protocol.wire import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class RotateEvent(Event):
+    """Names the file that follows. An artificial one starts every file of a dump and names the current file."""
+
+    position: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopEvent(Event):
+    """The server shut down cleanly. A reader goes on: the next file follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatEvent(Event):
+    """Nothing happened for a heartbeat period: the primary's end of the binlog. Never moves a GTID position."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogCheckpointEvent(Event):
+    """The oldest file the server needs for crash recovery; nothing to a replica."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartEncryptionEvent(Event):
+    """In a file: what follows is encrypted. On the wire (IGNORABLE flag): what follows was decrypted by the server."""
+
+    scheme: int
+    key_version: int
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentEvent(Event):
+    """The primary lost events (incident 1 = LOST_EVENTS): a replica that goes on differs from it."""
+
+    incident: int
+    message: str
+
+
+def decode_rotate(header: EventHeader, body: Cursor, description: FormatDescriptionEvent | None) -> RotateEvent:
+    """The artificial ROTATE that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8 bytes."""
+    with body.restrict(description.post_header_length(header.event_type) if description else 8):
+        position = body.u64()
+        body.rest()
+    return RotateEvent(header, position, body.text(body.remaining))
+
+
+def decode_stop(header: EventHeader, _body: Cursor, _description: FormatDescriptionEvent) -> StopEvent:
+    return StopEvent(header)
+
+
+def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
+    # A position that does not fit the header's 32 bits is sent as 0 there and in full before the name.
+    position = header.log_pos or body.u64()
+    return HeartbeatEvent(header, body.text(body.remaining), position)
+
+
+def decode_binlog_checkpoint(
+    header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
+) -> BinlogCheckpointEvent:
+    return BinlogCheckpointEvent(header, body.text(body.u32()))
+
+
+def decode_start_encryption(
+    header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
+) -> StartEncryptionEvent:
+    return StartEncryptionEvent(header, body.u8(), body.u32(), bytes(body.take(12)))
+
+
+def decode_incident(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> IncidentEvent:
+    with body.restrict(description.post_header_length(header.event_type)):
+        incident = body.u16()
+        body.rest()
+    message = bytes(body.take(body.u8())) if body else b""
+    return IncidentEvent(header, incident, message.decode("utf-8", "replace"))

@@ -1,0 +1,152 @@
+"""Global transaction ids and positions in MariaDB's sense.
+
+A position names at most one GTID per replication domain: the last event group *included*. It is what
+@@gtid_binlog_pos prints and @slave_connect_state takes. It is not a set: what lies before its GTIDs is implied by the
+order of the binlog. Between positions there is only a partial order, and even that is a heuristic, because sequence
+numbers of one domain may jump and, without gtid_strict_mode, go back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_HINT = (
+    "A position is written like 0-1-4711,7-2-9: domain-server-sequence, one per domain, as @@gtid_binlog_pos prints it."
+)
+
+
+class Gtid(NamedTuple):
+    """One event group: `0-1-4711`."""
+
+    domain_id: int
+    server_id: int
+    seq_no: int
+
+    def __str__(self) -> str:
+        return f"{self.domain_id}-{self.server_id}-{self.seq_no}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        parts = text.strip().split("-")
+        # isdecimal alone accepts digits of other scripts, and int() accepts signs and underscores.
+        if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
+            raise ConfigError(f"{_shorten(text)!r} is not a GTID.", hint=_HINT)
+        # More digits than 2**64 has are out of range; int() itself refuses thousands of them with a ValueError.
+        numbers = [int(part) if len(part.lstrip("0")) <= 20 else 1 << 64 for part in parts]
+        gtid = cls(*numbers)
+        if gtid.domain_id >= 1 << 32 or gtid.server_id >= 1 << 32 or gtid.seq_no >= 1 << 64:
+            raise ConfigError(f"{_shorten(text)!r} is not a GTID: a number is too large.", hint=_HINT)
+        return gtid
+
+
+class Order(Enum):
+    """How one position stands to another."""
+
+    EQUAL = "equal"
+    BEFORE = "before"
+    AFTER = "after"
+    CONCURRENT = "concurrent"
+
+
+@dataclass(frozen=True, slots=True)
+class GtidPosition:
+    """At most one GTID per domain, kept sorted by domain; immutable, hashable, picklable."""
+
+    gtids: tuple[Gtid, ...] = ()
+
+    def __post_init__(self) -> None:
+        gtids = self.gtids
+        if all(a.domain_id < b.domain_id for a, b in pairwise(gtids)):
+            return
+        ordered = tuple(sorted(gtids))
+        for a, b in pairwise(ordered):
+            if a.domain_id == b.domain_id:
+                raise ConfigError(f"GTID {a} and {b} conflict: domain {a.domain_id} is named twice.", hint=_HINT)
+        object.__setattr__(self, "gtids", ordered)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads what `str()` and the server print; blanks around GTIDs are allowed, '' is the empty position."""
+        if not text.strip():
+            return cls()
+        return cls(tuple(Gtid.parse(part) for part in text.split(",")))
+
+    @classmethod
+    def last_of(cls, gtids: Iterable[Gtid]) -> Self:
+        """The last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id."""
+        return cls(tuple(sorted({gtid.domain_id: gtid for gtid in gtids}.values())))
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.gtids))
+
+    def __iter__(self) -> Iterator[Gtid]:
+        return iter(self.gtids)
+
+    def __len__(self) -> int:
+        return len(self.gtids)
+
+    def __contains__(self, domain_id: int) -> bool:
+        return self.get(domain_id) is not None
+
+    def __getitem__(self, domain_id: int) -> Gtid:
+        gtid = self.get(domain_id)
+        if gtid is None:
+            raise KeyError(domain_id)
+        return gtid
+
+    def get(self, domain_id: int) -> Gtid | None:
+        for gtid in self.gtids:
+            if gtid.domain_id == domain_id:
+                return gtid
+        return None
+
+    def advance(self, gtid: Gtid) -> GtidPosition:
+        """The position after `gtid`, which replaces its domain's entry even with a lower number: stream order rules."""
+        return GtidPosition(tuple(sorted([*(g for g in self.gtids if g.domain_id != gtid.domain_id), gtid])))
+
+    def compare(self, other: GtidPosition) -> Order:
+        """Partial order by sequence number per domain; a missing domain is before any GTID of it.
+
+        The same sequence number under two server ids is CONCURRENT: one of the servers has diverged.
+        """
+        if self.gtids == other.gtids:
+            return Order.EQUAL
+        before = _none_after(self, other)
+        after = _none_after(other, self)
+        if before:
+            return Order.BEFORE
+        return Order.AFTER if after else Order.CONCURRENT
+
+
+def _none_after(a: GtidPosition, b: GtidPosition) -> bool:
+    theirs = {gtid.domain_id: gtid for gtid in b.gtids}
+    for gtid in a.gtids:
+        other = theirs.get(gtid.domain_id)
+        if other is None or (other != gtid and gtid.seq_no >= other.seq_no):
+            return False
+    return True
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class BinlogPosition(NamedTuple):
+    """A file of one server's binlog and an offset in it (64-bit; the offset is where the next event starts).
+
+    Orders as the server orders acknowledgements: file name as text, then offset. Means nothing on another server.
+    """
+
+    file: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"

@@ -1,0 +1,151 @@
+"""The client/server protocol's packets: bytes of a connection to payloads, and back.
+
+`PacketSplitter.feed` takes bytes as they arrive, in pieces of any size, and gives whole payloads: packets of 0xFFFFFF
+bytes are joined with what follows them, also when that is an empty packet. Sequence ids are not checked, because a
+server that expects semi-synchronous acknowledgements starts them anew in mid-stream; the checksums of the events
+protect the content. Payloads above a limit are refused before their bytes are stored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.protocol.constants import MAX_EVENT_BYTES
+from replica.protocol.wire import Buffer, Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKET_HEADER_LENGTH: Final = 4
+MAX_PIECE: Final = 0xFFFFFF
+"""Longest payload of one packet; a packet of exactly this length is continued by the next."""
+MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
+"""The largest event a server sends, the status bytes before it, and room for what a new server may put there."""
+
+OK, EOF, ERR = 0x00, 0xFE, 0xFF
+"""First byte of a reply. In a dump a payload that starts with 0x00 is an event, not an OK packet."""
+_EOF_MAX_LENGTH: Final = 9
+"""0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter."""
+
+
+class PacketSplitter:
+    """Cuts a byte stream into payloads. Bytes fed are kept until their payloads are taken, in this call or a later."""
+
+    def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
+        self.max_payload = max_payload
+        self._chunks: deque[memoryview] = deque()
+        self._header = bytearray()
+        self._payload = bytearray()
+        self._missing: int | None = None  # bytes of the current packet still to come; None while in its header
+        self._continued = False  # whether the current packet has the maximum length
+
+    def feed(self, chunk: Buffer) -> Iterator[memoryview]:
+        """The payloads that are complete now. A view may be into `chunk`: use or copy it before reusing that buffer."""
+        if len(chunk):
+            self._chunks.append(memoryview(chunk))
+        return self._payloads()
+
+    @property
+    def in_payload(self) -> bool:
+        """Whether bytes of an incomplete payload are held: a connection that ends now was cut."""
+        return bool(self._chunks or self._header or self._payload or self._missing is not None or self._continued)
+
+    def _payloads(self) -> Iterator[memoryview]:
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            if self._missing is None:
+                chunk = self._read_header(chunk)
+                if self._missing is None:
+                    continue
+            missing: int = self._missing
+            piece, rest = chunk[:missing], chunk[missing:]
+            self._missing = missing - len(piece)
+            if rest:
+                self._chunks.appendleft(rest)
+            if self._missing or self._continued or self._payload:
+                self._payload += piece
+            if self._missing:
+                continue
+            self._missing = None
+            if not self._continued:
+                payload, self._payload = self._payload, bytearray()
+                yield memoryview(payload) if payload else piece
+
+    def _read_header(self, chunk: memoryview) -> memoryview:
+        """Sets `_missing` when the header is complete; the rest of the chunk."""
+        wanted = PACKET_HEADER_LENGTH - len(self._header)
+        self._header += chunk[:wanted]
+        if len(self._header) == PACKET_HEADER_LENGTH:
+            length = int.from_bytes(self._header[:3], "little")
+            self._header.clear()
+            if len(self._payload) + length > self.max_payload:
+                raise ProtocolError(
+                    f"a payload of more than {self.max_payload} bytes",
+                    hint="No server sends one: the bytes are not the client/server protocol, or were damaged.",
+                )
+            self._missing = length
+            self._continued = length == MAX_PIECE
+        return chunk[wanted:]
+
+
+def pack(payload: Buffer, sequence_id: int = 0) -> bytes:
+    """The payload as one or more packets, numbered from `sequence_id` modulo 256."""
+    view = memoryview(payload)
+    pieces: list[Buffer] = []
+    for number, start in enumerate(range(0, len(view) + 1, MAX_PIECE)):
+        piece = view[start : start + MAX_PIECE]
+        pieces += [len(piece).to_bytes(3, "little"), bytes(((sequence_id + number) & 0xFF,)), piece]
+    return b"".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class OkPacket:
+    affected_rows: int
+    last_insert_id: int
+    status: int
+    warnings: int
+    info: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EofPacket:
+    """Ends a dump that does not wait, that reached UNTIL, or whose server shuts down."""
+
+    warnings: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrPacket:
+    """Ends the command, and a dump with its connection."""
+
+    code: int
+    sqlstate: str
+    message: str
+
+
+def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
+    """The answer to a command without result rows, or what ends a dump. ProtocolError for anything else."""
+    cursor = Cursor(payload)
+    kind = cursor.u8()
+    if kind == ERR:
+        return _err(cursor)
+    if kind == EOF and len(payload) < _EOF_MAX_LENGTH:
+        # The counters are missing in packets to very old clients.
+        return EofPacket(cursor.u16(), cursor.u16()) if cursor else EofPacket(0, 0)
+    if kind == OK:
+        return OkPacket(cursor.lenenc(), cursor.lenenc(), cursor.u16(), cursor.u16(), bytes(cursor.rest()))
+    raise ProtocolError(f"a reply that starts with 0x{kind:02x} is not OK, EOF or ERR", offset=0)
+
+
+def _err(cursor: Cursor) -> ErrPacket:
+    code = cursor.u16()
+    sqlstate = ""
+    # A server that refuses the connection before the login has no SQLSTATE in its packet.
+    if cursor.remaining >= 6 and cursor.peek_rest()[0] == ord("#"):
+        sqlstate = bytes(cursor.take(6))[1:].decode("ascii", "replace")
+    # Whatever bytes a message quotes, it must not hide the error behind another one.
+    return ErrPacket(code, sqlstate, bytes(cursor.rest()).decode("utf-8", "replace"))

@@ -1,0 +1,102 @@
+"""Rows events: which table, which columns are present, and the undecoded row images.
+
+In: the body of WRITE, UPDATE and DELETE rows events, version 1 (all MariaDB servers), version 2 (MySQL), and MariaDB's
+compressed forms. Out: a `RowsEvent` whose `images` is a view of the event. How the images are split into rows and
+values depends on the table map and is not decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.protocol.constants import MAX_COLUMNS, EventType, RowsFlag
+from replica.protocol.header import Event
+
+if TYPE_CHECKING:
+    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.header import EventHeader
+    from replica.protocol.wire import Cursor
+
+DUMMY_TABLE_ID: Final = 0xFFFFFF
+"""Table id of a rows event without rows that only ends the statement."""
+
+
+class RowsKind(IntEnum):
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+
+
+ROWS_EVENTS: Final[dict[int, tuple[RowsKind, int, bool]]] = {
+    EventType.WRITE_ROWS_V1: (RowsKind.INSERT, 1, False),
+    EventType.UPDATE_ROWS_V1: (RowsKind.UPDATE, 1, False),
+    EventType.DELETE_ROWS_V1: (RowsKind.DELETE, 1, False),
+    EventType.WRITE_ROWS: (RowsKind.INSERT, 2, False),
+    EventType.UPDATE_ROWS: (RowsKind.UPDATE, 2, False),
+    EventType.DELETE_ROWS: (RowsKind.DELETE, 2, False),
+    EventType.WRITE_ROWS_COMPRESSED_V1: (RowsKind.INSERT, 1, True),
+    EventType.UPDATE_ROWS_COMPRESSED_V1: (RowsKind.UPDATE, 1, True),
+    EventType.DELETE_ROWS_COMPRESSED_V1: (RowsKind.DELETE, 1, True),
+    EventType.WRITE_ROWS_COMPRESSED: (RowsKind.INSERT, 2, True),
+    EventType.UPDATE_ROWS_COMPRESSED: (RowsKind.UPDATE, 2, True),
+    EventType.DELETE_ROWS_COMPRESSED: (RowsKind.DELETE, 2, True),
+}
+"""Event type: (kind, version, compressed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEvent(Event):
+    """Row images of one table; UPDATE alternates before and after images."""
+
+    kind: RowsKind
+    version: int
+    table_id: int
+    flags: int
+    width: int
+    """Columns of the table at the time of the change."""
+    columns_before: bytes
+    """Bit set of the columns present in before images; empty for INSERT."""
+    columns_after: bytes
+    """Bit set of the columns present in after images; empty for DELETE."""
+    images: memoryview
+    """Null bitmap and values per image; one compressed block when `compressed`."""
+    compressed: bool
+    extra: bytes = b""
+    """Version 2 only: MySQL's partition or NDB information, undecoded."""
+
+    @property
+    def ends_statement(self) -> bool:
+        return bool(self.flags & RowsFlag.STMT_END)
+
+    @property
+    def is_dummy(self) -> bool:
+        return self.table_id == DUMMY_TABLE_ID and not self.images
+
+
+def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> RowsEvent:
+    kind, version, compressed = ROWS_EVENTS[header.event_type]
+    fixed = description.post_header_length(header.event_type)
+    extra = b""
+    with body.restrict(fixed):
+        table_id = body.u32() if fixed == 6 else body.u48()
+        flags = body.u16()
+        extra_length = body.u16() if version == 2 else 2
+        body.rest()
+    if extra_length < 2:
+        raise ProtocolError("the extra data of a rows event is shorter than its own length field", offset=body.offset)
+    extra = bytes(body.take(extra_length - 2))
+    at = body.offset
+    width = body.lenenc()
+    if width > MAX_COLUMNS:
+        raise ProtocolError(f"a rows event of {width} columns; tables have at most {MAX_COLUMNS}", offset=at)
+    before = after = b""
+    if kind is RowsKind.INSERT:
+        after = body.bits(width)
+    else:
+        before = body.bits(width)
+        if kind is RowsKind.UPDATE:
+            after = body.bits(width)
+    return RowsEvent(header, kind, version, table_id, flags, width, before, after, body.rest(), compressed, extra)

@@ -1,0 +1,44 @@
+"""Semi-synchronous replication on the wire: the two bytes before each event, and the acknowledgement.
+
+A connection that set @rpl_semi_sync_slave gets `EF flag` between the status byte and every event of its dump, also
+while the primary's semi-sync is off; another connection never does. An event may itself begin with EF, so the form is
+known from what was asked for and never found by looking.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replica.errors import ProtocolError
+from replica.protocol.packets import pack
+
+MAGIC: Final = 0xEF
+ACK_WANTED: Final = 0x01
+HEADER_LENGTH: Final = 2
+MAX_FILE_NAME: Final = 512
+"""FN_REFLEN: the primary ignores, with an error in its log, a reply of more than this and 10 bytes."""
+
+
+def strip(content: memoryview) -> tuple[memoryview, bool]:
+    """A payload after its status byte: (the event, whether a transaction on the primary waits for its ack)."""
+    if len(content) < HEADER_LENGTH or content[0] != MAGIC:
+        raise ProtocolError(
+            "an event came without the semi-sync header that every event of this connection has",
+            offset=0,
+            hint="Was @rpl_semi_sync_slave set before the dump started?",
+        )
+    return content[HEADER_LENGTH:], bool(content[1] & ACK_WANTED)
+
+
+def ack_packet(file: str, position: int) -> bytes:
+    """The whole packet that says: everything up to `position` of the primary's `file` is safe here.
+
+    Its sequence id is 0 whatever was received (another id and the primary stops listening), and it must go out in ONE
+    write: the primary waits 1 ms for the rest of a reply it has begun to read. `file` is the base name from the last
+    ROTATE: a path compares as an older file. `position` is the end of an event that was received, never further: the
+    primary believes it.
+    """
+    name = file.encode()
+    if not 0 < len(name) <= MAX_FILE_NAME or b"/" in name or b"\0" in name:
+        raise ProtocolError(f"{file!r} is not the base name of a binlog file")
+    return pack(bytes((MAGIC,)) + position.to_bytes(8, "little") + name, sequence_id=0)

@@ -1,0 +1,79 @@
+"""A table map met with what is known of its table and with what is asked for: one `RowLayout` per distinct table map.
+
+In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
+column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire
+lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. A
+column whose type changed, or a catalog that has other columns than the wire, is a SchemaError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from replica.rows.match import catalog_columns
+from replica.rows.plan import ColumnPlan, plan_column, skip_column
+from replica.rows.types import Kind, OutputColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.types import ValuePolicy
+    from replica.schema.table import TableSchema
+
+ABSENT = -1
+"""In `RowLayout.sources`: no column of the wire feeds this output column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """`columns[i]` reads wire column i; `sources[j]` is the wire column that feeds `outputs[j]`, or ABSENT."""
+
+    database: str
+    table: str
+    columns: tuple[ColumnPlan, ...]
+    outputs: tuple[OutputColumn, ...]
+    sources: tuple[int, ...]
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The other way round: per wire column the output column it feeds, or ABSENT."""
+        found = [ABSENT] * len(self.columns)
+        for output, source in enumerate(self.sources):
+            if source != ABSENT:
+                found[source] = output
+        return tuple(found)
+
+
+def compile_layout(
+    table_map: TableMapEvent,
+    schema: TableSchema | None,
+    output: Sequence[OutputColumn] | None,
+    policy: ValuePolicy,
+) -> RowLayout:
+    """The layout of one table map. `output` None: every column of the wire is put out, in its order; empty: none is."""
+    name = f"{table_map.database}.{table_map.table}"
+    known = catalog_columns(table_map, schema)
+    names = [c.name or (k.name if k else None) for c, k in zip(table_map.columns, known, strict=True)]
+    wanted = None if output is None else {column.name.casefold() for column in output}
+    columns = []
+    for position, (column, schema_column, column_name) in enumerate(zip(table_map.columns, known, names, strict=True)):
+        if wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
+            columns.append(skip_column(column, column_name or ""))
+        else:
+            columns.append(plan_column(column, schema_column, policy, position=position, table=name))
+    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in columns))
+    by_name = {plan.name.casefold(): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
+    sources = tuple(by_name.get(column.name.casefold(), ABSENT) for column in outputs)
+    for out, source in zip(outputs, sources, strict=True):
+        if source != ABSENT and columns[source].arrow != out.arrow:
+            raise SchemaError(
+                f"Column {out.name} of table {name} is {columns[source].spark} in the binlog and {out.spark} in the "
+                "query: the table was changed.",
+                hint="Start the query again with the new schema (a new checkpoint), or read the table as VARIANT.",
+            )
+    return RowLayout(
+        database=table_map.database, table=table_map.table, columns=tuple(columns), outputs=outputs, sources=sources
+    )

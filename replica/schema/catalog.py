@@ -1,0 +1,131 @@
+"""information_schema, asked once: the queries as text, their rows as `TableSchema`.
+
+In: which tables. Out: two queries with their arguments, and from the rows of both one `TableSchema` per table. Nothing
+is sent from here. Views have no rows in a binlog and are left out; so are the server's own databases, unless they are
+asked for by name. The account sees only tables it has a privilege on: a missing table is the caller's to notice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from replica.errors import SchemaError
+from replica.schema.table import ColumnSchema, TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
+
+_COLUMNS = """\
+SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
+       c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
+       c.COLUMN_COMMENT, t.TABLE_TYPE
+  FROM information_schema.COLUMNS c
+  JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
+ WHERE t.TABLE_TYPE NOT LIKE '%%VIEW' AND {condition}
+ ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
+
+# KEY_COLUMN_USAGE would list the hidden row_end of a versioned table too; STATISTICS does not.
+_KEYS = """\
+SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.INDEX_NAME, c.COLUMN_NAME
+  FROM information_schema.STATISTICS c
+ WHERE (c.INDEX_NAME = 'PRIMARY' OR c.INDEX_TYPE = 'HASH') AND {condition}
+ ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.SEQ_IN_INDEX"""
+
+# A label as the server quotes it: '' for a quote, a backslash before what SQL would not take as it is.
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(,|$)", re.DOTALL)
+_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_CONTROL = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+
+Selection = tuple[str, str | None]
+"""A database and a table; None for all its tables."""
+
+
+def columns_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
+    """SQL and arguments (%s) that list the columns of the selected tables; of all user tables without a selection."""
+    condition, arguments = _condition(selection)
+    return _COLUMNS.format(condition=condition), arguments
+
+
+def keys_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
+    """SQL and arguments (%s) that list the columns of primary keys, in key order, and of keys kept as hashes."""
+    condition, arguments = _condition(selection)
+    return _KEYS.format(condition=condition), arguments
+
+
+def read_catalog(columns: Iterable[Sequence[Any]], keys: Iterable[Sequence[Any]]) -> dict[tuple[str, str], TableSchema]:
+    """The rows of both queries as tables, by (database, table)."""
+    found: dict[tuple[str, str], list[ColumnSchema]] = {}
+    versioned = set()
+    for database, table, *row, table_type in columns:
+        found.setdefault((database, table), []).append(_column(row))
+        if table_type == "SYSTEM VERSIONED":
+            versioned.add((database, table))
+    key_columns: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for database, table, index, column in keys:
+        key_columns.setdefault((database, table), {}).setdefault(index, []).append(column)
+    return {
+        name: _table(name, parts, key_columns.get(name, {}), versioned=name in versioned)
+        for name, parts in found.items()
+    }
+
+
+def parse_labels(column_type: str) -> tuple[str, ...]:
+    """The labels of an ENUM or SET, from the declaration as the server prints it: enum('a','it''s','x,y')."""
+    inner = column_type[column_type.index("(") + 1 : column_type.rindex(")")]
+    labels, at = [], 0
+    while at < len(inner):
+        match = _LABEL.match(inner, at)
+        if match is None:
+            raise SchemaError(f"The labels of {column_type} end in no way that the server writes.")
+        labels.append(_ESCAPE.sub(lambda m: _CONTROL.get(m[1], m[1]) if m[1] else "'", match[1]))
+        at = match.end()
+    return tuple(labels)
+
+
+def _condition(selection: Sequence[Selection]) -> tuple[str, tuple[str, ...]]:
+    if not selection:
+        return f"c.TABLE_SCHEMA NOT IN ({', '.join(['%s'] * len(SYSTEM_DATABASES))})", SYSTEM_DATABASES
+    terms = ["c.TABLE_SCHEMA = %s" + (" AND c.TABLE_NAME = %s" if table else "") for _, table in selection]
+    arguments = tuple(name for pair in selection for name in pair if name)
+    return f"({' OR '.join(f'({term})' for term in terms)})", arguments
+
+
+def _column(row: Sequence[Any]) -> ColumnSchema:
+    name, data_type, column_type, nullable, charset, collation, octets, precision, scale, fsp, comment = row
+    data_type = data_type.lower()
+    labelled = data_type in ("enum", "set")
+    counted = data_type in ("decimal", "bit")
+    return ColumnSchema(
+        name=name,
+        data_type=data_type,
+        column_type=column_type,
+        nullable=nullable == "YES",
+        unsigned=not labelled and " unsigned" in column_type,
+        charset=charset,
+        collation=collation,
+        labels=parse_labels(column_type) if labelled else None,
+        octets=None if octets is None or labelled else int(octets),
+        precision=int(precision) if counted else None,
+        scale=int(scale) if data_type == "decimal" else None,
+        fsp=None if fsp is None else int(fsp),
+        comment=comment,
+    )
+
+
+def _table(
+    name: tuple[str, str], columns: list[ColumnSchema], keys: dict[str, list[str]], *, versioned: bool
+) -> TableSchema:
+    positions = {column.name: index for index, column in enumerate(columns)}
+    primary_key = keys.pop("PRIMARY", [])
+    return TableSchema(
+        database=name[0],
+        table=name[1],
+        columns=tuple(replace(column, key=column.name in primary_key) for column in columns),
+        primary_key=tuple(positions[key] for key in primary_key),
+        versioned=versioned,
+        hash_keys=len(keys),
+    )

@@ -1,0 +1,49 @@
+"""What a table looks like, as the server's catalog tells it: plain values, picklable, no I/O.
+
+Row images of a server with `binlog_row_metadata=NO_LOG` (the default) carry type codes and nothing else. What they lack
+(names, signedness, character sets, ENUM and SET labels, keys) comes from here. Lengths and precisions are kept too, so
+that a table whose definition changed since is noticed and never guessed at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSchema:
+    """One column. `data_type` is the bare type name in lower case, `column_type` the declaration as the server has it.
+
+    What does not apply to the type is None.
+    """
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: bool = True
+    unsigned: bool = False
+    charset: str | None = None  # None for what is not text; 'binary' never stands here
+    collation: str | None = None
+    labels: tuple[str, ...] | None = None  # of ENUM and SET, in their order
+    octets: int | None = None  # longest value in bytes: CHAR, VARCHAR, BINARY, VARBINARY, TEXT and BLOB types
+    precision: int | None = None  # DECIMAL: digits in all; BIT: bits
+    scale: int | None = None  # DECIMAL: digits after the point
+    fsp: int | None = None  # fractional digits of TIME, DATETIME and TIMESTAMP
+    key: bool = False  # part of the primary key
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """One table. `columns` in table order; `primary_key` holds column indexes in key order, empty without a key."""
+
+    database: str
+    table: str
+    columns: tuple[ColumnSchema, ...]
+    primary_key: tuple[int, ...] = ()
+    versioned: bool = False  # system-versioned: row images may end with row_start and row_end
+    hash_keys: int = 0  # unique keys too long for an index: at most so many hidden hash columns end the row images
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"

@@ -1,0 +1,64 @@
+"""Fixtures every test may ask for: real servers, one per version found, and the report of what was found.
+
+`server_version` runs a test once per installed MariaDB; `server` is a running one of that version shared by a test
+module, `any_server` the same in one version only; `make_server` starts more, with options. Without any server these tests fail and say what to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.installation import MISSING, installations
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def pytest_report_header() -> str:
+    found = installations()
+    names = ", ".join(f"{short} ({one.full_version})" for short, one in found.items())
+    return f"MariaDB servers: {names or 'none. ' + MISSING}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server_version" in metafunc.fixturenames:
+        # An empty list would make pytest skip the test, and a skipped test hides that nothing ran.
+        versions = list(installations()) or ["no-server"]
+        metafunc.parametrize("server_version", versions, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def server_version(request: pytest.FixtureRequest) -> str:
+    version = str(request.param)
+    if version == "no-server":
+        pytest.fail(MISSING, pytrace=False)
+    return version
+
+
+@pytest.fixture(scope="module")
+def server(server_version: str) -> Iterator[MariaDb]:
+    """One running server per version and test module; tests leave no user tables behind that others trip on."""
+    with MariaDb(server_version) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def any_server() -> Iterator[MariaDb]:
+    """One running server of one version, for what no version of the server could change."""
+    with MariaDb() as running:
+        yield running
+
+
+@pytest.fixture
+def make_server() -> Iterator[Callable[..., MariaDb]]:
+    """Start servers that live until the test ends: `make_server("11.8", "--skip-log-bin", tls=True)`."""
+    with contextlib.ExitStack() as stack:
+
+        def make(version: str | None = None, *options: str, **keywords: object) -> MariaDb:
+            return stack.enter_context(MariaDb(version, *options, **keywords))  # type: ignore[arg-type]
+
+        yield make

@@ -1,0 +1,293 @@
+"""What the reference decoder reads from a real binlog is what the same server's SELECT gives.
+
+For every type, nullable and not: the values are written, the binlog is decoded, and each value is compared with SELECT
+under time_zone '+00:00', with the schema from the catalog (binlog_row_metadata=NO_LOG), from the stream (FULL), and
+from both. The kernels are compared with the reference elsewhere, so this is where their truth comes from.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+import pytest
+
+from replica.errors import SchemaError, UnsupportedColumnError
+from replica.protocol.binlog_file import decode_file
+from replica.protocol.charset import CHARSETS
+from replica.protocol.rows_event import RowsEvent, RowsKind
+from replica.protocol.table_map import TableMapEvent
+from replica.protocol.values import format_time
+from replica.rows.layout import compile_layout
+from replica.rows.reference import RowChange, read_rows
+from replica.rows.types import ValuePolicy, output_column
+from replica.schema.catalog import columns_query, keys_query, read_catalog
+from tests.integration.type_cases import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.rows.layout import RowLayout
+    from replica.rows.plan import ColumnPlan
+    from replica.schema.table import TableSchema
+    from tests.fixtures.mariadb import MariaDb
+
+pytestmark = pytest.mark.server
+TEXT = ValuePolicy("text")
+
+
+def major_minor(server: MariaDb) -> tuple[int, ...]:
+    return tuple(map(int, server.value("SELECT VERSION()").split(".")[:2]))
+
+
+def plain(value: object, column: ColumnPlan) -> str | None:
+    """A decoded value as SELECT would print it, by the plainest means."""
+    if isinstance(value, timedelta):
+        return format_time(value, column.fsp)
+    if isinstance(value, bytes):
+        return value.hex().upper()
+    if isinstance(value, str):
+        return value.replace("\N{REPLACEMENT CHARACTER}", "?")  # what SELECT says of a byte without a character
+    return None if value is None else f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def changes(
+    server: MariaDb, schemas: dict[tuple[str, str], TableSchema] | None
+) -> Iterator[tuple[RowLayout, RowChange]]:
+    """All row changes of the server's last binlog, with dates as text."""
+    maps: dict[int, RowLayout] = {}
+    data = (server.datadir / server.binlogs()[-1]).read_bytes()
+    for _, event in decode_file(data):
+        if isinstance(event, TableMapEvent):
+            schema = schemas and schemas[event.database, event.table]
+            maps[event.table_id] = compile_layout(event, schema or None, None, TEXT)
+        elif isinstance(event, RowsEvent):
+            for change in read_rows(event, maps[event.table_id], TEXT):
+                yield maps[event.table_id], change
+
+
+def catalog(server: MariaDb, database: str) -> dict[tuple[str, str], TableSchema]:
+    columns, column_arguments = columns_query([(database, None)])
+    keys, key_arguments = keys_query([(database, None)])
+    return read_catalog(server.sql(columns, args=column_arguments), server.sql(keys, args=key_arguments))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "with_catalog"),
+    [("NO_LOG", True), ("MINIMAL", True), ("FULL", True), ("FULL", False)],
+    ids=["NO_LOG", "MINIMAL", "FULL and catalog", "FULL alone"],
+)
+def test_every_type_is_what_select_gives(server: MariaDb, metadata: str, with_catalog: bool) -> None:  # noqa: FBT001
+    cases = {f"t{i}": case for i, case in enumerate(CASES) if case.since <= major_minor(server)}
+    expected: dict[str, list[tuple[Any, ...]]] = {}
+    with server.connect(conv={}) as connection, connection.cursor() as cursor:
+        run = cursor.execute
+        run("SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'")
+        run("SET character_set_connection = utf8mb4")
+        run(f"CREATE OR REPLACE DATABASE types_{metadata} CHARACTER SET utf8mb4")
+        run(f"USE types_{metadata}")
+        for name, case in cases.items():
+            run(f"CREATE TABLE {name} (id INT PRIMARY KEY, n {case.declaration} NULL, m {case.declaration} NOT NULL)")
+        run(f"SET GLOBAL binlog_row_metadata = {metadata}")
+        run("FLUSH BINARY LOGS")
+        for name, case in cases.items():
+            rows = [(value, value) for value in case.values] + [("NULL", case.values[0])]
+            run(f"INSERT INTO {name} VALUES " + ", ".join(f"({i}, {n}, {m})" for i, (n, m) in enumerate(rows)))
+            n, m = case.select.format(c="n"), case.select.format(c="m")
+            run(f"SELECT id, {n}, {m} FROM {name} ORDER BY id")
+            expected[name] = list(cursor.fetchall())
+        run("SET GLOBAL binlog_row_metadata = NO_LOG")
+    schemas = catalog(server, f"types_{metadata}")
+
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in cases}
+    plans: dict[str, ColumnPlan] = {}
+    for layout, change in changes(server, schemas if with_catalog else None):
+        assert change.after is not None
+        id_, n, m = change.after.values()
+        found[layout.table].append((id_, n, m))
+        plans[layout.table] = layout.columns[1]
+        assert [(c.nullable, c.key) for c in layout.columns][1:] == [(True, False), (False, False)]
+        assert layout.columns[0].key
+        if with_catalog or not cases[layout.table].catalog_only:
+            # What Spark was told before the first event is what the events bring.
+            schema = schemas[layout.database, layout.table]
+            assert layout.outputs == tuple(output_column(column, TEXT) for column in schema.columns)
+
+    for name, case in cases.items():
+        assert len(found[name]) == len(case.values) + 1, case.declaration
+        for row, (id_, *select) in zip(found[name], expected[name], strict=True):
+            assert str(row[0]) == id_
+            if case.catalog_only and not with_catalog:
+                assert isinstance(row[2], bytes), "known as BINARY alone"
+                continue
+            for value, answer in zip(row[1:], select, strict=True):
+                said = answer.decode() if isinstance(answer, bytes) else answer
+                if isinstance(value, float):
+                    assert value == float(said), (case.declaration, id_)
+                else:
+                    assert plain(value, plans[name]) == said, (case.declaration, id_)
+
+
+IMAGES = ("FULL", "MINIMAL", "NOBLOB", "FULL_NODUP")
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_images_of_insert_update_and_delete(server: MariaDb, image: str) -> None:
+    if image == "FULL_NODUP" and major_minor(server) < (11, 4):
+        with pytest.raises(pymysql.err.OperationalError, match="FULL_NODUP"):
+            server.sql("SET SESSION binlog_row_image = FULL_NODUP")
+        return
+    server.sql(
+        "CREATE OR REPLACE DATABASE images",
+        "CREATE TABLE images.k (id INT PRIMARY KEY, name VARCHAR(20), body BLOB, qty INT DEFAULT 5)",
+        "FLUSH BINARY LOGS",
+        f"SET SESSION binlog_row_image = {image}",
+        "INSERT INTO images.k VALUES (1, 'one', 'b', NULL)",
+        "UPDATE images.k SET name = NULL WHERE id = 1",
+        "UPDATE images.k SET id = 2",
+        "DELETE FROM images.k",
+    )
+    rows = [change for _, change in changes(server, catalog(server, "images"))]
+
+    whole = {"id": 1, "name": "one", "body": b"b", "qty": None}
+    assert [row.kind for row in rows] == [RowsKind.INSERT, RowsKind.UPDATE, RowsKind.UPDATE, RowsKind.DELETE]
+    assert [(row.before, row.after) for row in rows] == {
+        "FULL": [
+            (None, whole),
+            (whole, whole | {"name": None}),
+            (whole | {"name": None}, whole | {"name": None, "id": 2}),
+            (whole | {"name": None, "id": 2}, None),
+        ],
+        "MINIMAL": [(None, whole), ({"id": 1}, {"name": None}), ({"id": 1}, {"id": 2}), ({"id": 2}, None)],
+        "FULL_NODUP": [
+            (None, whole),
+            (whole, {"name": None}),
+            (whole | {"name": None}, {"id": 2}),
+            (whole | {"name": None, "id": 2}, None),
+        ],
+        "NOBLOB": [
+            (None, whole),
+            ({"id": 1, "name": "one", "qty": None}, {"id": 1, "name": None, "qty": None}),
+            ({"id": 1, "name": None, "qty": None}, {"id": 2, "name": None, "qty": None}),
+            ({"id": 2, "name": None, "qty": None}, None),
+        ],
+    }[image]
+
+
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_columns_that_select_does_not_show(server: MariaDb, metadata: str) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE hidden",
+        f"SET GLOBAL binlog_row_metadata = {metadata}",
+        "CREATE TABLE hidden.v (id INT PRIMARY KEY, twice INT AS (id * 2) VIRTUAL, thrice INT AS (id * 3) PERSISTENT, "
+        "quiet INT INVISIBLE DEFAULT 9) WITH SYSTEM VERSIONING",
+        "CREATE TABLE hidden.u (id INT, doc BLOB UNIQUE, txt TEXT, UNIQUE (id, txt))",
+        "CREATE TABLE hidden.w (id INT, doc BLOB UNIQUE) WITH SYSTEM VERSIONING",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO hidden.v (id) VALUES (1)",
+        "INSERT INTO hidden.u VALUES (1, 'x', NULL)",
+        "INSERT INTO hidden.w VALUES (1, 'x')",
+        "SET GLOBAL binlog_row_metadata = NO_LOG",
+    )
+    schemas = catalog(server, "hidden") if metadata == "NO_LOG" else None
+    (_, versioned), (_, unique), (_, both) = changes(server, schemas)
+
+    assert versioned.after is not None
+    assert unique.after is not None
+    assert both.after is not None
+    assert list(versioned.after.items())[:4] == [("id", 1), ("twice", 2), ("thrice", 3), ("quiet", 9)]
+    assert list(versioned.after)[4:] == ["row_start", "row_end"]
+    assert versioned.after["row_end"] >= "2038-01-19 03:14:07.999999"
+    assert list(unique.after) == ["id", "doc", "txt", "DB_ROW_HASH_1", "DB_ROW_HASH_2"]
+    assert list(both.after) == ["id", "doc", "row_start", "row_end", "DB_ROW_HASH_1"]
+
+
+def test_the_old_temporal_formats(server: MariaDb) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE old",
+        "SET GLOBAL mysql56_temporal_format = OFF",
+        "CREATE TABLE old.whole (d DATETIME, s TIMESTAMP NULL, t TIME)",
+        "CREATE TABLE old.digits (d DATETIME(3))",
+        "SET GLOBAL mysql56_temporal_format = ON",
+        "SET time_zone = '+00:00', sql_mode = ''",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO old.whole VALUES ('2024-02-29 23:59:59', '2038-01-19 03:14:07', '-838:59:59'), "
+        "('0000-00-00', 0, '00:00:01'), ('9999-12-31 00:00:01', '2001-02-03 04:05:06', '100:00:00')",
+        "INSERT INTO old.digits VALUES ('2024-02-29 23:59:59.123')",
+    )
+    select = server.sql("SET time_zone = '+00:00'", "SELECT CONCAT(d), CONCAT(s), CONCAT(t) FROM old.whole")
+    found = changes(server, catalog(server, "old"))
+
+    rows = [change.after for _, change in (next(found) for _ in select)]
+    assert [(row["d"], row["s"], format_time(row["t"], 0)) for row in rows if row] == select
+    with pytest.raises(UnsupportedColumnError, match=r"Column d of table old\.digits is datetime\(3\).*FORCE"):
+        next(found)
+
+
+def test_a_catalog_that_no_longer_fits_is_an_error_and_never_a_guess(server: MariaDb) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE stale",
+        "CREATE TABLE stale.a (x INT, y INT)",
+        "CREATE TABLE stale.b (x INT, y VARCHAR(10))",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO stale.a VALUES (1, 2)",
+    )
+    binlog_of_a = server.binlogs()[-1]
+    assert len(list(changes(server, catalog(server, "stale")))) == 1
+    for change in ("ADD z INT", "MODIFY y BIGINT", "MODIFY y DECIMAL(5,2)", "DROP y", "MODIFY y VARCHAR(5)"):
+        server.sql(f"ALTER TABLE stale.a {change}")
+        assert server.binlogs()[-1] == binlog_of_a
+        with pytest.raises(SchemaError, match=r"stale\.a.*(catalog|binlog).*binlog_row_metadata=FULL"):
+            list(changes(server, catalog(server, "stale")))
+        server.sql("CREATE OR REPLACE TABLE stale.a (x INT, y INT)")
+
+
+def test_every_character_of_every_character_set(server: MariaDb) -> None:
+    names = [str(row[0]) for row in server.sql("SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS")]
+    assert {name if name != "utf8" else "utf8mb3" for name in names} - {"binary"} == set(CHARSETS)
+    server.sql("CREATE OR REPLACE DATABASE texts CHARACTER SET utf8mb4", "FLUSH BINARY LOGS")
+    selected = {}
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        for name in names:
+            if name == "binary":
+                continue
+            cursor.execute(f"CREATE TABLE texts.{name} (c VARCHAR(1000) CHARACTER SET {name}) ENGINE = MyISAM")
+            rows = [(text,) for text in _samples(name)]
+            cursor.executemany(f"INSERT INTO texts.{name} VALUES (CONVERT(%s USING {name}))", rows)
+            cursor.execute(f"SELECT c FROM texts.{name}")
+            selected[name] = [str(row[0]) for row in cursor.fetchall()]
+
+    decoded: dict[str, list[str]] = {name: [] for name in selected}
+    for layout, change in changes(server, catalog(server, "texts")):
+        assert change.after is not None
+        decoded[layout.table].append(change.after["c"])
+
+    for name, texts in selected.items():
+        assert texts
+        assert [len(text) for text in decoded[name]] == [len(text) for text in texts], name
+        for ours, theirs in zip("".join(decoded[name]), "".join(texts), strict=True):
+            # Where the server has no character it answers '?'. A Python codec may know one.
+            assert ours == theirs or theirs in "?\N{REPLACEMENT CHARACTER}", name
+
+
+def _samples(name: str) -> list[bytes]:
+    """Bytes to be taken as text of a set: every single byte, or every code that our table knows, a lead byte a row."""
+    charset = CHARSETS["utf8mb3" if name == "utf8" else name]
+    if charset.max_bytes == 1:
+        return [bytes([i]) for i in range(256)]
+    if charset.codec.startswith("utf"):
+        beyond = "" if charset.max_bytes < 4 else "😀𝄞"
+        return [f"aé€ж漢\N{LATIN SMALL LETTER A WITH DIAERESIS}{beyond}".encode(charset.codec)]
+    leads = [bytes([i]) for i in range(0x80, 0x100)]
+    if charset.max_bytes == 3:
+        leads = [b"\x8f" + lead for lead in leads] + [lead for lead in leads if lead != b"\x8f"]
+    known = [[lead + bytes([i]) for i in range(0x40, 0x100)] for lead in leads]
+    rows = [[code for code in codes if _one_character(charset.decode(code))] for codes in known]
+    return [b"".join(row) for row in rows if row]
+
+
+def _one_character(text: str) -> bool:
+    return len(text) == 1 and text != "\N{REPLACEMENT CHARACTER}"

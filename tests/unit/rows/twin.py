@@ -1,0 +1,169 @@
+"""Both decoders over the same bytes: the plain reference event by event, and the kernels range by range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from replica.protocol.binlog_file import decode_file
+from replica.protocol.rows_event import RowsEvent
+from replica.protocol.table_map import TableMapEvent
+from replica.protocol.transaction_events import GtidEvent
+from replica.rows import reference
+from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
+from replica.rows.layout import RowLayout, compile_layout
+from replica.rows.types import ValuePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from replica.schema.table import TableSchema
+
+
+@dataclass
+class Tables:
+    """A resolver of named tables; None as schema means that the stream tells everything."""
+
+    schemas: Mapping[str, TableSchema | None]
+    resolved: list[str] = field(default_factory=list)
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        name = f"{table_map.database}.{table_map.table}"
+        self.resolved.append(name)
+        return TableTarget(self.schemas[name]) if name in self.schemas else None
+
+
+class Row(NamedTuple):
+    """One row change as the reference sees it, with the layout its images were read with."""
+
+    gtid: tuple[int, int, int]
+    ordinal: int
+    table: str
+    change: reference.RowChange
+    layout: RowLayout
+
+
+def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolicy()) -> Iterator[Row]:  # noqa: B008
+    """All wanted row changes of a whole binlog file."""
+    maps: dict[int, TableMapEvent] = {}
+    layouts: dict[bytes, RowLayout] = {}
+    gtid, ordinal = (0, 0, 0), 0
+    for _, event in decode_file(data):
+        if isinstance(event, GtidEvent):
+            gtid, ordinal = tuple(event.gtid), 0
+        elif isinstance(event, TableMapEvent):
+            maps[event.table_id] = event
+        elif isinstance(event, RowsEvent) and not event.is_dummy:
+            table_map = maps[event.table_id]
+            name = f"{table_map.database}.{table_map.table}"
+            if table_map.content not in layouts:
+                schema = tables.schemas.get(name)
+                # An unwanted table is read only to count its rows: nothing of it is put out.
+                output = None if name in tables.schemas else ()
+                layouts[table_map.content] = compile_layout(table_map, schema, output, policy)
+            layout = layouts[table_map.content]
+            for change in reference.read_rows(event, layout, policy):
+                if name in tables.schemas:
+                    yield Row(gtid, ordinal, name, change, layout)
+                ordinal += 1
+
+
+class Decoded(NamedTuple):
+    """All batches of a range as one: plain lists, Arrow arrays with the rows that have no image masked."""
+
+    gtids: list[tuple[int, int, int]]
+    ordinals: list[int]
+    tables: list[str]
+    ops: list[int]
+    last: list[bool]
+    before: list[pa.Array]
+    after: list[pa.Array]
+    columns: list[pa.Array]
+    batches: int
+
+
+def kernel_rows(data: bytes, decoder: RangeDecoder, *, checksum: bool = True) -> Decoded:
+    result = Decoded([], [], [], [], [], [], [], [], 0)
+    before: list[list[pa.Array]] = []
+    after: list[list[pa.Array]] = []
+    columns: list[list[pa.Array]] = []
+    batches = 0
+    for batch in decoder.decode(data, checksum=checksum):
+        batches += 1
+        groups = batch.groups
+        for group in batch.group.tolist():
+            result.gtids.append((int(groups.domain[group]), int(groups.server_id[group]), int(groups.seq_no[group])))
+        result.ordinals.extend(batch.ordinal.tolist())
+        result.ops.extend(batch.op.tolist())
+        result.last.extend(batch.last.tolist())
+        result.tables.extend(".".join(batch.tables[i]) for i in batch.table.tolist())
+        for arrays in (batch.before, batch.after, batch.columns):
+            for array in arrays:
+                array.validate(full=True)
+                assert len(array) == batch.rows
+        before.append([_masked(array, batch.before_valid.tolist()) for array in batch.before])
+        after.append([_masked(array, batch.after_valid.tolist()) for array in batch.after])
+        columns.append([_masked(array, [True] * batch.rows) for array in batch.columns])
+    merged = [[pa.concat_arrays(parts) for parts in zip(*side, strict=True)] for side in (before, after, columns)]
+    return result._replace(before=merged[0], after=merged[1], columns=merged[2], batches=batches)
+
+
+def _masked(array: pa.Array, valid: list[bool]) -> pa.Array:
+    """A copy with NULL where there is no image: what stands there is nobody's business."""
+    taken = [i if ok else None for i, ok in enumerate(valid)]
+    return array.take(pa.array(taken, pa.int64()))
+
+
+def check_twin(data: bytes, tables: Tables, options: DecodeOptions, *, checksum: bool = True) -> Decoded:
+    """Decode with both and compare everything; returns what the kernels gave."""
+    rows = list(reference_rows(data, tables, options.policy))
+    assert rows, "a comparison of nothing with nothing proves nothing"
+    output = None if options.shape == "variant" else rows[0].layout.outputs
+    decoded = kernel_rows(data, RangeDecoder(tables, options, output), checksum=checksum)
+    changes = [row.change for row in rows]
+    repeat = [
+        2 if options.shape == "flat" and change.before is not None and change.after is not None else 1
+        for change in changes
+    ]
+    expanded = [row for row, times in zip(rows, repeat, strict=True) for _ in range(times)]
+    assert decoded.gtids == [row.gtid for row in expanded]
+    assert decoded.ordinals == [row.ordinal for row in expanded]
+    assert decoded.tables == [row.table for row in expanded]
+    final = {row.gtid: index for index, row in enumerate(expanded)}
+    assert decoded.last == [final[row.gtid] == index for index, row in enumerate(expanded)]
+    if options.shape == "flat":
+        ops, images = reference.flat(changes)
+        assert decoded.ops == ops
+        _same_typed(decoded.columns, images, expanded)
+        return decoded
+    assert decoded.ops == [int(change.kind) for change in changes]
+    sides = ((decoded.before, [c.before for c in changes]), (decoded.after, [c.after for c in changes]))
+    for arrays, images in sides:
+        if options.shape == "variant":
+            expected = pa.concat_arrays(
+                [reference.variant([image], row.layout) for row, image in zip(rows, images, strict=True)]
+            )
+            assert arrays[0].to_pylist() == expected.to_pylist()
+        else:
+            _same_typed(arrays, images, rows)
+    return decoded
+
+
+def _same_typed(arrays: list[pa.Array], images: list[reference.Image | None], rows: list[Row]) -> None:
+    layouts = {id(row.layout): row.layout for row in rows}
+    for layout in layouts.values():
+        mine = [i for i, row in enumerate(rows) if row.layout is layout]
+        expected = reference.typed([images[i] for i in mine], layout)
+        for column, array, wanted in zip(layout.outputs, arrays, expected, strict=True):
+            taken = array.take(pa.array(mine))
+            assert taken.type == wanted.type
+            assert taken.equals(wanted), f"{column.name}: {_first_difference(taken, wanted)}"
+
+
+def _first_difference(left: pa.Array, right: pa.Array) -> str:
+    for i in range(len(right)):
+        if left[i].as_py() != right[i].as_py():
+            return f"row {i}: {left[i]!r} is not {right[i]!r}"
+    return "the buffers differ"

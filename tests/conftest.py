@@ -1,7 +1,8 @@
 """Fixtures every test may ask for: real servers, one per version found, and the report of what was found.
 
 `server_version` runs a test once per installed MariaDB; `server` is a running one of that version shared by a test
-module, `any_server` the same in one version only; `make_server` starts more, with options. Without any server these tests fail and say what to run.
+module, `any_server` the same in one version only; `make_server` starts more, with options. Without any server these
+tests fail and say what to run.
 """
 
 from __future__ import annotations

@@ -180,7 +180,12 @@ def set_(data: bytes, labels: Sequence[str]) -> str:
     bits = int.from_bytes(data, "little")
     if bits >> len(labels):
         raise ProtocolError(f"the bits {bits:#x} of a SET of {len(labels)} labels")
-    return ",".join(label for i, label in enumerate(labels) if bits >> i & 1)
+    text = ""
+    for i, label in enumerate(labels):
+        if bits >> i & 1:
+            # As the server does it (Field_set::val_str): no comma as long as the text is empty, even after an empty label.
+            text += ("," if text else "") + label
+    return text
 
 
 def padded(data: bytes, length: int) -> bytes:

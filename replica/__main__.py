@@ -1,0 +1,8 @@
+"""`python -m replica` is `mariadb-replica`."""
+
+from __future__ import annotations
+
+from replica.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""A replica inside somebody else's process: an asyncio loop in a daemon thread, and calls that are safe from any other.
+
+In: a configuration and a relay directory. Out: the relay log to read, waits for progress, questions to the primary. It
+owns the directory's lock while it runs. The first permanent error ends the thread and is raised again from every call,
+in the caller's own thread. Nothing happens at import or construction; a process that is killed loses nothing, because
+the next start recovers the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import copy
+import logging
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import structlog
+import tenacity
+
+from replica.client import Replica
+from replica.errors import DisconnectedError, RelayError, ReplicaError
+from replica.handshake.catalog import read_tables
+from replica.handshake.login import log_in
+from replica.handshake.resume import Stored
+from replica.handshake.start import earliest_position, latest_position
+from replica.protocol.gtid import Order
+from replica.relay.log import RelayLog
+from replica.relay.writer import RelayWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    from replica.config import ReplicaConfig
+    from replica.handshake.registration import Steps
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.relay.location import RelayHead, RelayLocation
+    from replica.schema.catalog import Selection
+    from replica.schema.table import TableSchema
+
+_Result = TypeVar("_Result")
+
+STOP_TIMEOUT_S = 10.0
+"""Closing cancels a task and seals a file; a disk that takes longer must not hold up the caller's shutdown."""
+
+
+def library_logger() -> FilteringBoundLogger:
+    """Events through Python's logging under the name `replica`: the process belongs to somebody else."""
+    processors: list[Processor] = [
+        structlog.stdlib.filter_by_level,
+        structlog.processors.KeyValueRenderer(key_order=["event"]),
+    ]
+    return structlog.wrap_logger(
+        logging.getLogger("replica"), processors=processors, wrapper_class=structlog.stdlib.BoundLogger
+    )
+
+
+class EmbeddedReplica:
+    """`start` it, then read `log` up to `head()`; `close` it, also from a signal handler or at exit."""
+
+    def __init__(self, config: ReplicaConfig, relay_dir: Path, *, log: FilteringBoundLogger | None = None) -> None:
+        self.log = RelayLog(relay_dir)
+        self._config = config
+        self._directory = relay_dir
+        self._logger = log or library_logger()
+        # Re-entrant, so that a signal handler that closes does not wait for the call it interrupted.
+        self._life = threading.RLock()
+        # One queue a waiter, and no lock around them: the loop's thread must never wait for an interrupted caller.
+        self._bells: set[queue.SimpleQueue[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._relay: RelayWriter | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        position: GtidPosition | None,
+        *,
+        place: BinlogPosition | None = None,
+        server_id: int | None = None,
+    ) -> None:
+        """Take the relay directory and begin to stream; returns at once, before there is a connection.
+
+        With a position the log is made to lead there: continued where it already does, else begun anew right at the
+        position. None continues the log, or starts an empty one where the configuration says.
+
+        Args:
+            position: the last GTIDs the caller has.
+            place: where those ended in the binlog of the primary with `server_id`, to notice that it was reset.
+            server_id: see `place`.
+
+        Raises:
+            RelayError: another replica holds the directory, or this one is already started.
+
+        """
+        with self._life:
+            self._raise_failure()
+            if self._relay is not None or self._closed:
+                raise RelayError("this replica was already started.", hint="Make a new one for each start.")
+            relay = RelayWriter.open(self._directory, max_file_bytes=self._config.relay_max_file_bytes)
+            try:
+                if position is not None and (not relay.head.location.offset or self.log.locate(position) is None):
+                    relay.restart(position)
+            except BaseException:
+                relay.close()
+                raise
+            self._relay = relay
+        stored = None if position is None else Stored(position, place, server_id)
+        replica = Replica(self._config, relay, log=self._logger, start=stored, on_progress=self._notify)
+        loop = self._running_loop()
+        asyncio.run_coroutine_threadsafe(self._main(replica, relay), loop)
+
+    async def _main(self, replica: Replica, relay: RelayWriter) -> None:
+        try:
+            await replica.run()
+        except asyncio.CancelledError:
+            self._logger.info("stopped", position=str(relay.position))
+        except Exception as error:  # noqa: BLE001  (raised again from the next call, whatever it is)
+            shown = error.message if isinstance(error, ReplicaError) else repr(error)
+            self._logger.error("failed", error=type(error).__name__, message=shown)  # noqa: TRY400  (it is raised again)
+            self._failure = error
+        finally:
+            relay.close()
+            self._notify()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._life:
+            if self._loop is None:
+                if self._closed:
+                    raise RelayError("this replica was closed.", hint="Make a new one.")
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="mariadb-replica", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        """Stop streaming, seal the log, give the directory back. May be called twice; raises no error of the stream."""
+        with self._life:
+            loop, thread, self._loop = self._loop, self._thread, None
+            self._closed = True
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._stop(), loop)
+        thread.join(STOP_TIMEOUT_S)
+        if not thread.is_alive():
+            loop.close()
+            if self._relay is not None:
+                self._relay.close()  # a task that was cancelled before its first step has not done it
+        self._notify()
+
+    async def _stop(self) -> None:
+        loop = asyncio.get_running_loop()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        loop.call_soon(loop.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def head(self) -> RelayHead:
+        """Where the last complete group in the log ends."""
+        self._raise_failure()
+        if self._relay is None:
+            raise RelayError("this replica was not started.", hint="Call start() first.")
+        return self._relay.head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        """Wait until the log goes beyond `location`; False if it does not within `timeout_s`."""
+        return self._wait(lambda: self.head().location > location, timeout_s)
+
+    def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
+        """Wait until the log has everything up to `position`; False if it does not within `timeout_s`."""
+        reached = (Order.EQUAL, Order.AFTER)
+        return self._wait(lambda: self.head().position.compare(position) in reached, timeout_s)
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._bells.add(bell)
+        try:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed:
+                    return False
+                with contextlib.suppress(queue.Empty):
+                    bell.get(timeout=left)
+        finally:
+            self._bells.discard(bell)
+        return True
+
+    def _notify(self) -> None:
+        for bell in tuple(self._bells):
+            bell.put(None)
+
+    def _raise_failure(self) -> None:
+        failure = self._failure
+        if failure is not None:
+            # A copy: one exception object raised in several threads would collect all their tracebacks.
+            raise copy.copy(failure) from failure
+
+    # -- questions to the primary --------------------------------------------------------------------------------
+
+    def server_position(self) -> GtidPosition:
+        """The last GTIDs in the primary's binlog, asked now over a connection of its own; start() is not needed."""
+        return self._ask(latest_position)
+
+    def earliest_position(self) -> GtidPosition:
+        """The position before the oldest transaction the primary still has."""
+        return self._ask(earliest_position)
+
+    def fetch_schema(self, selection: Sequence[Selection]) -> dict[tuple[str, str], TableSchema]:
+        """Today's definition of the selected tables: (database, table), or (database, None) for all of it.
+
+        Raises:
+            SchemaError: a table asked for by name does not exist, or the account may not see it.
+
+        """
+        return self._ask(lambda: read_tables(selection))
+
+    def _ask(self, question: Callable[[], Steps[_Result]]) -> _Result:
+        self._raise_failure()
+        loop = self._running_loop()
+        try:
+            return asyncio.run_coroutine_threadsafe(self._asked(question), loop).result()
+        except concurrent.futures.CancelledError:
+            raise DisconnectedError("the replica was closed while it asked the primary.") from None
+
+    async def _asked(self, question: Callable[[], Steps[_Result]]) -> _Result:
+        config = self._config
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(DisconnectedError),
+            wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
+            stop=tenacity.stop_after_delay(config.connect_retry_s),
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                number = attempt.retry_state.attempt_number
+                login = await log_in(config, config.endpoints[(number - 1) % len(config.endpoints)])
+                with contextlib.closing(login):
+                    return await login.run(question())
+        raise DisconnectedError("no attempt to connect was made.")

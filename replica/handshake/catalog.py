@@ -1,0 +1,36 @@
+"""The server's catalog over a logged-in connection: what tables look like now, as a generator of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from replica.handshake.registration import Query, Steps
+from replica.schema.catalog import Selection, columns_query, keys_query, read_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.schema.table import TableSchema
+
+
+def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, str], TableSchema]]:
+    """The selected tables (a database and a table, or a database and None for all of it) by their names.
+
+    Raises:
+        SchemaError: a table that was asked for by name does not exist, or the account may not see it.
+
+    """
+    columns = yield Query(*columns_query(selection))
+    keys = yield Query(*keys_query(selection))
+    tables = read_catalog(columns, keys)
+    # The names come back as the server spells them, which with lower_case_table_names is not as they were asked for.
+    found = {(database.lower(), table.lower()) for database, table in tables}
+    missing = [f"{d}.{t}" for d, t in selection if t is not None and (d.lower(), t.lower()) not in found]
+    if missing:
+        does_not = "does not exist" if len(missing) == 1 else "do not exist"
+        raise SchemaError(
+            f"{', '.join(missing)} {does_not} on the server, or the account may not see it.",
+            hint="Check the spelling, and GRANT SELECT on it to the account.",
+        )
+    return tables

@@ -1,0 +1,122 @@
+"""The conversation that makes a connection a replica: statements, COM_REGISTER_SLAVE, COM_BINLOG_DUMP, in that order.
+
+No I/O: `register()` is a generator that yields steps and receives answers. A driver (login.py over a socket, a list in
+a test) sends each step and gives back its rows; an ERR packet is thrown into the generator as a `ServerError`. Order
+and variables are those of the server's own replica (sql/slave.cc: get_master_version_and_clock,
+register_slave_on_master, request_dump).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from replica.errors import PrerequisiteError, ServerError
+from replica.protocol.commands import com_binlog_dump, com_register_slave
+from replica.protocol.constants import ChecksumAlgorithm, DumpFlag
+
+if TYPE_CHECKING:
+    from replica.protocol.gtid import GtidPosition
+
+CAPABILITY_GTID = 4
+"""MARIA_SLAVE_CAPABILITY_GTID: below it the server replaces GTID events by dummies."""
+NANOSECONDS = 1_000_000_000
+ER_NO_SUCH_THREAD = 1094
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Run one statement; the answer is its rows, every value as text or None. Arguments stand for %s in the text."""
+
+    sql: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send one command payload; the answer is no rows. The dump command is never answered by an OK packet."""
+
+    payload: bytes
+    replies: bool = True
+
+
+Step = Query | Send
+Rows = Sequence[tuple[str | None, ...]]
+_Result = TypeVar("_Result")
+Steps = Generator[Step, Rows, _Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What we tell the primary about ourselves and where we want to start."""
+
+    server_id: int
+    position: GtidPosition
+    heartbeat_s: float = 10.0
+    net_write_timeout_s: int = 3600
+    strict_mode: bool = True
+    ignore_duplicates: bool = False
+    annotate: bool = False
+    semi_sync: bool = False
+    report_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What the primary answered: how to read the stream's first bytes."""
+
+    checksum: ChecksumAlgorithm
+    """Whether the first artificial ROTATE carries a CRC32; later events follow their file's own FORMAT_DESCRIPTION."""
+    semi_sync: bool
+    """Every packet carries the two semi-sync bytes: decided by what was asked for, never by looking at the bytes."""
+
+
+def register(wanted: Registration) -> Steps[Registered]:
+    """Announce, register and start the dump after `wanted.position`; an empty position is the oldest binlog's start."""
+    # A slow consumer must not look like a dead one: the default of 60 s would end the dump.
+    yield Query(f"SET SESSION net_write_timeout = {wanted.net_write_timeout_s}")
+    yield Query(f"SET @master_heartbeat_period = {round(wanted.heartbeat_s * NANOSECONDS)}")
+    yield Query("SET @master_binlog_checksum = @@global.binlog_checksum")
+    checksum = _checksum((yield Query("SELECT @master_binlog_checksum")))
+    yield Query(f"SET @mariadb_slave_capability = {CAPABILITY_GTID}")
+    yield Query(f"SET @slave_connect_state = '{wanted.position}'")
+    yield Query(f"SET @slave_gtid_strict_mode = {int(wanted.strict_mode)}")
+    yield Query(f"SET @slave_gtid_ignore_duplicates = {int(wanted.ignore_duplicates)}")
+    yield Send(com_register_slave(wanted.server_id, host=wanted.report_host))
+    if wanted.semi_sync:
+        yield from _ask_semi_sync()
+    flags = DumpFlag.SEND_ANNOTATE_ROWS if wanted.annotate else DumpFlag(0)
+    yield Send(com_binlog_dump(wanted.server_id, flags=flags), replies=False)
+    return Registered(checksum, wanted.semi_sync)
+
+
+def end_dump(thread_id: int, server_id: int) -> Steps[None]:
+    """End another connection of this account, if it is a dump on that server: a host name may lead elsewhere by now.
+
+    Needs no privilege.
+    """
+    dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+    if not (yield Query(f"{dumps} AND ID = %s AND @@GLOBAL.server_id = %s", (str(thread_id), str(server_id)))):
+        return
+    try:
+        yield Query(f"KILL {thread_id}")
+    except ServerError as error:
+        if error.code != ER_NO_SUCH_THREAD:
+            raise
+
+
+def _checksum(rows: Rows) -> ChecksumAlgorithm:
+    announced = rows[0][0] if rows else None
+    # Any text but NONE makes the server send checksums if its log has them.
+    return ChecksumAlgorithm.NONE if announced in (None, "NONE") else ChecksumAlgorithm.CRC32
+
+
+def _ask_semi_sync() -> Steps[None]:
+    known = yield Query("SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'")
+    if not known:
+        raise PrerequisiteError(
+            "semi_sync is asked for, but this server has no semi-synchronous replication.",
+            hint="Turn semi_sync off, or use a primary with rpl_semi_sync_master_enabled.",
+        )
+    yield Query("SET @rpl_semi_sync_slave = 1")

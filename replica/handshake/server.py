@@ -1,0 +1,180 @@
+"""What a primary must be like before it can be replicated from, and how to say all that is wrong in one go.
+
+`inspect_server()` asks, as a generator of steps; `check()` judges, without I/O. Every unmet prerequisite comes with the
+exact statement that mends it, because an administrator who fixes one thing a run gives up at the third. What only makes
+life harder (no column names in the binlog, partial row images, no checksums) is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from replica.errors import AuthenticationError, PrerequisiteError, ReplicaError, ServerError
+from replica.handshake.registration import Query, Rows, Send, Steps
+from replica.protocol.commands import com_register_slave
+
+ER_ACCESS_DENIED = 1045
+"""What COM_REGISTER_SLAVE answers without REPLICATION SLAVE."""
+OLDEST_TESTED = (10, 5)
+
+_VARIABLES = (
+    "binlog_checksum",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "gtid_domain_id",
+    "log_bin",
+    "server_id",
+    "version",
+    "version_comment",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """A server's settings that matter to a replica, as it told them; None where it does not know the variable."""
+
+    version: str
+    server_id: int
+    account: str
+    may_replicate: bool
+    log_bin: bool
+    binlog_format: str | None = None
+    binlog_row_image: str | None = None
+    binlog_row_metadata: str | None = None
+    binlog_checksum: str | None = None
+    gtid_domain_id: int | None = None
+    version_comment: str = ""
+
+    @property
+    def is_mariadb(self) -> bool:
+        # The version text can be set to anything in a configuration file; this variable cannot.
+        return self.gtid_domain_id is not None
+
+    @property
+    def version_number(self) -> tuple[int, ...]:
+        return tuple(int(part) for part in re.findall(r"\d+", self.version)[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and what to do about it (SQL where SQL can mend it)."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`unmet` prerequisites make replication impossible or lossy; `warnings` do not."""
+
+    unmet: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+
+
+def plain_version(greeting: str) -> str:
+    """'5.5.5-10.11.19-MariaDB' -> '10.11.19-MariaDB': the prefix that servers before 11.0 send is no version."""
+    return greeting.removeprefix("5.5.5-")
+
+
+def inspect_server(server_id: int) -> Steps[ServerInfo]:
+    """Ask the server about itself; registers as `server_id` to find out whether the account may."""
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    # SHOW VARIABLES leaves out what a server does not know, where SELECT @@name would fail as a whole.
+    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
+    account = (yield Query("SELECT CURRENT_USER()"))[0][0] or ""
+    domain = variables.get("gtid_domain_id")
+    return ServerInfo(
+        version=plain_version(variables.get("version", "")),
+        version_comment=variables.get("version_comment", ""),
+        server_id=int(variables.get("server_id", "0")),
+        account=account,
+        # MySQL would understand the command too, but it is refused anyway: do not leave an entry there.
+        may_replicate=(yield from _may_register(server_id)) if domain is not None else False,
+        log_bin=variables.get("log_bin", "").upper() in ("ON", "1"),
+        binlog_format=variables.get("binlog_format"),
+        binlog_row_image=variables.get("binlog_row_image"),
+        binlog_row_metadata=variables.get("binlog_row_metadata"),
+        binlog_checksum=variables.get("binlog_checksum"),
+        gtid_domain_id=None if domain is None else int(domain),
+    )
+
+
+def _pairs(rows: Rows) -> dict[str, str]:
+    return {name.lower(): value for name, value in rows if name is not None and value is not None}
+
+
+def _may_register(server_id: int) -> Steps[bool]:
+    # The command itself is the one reliable probe: roles and wildcards make SHOW GRANTS hard to read.
+    try:
+        yield Send(com_register_slave(server_id))
+    except ServerError as error:
+        if error.code != ER_ACCESS_DENIED:
+            raise
+        return False
+    return True
+
+
+def check(server: ServerInfo, server_id: int) -> Findings:
+    """Everything that stands between this server and a replica with this id."""
+    if not server.is_mariadb:
+        named = f"{server.version} ({server.version_comment})" if server.version_comment else server.version
+        mysql = Finding(f"the server is not MariaDB but {named}", "connect to a MariaDB server, 10.5 or newer")
+        return Findings((mysql,), ())
+    return Findings(tuple(_unmet(server, server_id)), tuple(_warnings(server)))
+
+
+def _unmet(server: ServerInfo, server_id: int) -> list[Finding]:
+    found = []
+    if not server.log_bin:
+        fix = "put log_bin=binlog under [mariadb] in the server's configuration file and restart the server"
+        found.append(Finding("the binary log is off (log_bin)", fix))
+    if server.binlog_format != "ROW":
+        what = f"binlog_format is {server.binlog_format}: changes would be logged as SQL text instead of rows"
+        fix = "SET GLOBAL binlog_format = 'ROW' (and in the configuration file; open sessions keep the old format)"
+        found.append(Finding(what, fix))
+    if not server.may_replicate:
+        user, _, host = server.account.rpartition("@")
+        fix = f"GRANT REPLICATION SLAVE ON *.* TO {_quote(user)}@{_quote(host)}"
+        found.append(Finding(f"the account {server.account} lacks the privilege REPLICATION SLAVE", fix))
+    if server.server_id == server_id:
+        what = f"server_id {server_id} is the server's own"
+        found.append(Finding(what, "give this replica a server_id of its own, or leave the option out"))
+    return found
+
+
+def _warnings(server: ServerInfo) -> list[Finding]:
+    found = []
+    if server.binlog_row_image != "FULL":
+        what = f"binlog_row_image is {server.binlog_row_image}: unchanged columns are missing from the row images"
+        found.append(Finding(what, "SET GLOBAL binlog_row_image = 'FULL'"))
+    if server.binlog_row_metadata != "FULL":
+        what = f"binlog_row_metadata is {server.binlog_row_metadata}: column names come from the catalog of today"
+        found.append(Finding(what, "SET GLOBAL binlog_row_metadata = 'FULL'"))
+    if server.binlog_checksum == "NONE":
+        what = "binlog_checksum is NONE: damage on disk or on the wire cannot be noticed"
+        found.append(Finding(what, "SET GLOBAL binlog_checksum = 'CRC32'"))
+    if server.version_number < OLDEST_TESTED:
+        found.append(Finding(f"MariaDB {server.version} is older than any tested (10.5)", "upgrade the server"))
+    return found
+
+
+def _quote(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError | None:
+    """The one error for all unmet prerequisites, or None. A missing privilege alone is an AuthenticationError."""
+    if not findings.unmet:
+        return None
+    numbered = [f"({number}) {one.what}" for number, one in enumerate(findings.unmet, 1)]
+    fixes = "; ".join(f"({number}) {one.fix}" for number, one in enumerate(findings.unmet, 1))
+    listed = numbered[0].removeprefix("(1) ") if len(numbered) == 1 else "; ".join(numbered)
+    message = f"cannot replicate from {where}, MariaDB {server.version}: {listed}."
+    if not server.is_mariadb:
+        message = f"cannot replicate from {where}: {listed}."
+    hint = f"Fix: {fixes.removeprefix('(1) ') if len(numbered) == 1 else fixes}."
+    if len(findings.unmet) == 1 and server.is_mariadb and not server.may_replicate:
+        return AuthenticationError(message, code=ER_ACCESS_DENIED, sqlstate="28000", hint=hint)
+    return PrerequisiteError(message, hint=hint)

@@ -1,0 +1,73 @@
+"""Where to start on a server nobody has read yet: after its last transaction, or before its oldest.
+
+Neither is a value the server takes: an empty position means the very first transaction ever, which is refused as soon
+as one binlog file was purged, and there is no word for "from now on". Both are looked up with REPLICATION SLAVE alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from replica.errors import PrerequisiteError
+from replica.handshake.registration import Query, Steps
+from replica.protocol.gtid import Gtid, GtidPosition
+
+FIRST_POSITION = 4
+"""Every binlog file starts with 4 magic bytes: this offset exists in any file that exists."""
+
+
+def starting_position(start: str) -> Steps[GtidPosition]:
+    """'latest', 'earliest' or a GTID position, as a position to start after.
+
+    Raises:
+        ConfigError: the text is none of these.
+
+    """
+    if start == "latest":
+        return (yield from latest_position())
+    if start == "earliest":
+        return (yield from earliest_position())
+    return GtidPosition.parse(start)
+
+
+def latest_position() -> Steps[GtidPosition]:
+    """After the last transaction in the server's binlog.
+
+    @@gtid_current_pos would be wrong: on a server that was a replica it may name GTIDs that are not in the binlog.
+    """
+    rows = yield Query("SELECT @@GLOBAL.gtid_binlog_pos")
+    return GtidPosition.parse(rows[0][0] or "")
+
+
+def earliest_position() -> Steps[GtidPosition]:
+    """Before the first transaction of the oldest binlog file that still exists.
+
+    SHOW BINARY LOGS needs a privilege of its own, but file numbers have no gaps: halving finds the oldest.
+    """
+    rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_file'")
+    current = rows[0][1] if rows else None
+    match = re.fullmatch(r"(.*\.)(\d+)", current or "")
+    if match is None:
+        raise PrerequisiteError("the server names no binlog file.", hint="Turn log_bin on.")
+    base, newest = match[1], int(match[2])
+    low, high = 1, newest
+    while low < high:
+        middle = (low + high) // 2
+        if (yield from state_at(f"{base}{middle:06d}", FIRST_POSITION)) is None:
+            low = middle + 1
+        else:
+            high = middle
+    state = yield from state_at(f"{base}{high:06d}", FIRST_POSITION)
+    return GtidPosition.last_of(gtids(state))
+
+
+def state_at(file: str, position: int) -> Steps[str | None]:
+    """GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an event."""
+    quoted = file.replace("\\", "\\\\").replace("'", "''")
+    rows = yield Query(f"SELECT BINLOG_GTID_POS('{quoted}', {position})")
+    return rows[0][0]
+
+
+def gtids(text: str | None) -> tuple[Gtid, ...]:
+    """A GTID list of any shape and order: @@gtid_binlog_state names several servers of one domain."""
+    return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())

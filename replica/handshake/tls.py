@@ -1,0 +1,40 @@
+"""The TLS context of a connection: which of the four modes, which certificates. Never a mode that falls back."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from replica.config import ReplicaConfig
+
+
+def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
+    """The context for `config.tls_mode`, None for disabled.
+
+    required encrypts and checks nothing; verify-ca checks who signed the certificate; verify-identity also that it
+    names the host. Without tls_ca the system's authorities are trusted.
+
+    Raises:
+        ConfigError: a certificate or key file cannot be read or is none.
+
+    """
+    mode = config.tls_mode
+    if mode == "disabled":
+        return None
+    try:
+        if mode == "required":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            context = ssl.create_default_context(cafile=config.tls_ca)
+            context.check_hostname = mode == "verify-identity"
+        if config.tls_cert and config.tls_key:
+            context.load_cert_chain(config.tls_cert, config.tls_key)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        files = ", ".join(str(path) for path in (config.tls_ca, config.tls_cert, config.tls_key) if path)
+        raise ConfigError(f"a TLS file cannot be used ({files}): {error}.", hint="PEM files are expected.") from None
+    return context

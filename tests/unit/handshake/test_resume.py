@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from replica.errors import DisconnectedError, PositionLostError
+from replica.handshake.resume import Stored, verify
+from replica.protocol.gtid import BinlogPosition, GtidPosition
+from tests.unit.handshake.steps import converse
+
+PLACE = BinlogPosition("bin.000003", 900)
+
+
+def stored(position: str, primary: BinlogPosition | None = PLACE, server_id: int | None = 1) -> Stored:
+    return Stored(GtidPosition.parse(position), primary, server_id)
+
+
+def answers(
+    state: str, *, at: str | None = None, start: str | None = None, file: str = "bin.000003", replicated: str = ""
+) -> dict[str, list[tuple[str | None, ...]]]:
+    return {
+        "SELECT @@GLOBAL.gtid_binlog_state": [(state, replicated)],
+        "SELECT BINLOG_GTID_POS('bin.000003', 900)": [(at,)],
+        "SELECT BINLOG_GTID_POS('bin.000003', 4)": [(start,)],
+        "SHOW STATUS LIKE 'Binlog_snapshot_file'": [("Binlog_snapshot_file", file)],
+    }
+
+
+def lost(where: Stored, given: dict[str, list[tuple[str | None, ...]]], server_id: int = 1) -> str:
+    with pytest.raises(PositionLostError) as caught:
+        converse(verify(where, server_id), given)
+    assert "new checkpoint" in caught.value.hint
+    return caught.value.message
+
+
+def test_the_same_place_with_the_same_gtids_is_fine() -> None:
+    converse(verify(stored("0-1-3,7-2-9"), 1), answers("0-1-8,7-2-9", at="7-2-9,0-1-3"))
+
+
+def test_an_empty_position_asks_nothing() -> None:
+    said, _ = converse(verify(stored(""), 1), {})
+    assert said == []
+
+
+@pytest.mark.parametrize("state", ["", "0-1-2", "5-1-100"])
+def test_reset_with_fewer_transactions_than_stored(state: str) -> None:
+    message = lost(stored("0-1-3"), answers(state))
+    assert "0-1-3" in message
+    assert state or "no GTID at all" in message
+
+
+def test_reset_with_equally_many_transactions() -> None:
+    # The sequence number is there again, in a younger file: the server alone would accept it.
+    message = lost(stored("0-1-3"), answers("0-1-3", file="bin.000001"))
+    assert "bin.000001" in message
+    assert "reset" in message
+
+
+def test_reset_with_more_transactions_and_the_file_name_reached_again() -> None:
+    assert "no event group ends at bin.000003:900" in lost(stored("0-1-3"), answers("0-1-50", start="0-1-40"))
+    assert "it now has 0-1-44" in lost(stored("0-1-3"), answers("0-1-50", at="0-1-44", start="0-1-40"))
+
+
+def test_reset_seen_at_the_place_although_the_sequence_number_fits_later() -> None:
+    assert "it now has 0-1-2" in lost(stored("0-1-3"), answers("0-1-50", at="0-1-2", start=""))
+    assert "it now has no GTID" in lost(stored("0-1-3"), answers("0-1-50", at="", start=""))
+
+
+def test_a_purged_file_falls_back_to_the_binlog_state() -> None:
+    converse(verify(stored("0-1-3"), 1), answers("0-1-50", file="bin.000009"))
+
+
+def test_another_server_is_judged_by_its_binlog_state_alone() -> None:
+    said, _ = converse(verify(stored("0-1-3", server_id=1), 2), answers("0-2-9,0-1-3", at="0-1-2"))
+    assert len(said) == 1
+
+
+def test_a_diverged_server() -> None:
+    assert "diverged" in lost(stored("0-1-7"), answers("0-1-5,0-2-9"), server_id=2)
+    assert "diverged" in lost(stored("0-3-7"), answers("0-1-5,0-2-9"), server_id=2)
+
+
+def test_a_server_that_lags_may_be_waited_for() -> None:
+    with pytest.raises(DisconnectedError, match="does not have 0-1-7 yet"):
+        converse(verify(stored("0-1-7"), 2, may_lag=True), answers("0-1-5"))
+    with pytest.raises(PositionLostError):
+        converse(verify(stored("0-1-7"), 2, may_lag=True), answers("0-1-5,0-2-9"))
+
+
+def test_what_the_server_has_only_replicated_counts_as_the_server_counts_it() -> None:
+    # A replica without log_slave_updates accepts its own gtid_slave_pos as a start.
+    converse(verify(stored("0-1-7", primary=None), 2), answers("", replicated="0-1-7"))
+
+
+def test_a_start_ahead_of_the_place_in_another_domain_is_fine() -> None:
+    # The user started domain 7 at a GTID that lies later in the binlog than the last group of domain 0.
+    converse(verify(stored("0-1-3,7-2-9"), 1), answers("0-1-8,7-2-20", at="7-2-4,0-1-3"))

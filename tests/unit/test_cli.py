@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from replica import __version__
+from replica.cli import FLAGS, main, program
+from replica.config import OPTIONS
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_every_option_of_the_table_is_on_the_command_line(command: str) -> None:
+    text = CliRunner().invoke(program, [command, "--help"], terminal_width=200).output
+    for name in OPTIONS:
+        assert f"--{name.removesuffix('_s').replace('_', '-')}" in text
+    for name in FLAGS:
+        assert f"--no-{name.replace('_', '-')}" in text
+
+
+def test_the_version_is_the_packages() -> None:
+    assert __version__ in CliRunner().invoke(program, ["--version"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["run", "--relay-directory", "/x"], "--relay-dir"),
+        (["run", "--user", "repl"], "relay_dir"),
+        (["sing"], "sing"),
+        (["check", "--user"], "--user"),
+        (["check"], "user"),
+        (["check", "--user", "repl", "--port", "x"], "port"),
+    ],
+)
+def test_mistakes_end_with_code_20_and_one_message(
+    arguments: list[str], word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mariadb-replica", *arguments])
+    monkeypatch.delenv("MARIADB_REPLICA_USER", raising=False)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 20
+    assert word in capsys.readouterr().err

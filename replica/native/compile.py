@@ -2,16 +2,26 @@
 
 numba raises at import time when it finds no writable cache folder (read-only site-packages, executors without a home),
 so a usable folder is chosen before the first kernel is declared; without any, kernels compile in memory.
+
+numba looks only at the file that declares a kernel to see whether its cached code is stale. A kernel is made of other
+files too (helpers, record layouts), so every state of our sources gets a folder of its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
 _Function = TypeVar("_Function")
+
+KERNELS: list[Any] = []
+"""Every kernel of the modules imported so far (numba dispatchers), for `replica.native.warm`."""
+
+# Kernels, their helpers, and the modules whose constants they take in when they are compiled.
+KERNEL_SOURCES = ("native/*.py", "*/kernel*.py", "relay/slots.py", "relay/state.py", "rows/records.py", "rows/types.py")
 
 
 def _writable(folder: Path) -> bool:
@@ -23,6 +33,16 @@ def _writable(folder: Path) -> bool:
         return False
 
 
+def source_digest() -> str:
+    """A short name of the state of all modules that kernels are made of."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for pattern in KERNEL_SOURCES:
+        for source in sorted(root.glob(pattern)):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def choose_cache() -> str | None:
     """The folder kernels are cached in, or None where no folder can be written (then they compile in memory)."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -31,7 +51,10 @@ def choose_cache() -> str | None:
         os.path.join(os.path.expanduser(home), "spark-mariadb-binlog", "kernels"),  # noqa: PTH111, PTH118
         os.path.join(tempfile.gettempdir(), f"spark-mariadb-binlog-{os.getuid()}", "kernels"),  # noqa: PTH118
     ]
-    return next((c for c in candidates if c and _writable(Path(c))), None)
+    # A child process inherits a folder that already bears the name.
+    name = source_digest()
+    folders = (Path(c) if Path(c).name == name else Path(c) / name for c in candidates if c)
+    return next((str(folder) for folder in folders if _writable(folder)), None)
 
 
 CACHE = choose_cache()
@@ -47,6 +70,7 @@ if CACHE is not None:
 def kernel(function: _Function) -> _Function:
     """Compile `function` with numba: no Python objects, no GIL, cached on disk where that is possible."""
     compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, boundscheck=False, error_model="numpy")(function)
+    KERNELS.append(compiled)
     return compiled
 
 

@@ -47,6 +47,7 @@ COLUMNS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("TIMESTAMP(6) NULL", ("'2024-02-29 12:00:00.000001'", "'2000-03-01 00:00:00'", "'2038-01-19 03:14:07.999999'")),
     ("ENUM('a','b','it''s','é','')", ("'b'", "'é'", "3")),
     ("SET('a','b','c','d','e','f','g','h','i')", ("'a,i'", "''", "'a,b,c,d,e,f,g,h,i'")),
+    ("SET('','x','y')", ("3", "1", "7")),
     ("CHAR(5) CHARACTER SET latin1", ("'ab  '", "''", "'é€ÿ'")),
     ("CHAR(100) CHARACTER SET utf8mb4", ("'é'", "REPEAT('😀', 100)", "''")),
     ("CHAR(255) CHARACTER SET utf8mb4", ("'x'", "REPEAT('€', 255)", "''")),

@@ -48,7 +48,9 @@ def table_map(table_id: int, columns: Sequence[Column], *, table: str = "t", dat
     metadata = b"".join(column.metadata for column in columns)
     unsigned = [column.unsigned for column in columns if column.code in _NUMERIC]
     unsigned += [False] * (-len(unsigned) % 8)
-    signs = bytes(sum(bit << (7 - i) for i, bit in enumerate(unsigned[at : at + 8])) for at in range(0, len(unsigned), 8))
+    signs = bytes(
+        sum(bit << (7 - i) for i, bit in enumerate(unsigned[at : at + 8])) for at in range(0, len(unsigned), 8)
+    )
     text = [c for c in columns if c.code in _CHARACTER and not c.has_labels]
     labelled = [c for c in columns if c.has_labels]
     optional = {
@@ -139,7 +141,7 @@ class Stream:
 
 def format_description(*, checksum: bool, table_map_length: int = 8) -> bytes:
     lengths = bytearray(171)
-    known = {2: 13, 4: 8, 19: table_map_length, 23: 8, 24: 8, 25: 8, 26: 2, 162: 19, 163: 4, 164: 0, 165: 13}
+    known = {2: 13, 4: 8, 19: table_map_length, 23: 8, 24: 8, 25: 8, 26: 2, 30: 10, 162: 19, 163: 4, 165: 13}
     for kind, length in known.items():
         lengths[kind - 1] = length
     return struct.pack("<H50sIB", 4, b"10.11.19-MariaDB-log", 0, 19) + lengths + bytes([checksum])

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantUtils
 
 from replica.errors import ProtocolError, ReplicaError, UnsupportedColumnError
-from replica.native.wide import byte_swap, multiply_add, negate
 from replica.native.compile import kernel
+from replica.native.wide import multiply_add, negate
 from replica.protocol.constants import EventType
+from replica.protocol.table_map import parse_table_map
+from replica.rows import records as r
 from replica.rows.decode import DecodeOptions, RangeDecoder, count_rows
-from replica.rows.kernel_values import INVALID, days
+from replica.rows.kernel_dates import days
+from replica.rows.kernel_numbers import INVALID
+from replica.rows.layout import compile_layout
+from replica.rows.scan import scan
+from replica.rows.types import ValuePolicy
 from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 from tests.unit.rows.wire_values import CASES, MULTI_BYTE_CASES
@@ -63,7 +70,7 @@ def binlogs(draw: st.DrawFn, *, multi_byte: bool = False) -> bytes:
     return stream.file()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(binlogs(), st.sampled_from(SHAPES), st.sampled_from(("null", "text")), st.integers(2, 9), st.integers(1, 300))
 def test_kernels_give_what_the_twin_gives(
     data: bytes, shape: Shape, invalid_dates: Literal["null", "text"], batch_rows: int, batch_bytes: int
@@ -75,7 +82,7 @@ def test_kernels_give_what_the_twin_gives(
     check_twin(data, WANTED, options)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(binlogs(multi_byte=True), st.sampled_from(("envelope", "flat")))
 def test_multi_byte_text_falls_back_by_column(data: bytes, shape: Shape) -> None:
     if list(reference_rows(data, WANTED)):
@@ -92,7 +99,7 @@ def test_variant_refuses_multi_byte_text_by_name() -> None:
         kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(binlogs())
 def test_spark_reads_every_variant_we_write(data: bytes) -> None:
     decoded = kernel_rows(data, RangeDecoder(WANTED, DecodeOptions(shape="variant")))
@@ -126,7 +133,9 @@ def test_a_value_of_any_size_grows_its_column_alone(size: int) -> None:
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, columns))
     stream.event(INSERT, rows(1, 3, image([bytes(4), bytes(4), bytes(4)]), flags=0))
-    stream.event(UPDATE, rows(1, 3, image([bytes(4), value, bytes(4)]) + image([bytes(4), value, value]), after=[True] * 3))
+    stream.event(
+        UPDATE, rows(1, 3, image([bytes(4), value, bytes(4)]) + image([bytes(4), value, value]), after=[True] * 3)
+    )
     stream.xid()
     for shape in SHAPES:
         check_twin(stream.file(), WANTED, DecodeOptions(shape=shape, batch_bytes=1000))
@@ -135,61 +144,155 @@ def test_a_value_of_any_size_grows_its_column_alone(size: int) -> None:
 # -- damage ------------------------------------------------------------------------------------------------------
 
 
-def damaged_sample() -> tuple[bytes, int]:
-    """One row of every column of CASES, and where its images begin."""
-    columns = [column for column, _ in CASES]
-    values = [strategy.example() if False else _plain(column, strategy) for column, strategy in CASES]  # noqa: SIM223
+def whole_row() -> bytes:
+    """An UPDATE of one row with a value in every column of CASES."""
     stream = Stream()
     stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, columns))
-    at = stream.event(UPDATE, rows(1, len(columns), image(values) * 2, after=[True] * len(columns)))
+    stream.event(EventType.TABLE_MAP, table_map(1, [column for column, _ in CASES]))
+    values = [find(strategy, lambda _: True) for _, strategy in CASES]
+    stream.event(UPDATE, rows(1, len(CASES), image(values) * 2, after=[True] * len(CASES)))
     stream.xid()
-    return bytes(stream), at
+    return bytes(stream)
 
 
-def _plain(column: Column, strategy: Any) -> bytes:
-    from hypothesis import find
-
-    return bytes(find(strategy, lambda value: True))
+WHOLE_ROW = whole_row()
 
 
-SAMPLE, ROWS_AT = damaged_sample()
-OUTPUT = next(iter(reference_rows(b"", WANTED)), None) if False else None  # noqa: SIM223
-
-
-def decode_quietly(data: bytes | bytearray, shape: Shape, invalid_dates: Literal["null", "error", "text"]) -> int:
-    """Rows decoded; only typed errors may leave."""
-    from replica.protocol.table_map import parse_table_map
-    from replica.rows.layout import compile_layout
-    from replica.rows.scan import scan
-    from replica.rows.types import ValuePolicy
-
-    policy = ValuePolicy(invalid_dates)
-    clean = parse_table_map(scan(SAMPLE, checksum=True).table_map_body(0))
-    output = None if shape == "variant" else compile_layout(clean, None, None, policy).outputs
+def decode(data: bytes | bytearray, shape: Shape, invalid_dates: Literal["null", "error", "text"] = "null") -> int:
+    """Rows decoded, with the output columns of the undamaged table."""
+    output = None
+    if shape != "variant":
+        table = parse_table_map(scan(WHOLE_ROW, checksum=True).table_map_body(0))
+        output = compile_layout(table, None, None, ValuePolicy(invalid_dates)).outputs
     options = DecodeOptions(shape=shape, invalid_dates=invalid_dates, batch_rows=2, batch_bytes=64)
     total = 0
     for batch in RangeDecoder(WANTED, options, output).decode(data, checksum=True):
         total += batch.rows
-        for array in (*batch.before, *batch.after, *batch.columns):
-            assert len(array) == batch.rows
-            array.to_pandas() if False else array.nbytes  # noqa: B018, SIM223
+        assert all(len(array) == batch.rows for array in (*batch.before, *batch.after, *batch.columns))
     return total
 
 
-@settings(max_examples=600, deadline=None)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_image_that_ends_too_early_is_a_typed_error_at_every_byte(shape: Shape) -> None:
+    (event,) = scan(WHOLE_ROW, checksum=True).events
+    start, first, end = (int(event[f // r.WORD]) for f in (r.EVENT_START, r.EVENT_IMAGES, r.EVENT_END))
+    head = WHOLE_ROW[:start]
+    assert decode(WHOLE_ROW, shape) == (2 if shape == "flat" else 1)
+    for size in range(first, end):
+        event_bytes = bytearray(WHOLE_ROW[start:size] + WHOLE_ROW[end : end + 4])
+        event_bytes[9:13] = len(event_bytes).to_bytes(4, "little")
+        data = head + event_bytes + WHOLE_ROW[end + 4 :]
+        if size == first:
+            assert decode(data, shape) == 0, "an event without row images is empty, not damaged"
+            continue
+        with pytest.raises(ProtocolError, match="ends beyond its event") as caught:
+            decode(data, shape)
+        assert caught.value.offset is not None
+        assert first <= caught.value.offset <= size
+
+
+@settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, len(WHOLE_ROW) - 1), st.integers(0, 255)), min_size=1, max_size=8),
     st.sampled_from(SHAPES),
     st.sampled_from(("null", "error", "text")),
 )
 def test_no_damage_makes_anything_but_a_typed_error(
     damage: list[tuple[int, int]], shape: Shape, invalid_dates: Literal["null", "error", "text"]
 ) -> None:
-    data = bytearray(SAMPLE)
+    data = bytearray(WHOLE_ROW)
     for offset, byte in damage:
         data[offset] = byte
     try:
-        decode_quietly(data, shape, invalid_dates)
+        decode(data, shape, invalid_dates)
     except ReplicaError as error:
-        assert str(error)
+        assert str(error)  # noqa: PT017  (most damage goes unnoticed without the CRC)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        (Column("c", 246, bytes([5, 0])), b"\xff\xff\xff", "bytes that are no value of its type"),
+        (Column("c", 246, bytes([38, 10])), b"\xff" * 18, "bytes that are no value of its type"),
+        (Column("c", 246, bytes([65, 0])), b"\xff" * 30, "bytes that are no value of its type"),
+        (Column("c", 254, b"\xf7\x01", labels=(b"a",)), b"\x02", "bytes that are no value of its type"),
+        (Column("c", 254, b"\xf8\x01", labels=(b"a",)), b"\x02", "bytes that are no value of its type"),
+        (Column("c", 10), bytes(3), "a date that no calendar has"),
+    ],
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_value_that_cannot_be_is_refused_with_its_column(
+    column: Column, value: bytes, words: str, shape: Shape
+) -> None:
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), column]))
+    stream.event(INSERT, rows(1, 2, image([bytes(4), value])))
+    stream.xid()
+    data = bytes(stream)
+    table = parse_table_map(scan(data, checksum=True).table_map_body(0))
+    output = None if shape == "variant" else compile_layout(table, None, None, ValuePolicy()).outputs
+    decoder = RangeDecoder(WANTED, DecodeOptions(shape=shape, invalid_dates="error"), output)
+    with pytest.raises(ProtocolError, match=words) as caught:
+        kernel_rows(data, decoder)
+    assert "column c of d.t" in str(caught.value)
+    assert data[caught.value.offset or 0 :].startswith(value)
+
+
+def test_widths_that_do_not_fit_and_images_without_columns_are_refused() -> None:
+    for body, words in (
+        (rows(1, 3, image([bytes(4)] * 3)), "another number of columns"),
+        (rows(1, 2, b"\0\0", before=[False, False]), "without any column"),
+    ):
+        stream = Stream()
+        stream.gtid()
+        stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), Column("v", 3)]))
+        stream.event(INSERT, body)
+        stream.xid()
+        with pytest.raises(ProtocolError, match=words):
+            kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
+        with pytest.raises(ProtocolError, match=words):
+            count_rows(bytes(stream), WANTED, checksum=True)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------
+
+
+@kernel
+def call_days(year: int, month: int, day: int) -> int:
+    return days(year, month, day)
+
+
+@kernel
+def call_wide(high: int, low: int, factor: int, addend: int) -> tuple[int, int, int, int]:
+    product = multiply_add(high, low, factor, addend)
+    negative = negate(high, low)
+    return product[0], product[1], negative[0], negative[1]
+
+
+def test_every_day_of_the_calendar() -> None:
+    day = date(1, 1, 1)
+    numbers = [call_days(d.year, d.month, d.day) for d in (day + timedelta(n) for n in range(0, 3_652_059, 97))]
+    assert numbers == list(range(-719_162, 2_932_897, 97))
+    for year, month, last in (
+        (2023, 2, 28),
+        (2024, 2, 29),
+        (1900, 2, 28),
+        (2000, 2, 29),
+        (2024, 4, 30),
+        (2024, 12, 31),
+    ):
+        assert call_days(year, month, last) != INVALID
+        assert call_days(year, month, last + 1) == INVALID
+    for parts in ((0, 1, 1), (10_000, 1, 1), (2024, 0, 1), (2024, 13, 1), (2024, 1, 0), (2024, 1, 32)):
+        assert call_days(*parts) == INVALID
+
+
+@given(st.integers(-(1 << 127), (1 << 127) - 1), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_wide_numbers_wrap_as_128_bits_do(value: int, factor: int, addend: int) -> None:
+    words = np.array([value >> 64, value & (1 << 64) - 1], object)
+    high, low = (int(word) - ((int(word) >> 63 & 1) << 64) if word >= 0 else int(word) for word in words)
+    result = call_wide(high, low, factor, addend)
+    pairs = [(result[0] << 64 | result[1] & (1 << 64) - 1), (result[2] << 64 | result[3] & (1 << 64) - 1)]
+    wanted = [value * factor + addend, -value]
+    assert [pair % (1 << 128) for pair in pairs] == [number % (1 << 128) for number in wanted]

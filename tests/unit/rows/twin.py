@@ -49,7 +49,7 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
     """All wanted row changes of a whole binlog file."""
     maps: dict[int, TableMapEvent] = {}
     layouts: dict[bytes, RowLayout] = {}
-    gtid, ordinal = (0, 0, 0), 0
+    gtid, ordinal = (0, 0, 0), 0  # of the transaction, over all its events
     for _, event in decode_file(data):
         if isinstance(event, GtidEvent):
             gtid, ordinal = tuple(event.gtid), 0
@@ -67,7 +67,7 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
             for change in reference.read_rows(event, layout, policy):
                 if name in tables.schemas:
                     yield Row(gtid, ordinal, name, change, layout)
-                ordinal += 1
+                ordinal += 1  # noqa: SIM113
 
 
 class Decoded(NamedTuple):

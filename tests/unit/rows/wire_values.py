@@ -45,22 +45,23 @@ def _fraction(fsp: int) -> SearchStrategy[bytes]:
 
 
 def _datetime(fsp: int) -> SearchStrategy[bytes]:
-    whole = st.builds(
-        lambda y, m, d, h, i, s: (0x8000000000 + ((((y * 13 + m) << 5 | d) << 17) | h << 12 | i << 6 | s)).to_bytes(5, "big"),
-        st.integers(0, 9999), st.integers(0, 12), st.integers(0, 31), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59),
-    )  # fmt: skip
+    def pack(months: int, day: int, hour: int, minute: int, second: int) -> bytes:
+        return (0x8000000000 + (months << 22 | day << 17 | hour << 12 | minute << 6 | second)).to_bytes(5, "big")
+
+    sixty = st.integers(0, 59)
+    whole = st.builds(pack, st.integers(0, 9999 * 13 + 12), st.integers(0, 31), st.integers(0, 23), sixty, sixty)
     return st.builds(bytes.__add__, whole, _fraction(fsp))
 
 
 def _time(fsp: int) -> SearchStrategy[bytes]:
     size = (fsp + 1) // 2
 
-    def pack(hours: int, minutes: int, seconds: int, fraction: int, negative: bool) -> bytes:
+    def pack(hours: int, minutes: int, seconds: int, fraction: int, sign: int) -> bytes:
         number = (hours << 12 | minutes << 6 | seconds) << (8 * size) | fraction
-        return ((0x800000 << (8 * size)) + (-number if negative else number)).to_bytes(3 + size, "big")
+        return ((0x800000 << (8 * size)) + sign * number).to_bytes(3 + size, "big")
 
     minute = st.integers(0, 59)
-    return st.builds(pack, st.integers(0, 838), minute, minute, st.integers(0, 100**size - 1), st.booleans())
+    return st.builds(pack, st.integers(0, 838), minute, minute, st.integers(0, 100**size - 1), st.sampled_from((1, -1)))
 
 
 def _date() -> SearchStrategy[bytes]:
@@ -113,8 +114,30 @@ CASES: tuple[tuple[Column, SearchStrategy[bytes]], ...] = (
     *(
         (Column(f"decimal_{p}_{s}", T.NEWDECIMAL, _decimal(p, s)[0]), _decimal(p, s)[1])
         for p, s in (
-            (1, 0), (1, 1), (4, 4), (5, 0), (9, 0), (9, 9), (10, 4), (12, 2), (18, 0), (18, 9), (18, 18), (19, 0), (24, 6),
-            (27, 9), (28, 27), (38, 0), (38, 10), (38, 38), (39, 0), (39, 30), (40, 38), (65, 0), (65, 30), (65, 38),
+            (1, 0),
+            (1, 1),
+            (4, 4),
+            (5, 0),
+            (9, 0),
+            (9, 9),
+            (10, 4),
+            (12, 2),
+            (18, 0),
+            (18, 9),
+            (18, 18),
+            (19, 0),
+            (24, 6),
+            (27, 9),
+            (28, 27),
+            (38, 0),
+            (38, 10),
+            (38, 38),
+            (39, 0),
+            (39, 30),
+            (40, 38),
+            (65, 0),
+            (65, 30),
+            (65, 38),
         )
     ),
     *((Column(f"bit{n}", T.BIT, bytes([n % 8, n // 8])), _bits(n)) for n in (1, 7, 8, 10, 33, 57, 63, 64)),

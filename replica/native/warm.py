@@ -1,0 +1,66 @@
+"""Compile all kernels into the cache ahead of time: `python -m replica.native.warm`.
+
+The first query after an installation otherwise waits for the compiler, in every worker at the same time. Run it when
+an image or a virtual environment is built, as the user who runs Spark or with NUMBA_CACHE_DIR set to a folder that user
+can read. Kernels take addresses and counts only, so their signatures are known without calling them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from replica.native.compile import CACHE, KERNELS  # chooses the cache before numba is imported
+
+import llvmlite.binding  # isort: skip
+import numba  # isort: skip
+
+
+def kernel_names() -> list[tuple[str, str]]:
+    """(module, function) of every kernel, those of the longest modules first: they are the most work."""
+    root = Path(__file__).resolve().parents[1]
+    for path in sorted(root.glob("*/kernel_*.py"), key=lambda path: -path.stat().st_size):
+        importlib.import_module(f"replica.{path.parent.name}.{path.stem}")
+    return [(kernel.py_func.__module__, kernel.py_func.__name__) for kernel in KERNELS]
+
+
+def compile_kernel(module: str, name: str) -> float:
+    """Seconds the compiler took; a few hundredths where the cache has it."""
+    begin = time.perf_counter()
+    kernel = getattr(importlib.import_module(module), name)
+    kernel.compile((numba.int64,) * len(inspect.signature(kernel.py_func).parameters))
+    return time.perf_counter() - begin
+
+
+def stamp(cache: str) -> Path:
+    """Exists once everything was compiled into this cache, for this interpreter, numba and processor."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Path(cache) / f"complete-{python}-{numba.__version__}-{llvmlite.binding.get_host_cpu_name()}"
+
+
+def main(arguments: list[str]) -> int:
+    """Compile everything, one kernel a process. With --check only tell by the exit code whether that was done."""
+    if CACHE is None:
+        print("no writable cache folder: set NUMBA_CACHE_DIR", file=sys.stderr)
+        return 1
+    done = stamp(CACHE)
+    if arguments == ["--check"]:
+        return 0 if done.exists() else 1
+    begin = time.perf_counter()
+    names = kernel_names()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        pending = {name: pool.submit(compile_kernel, module, name) for module, name in names}
+        for name, seconds in pending.items():
+            print(f"{name:20} {seconds.result():6.1f} s")
+    done.touch()
+    print(f"{len(names)} kernels in {time.perf_counter() - begin:.1f} s, in {CACHE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

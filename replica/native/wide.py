@@ -1,0 +1,44 @@
+"""128-bit arithmetic for kernels: numbers as (high, low) int64 words in two's complement, as Arrow stores them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from replica.native import compile as _compile  # chooses the kernel cache before numba is imported  # noqa: F401
+
+
+def _join(builder: Any, high: Any, low: Any) -> Any:
+    wide = ir.IntType(128)
+    return builder.or_(builder.shl(builder.zext(high, wide), ir.Constant(wide, 64)), builder.zext(low, wide))
+
+
+def _split(context: Any, builder: Any, signature: Any, value: Any) -> Any:
+    word = ir.IntType(64)
+    high = builder.trunc(builder.lshr(value, ir.Constant(ir.IntType(128), 64)), word)
+    return context.make_tuple(builder, signature.return_type, [high, builder.trunc(value, word)])
+
+
+@intrinsic
+def multiply_add(typingctx: Any, high: Any, low: Any, factor: Any, addend: Any) -> Any:
+    """`(high, low) * factor + addend`; factor and addend are non-negative int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        value = builder.mul(_join(builder, args[0], args[1]), builder.zext(args[2], wide))
+        return _split(context, builder, signature, builder.add(value, builder.zext(args[3], wide)))
+
+    return types.UniTuple(types.int64, 2)(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def negate(typingctx: Any, high: Any, low: Any) -> Any:
+    """`-(high, low)`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _split(context, builder, signature, builder.neg(_join(builder, args[0], args[1])))
+
+    return types.UniTuple(types.int64, 2)(types.int64, types.int64), codegen

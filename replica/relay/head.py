@@ -1,0 +1,137 @@
+"""The writer's end of the log, published for other processes: one record in `relay.head`, mapped into memory.
+
+Written after every chunk that completed a group, without a system call and without fsync: it says what can be read, not
+what survives a power cut (recovery does not look at it). A reader that meets a half-written record sees a wrong CRC32
+and reads again.
+
+    8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 relay file, 4 time, 8 offset in it, 8 primary position,
+    2 length of the primary's file name, 2 number of domains, the name, 16 for each domain, 4 CRC32 of all before
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from replica.errors import RelayError
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.relay.kernel_deframe import MAX_DOMAINS
+from replica.relay.location import RelayHead, RelayLocation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_NAME = "relay.head"
+MAGIC = b"RELAYHED"
+VERSION = 1
+
+_FIXED = struct.Struct("<8sIIIIQQHH")
+_DOMAIN = struct.Struct("<IIQ")
+_CRC = struct.Struct("<I")
+_MAP_BYTES = -(-(_FIXED.size + 0xFFFF + _DOMAIN.size * MAX_DOMAINS + _CRC.size) // mmap.PAGESIZE) * mmap.PAGESIZE
+# The writer needs microseconds for a record: a CRC that stays wrong this long is damage, not a race.
+_ATTEMPTS = 200
+_PAUSE_S = 0.001
+
+
+class Snapshot(NamedTuple):
+    """A `RelayHead` before its position is made into values; `domains` are the raw rows of the domain table."""
+
+    file: int
+    offset: int
+    primary_file: str
+    primary_position: int
+    timestamp: int
+    domains: bytes
+
+    @property
+    def head(self) -> RelayHead:
+        return RelayHead(
+            RelayLocation(self.file, self.offset),
+            GtidPosition(tuple(Gtid(*row) for row in _DOMAIN.iter_unpack(self.domains))),
+            BinlogPosition(self.primary_file, self.primary_position),
+            self.timestamp,
+        )
+
+
+class HeadFile:
+    """The writer's side."""
+
+    def __init__(self, directory: Path) -> None:
+        descriptor = os.open(directory / HEAD_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(descriptor, 0, _MAP_BYTES)  # a full disk is an error here, not a signal later
+            self._map = mmap.mmap(descriptor, _MAP_BYTES)
+        finally:
+            os.close(descriptor)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        record = _encode(snapshot)
+        self._map[: len(record)] = record
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def read_head(directory: Path) -> RelayHead | None:
+    """The last record, or None where no replica has ever written here. Raises RelayError where it stays unreadable."""
+    try:
+        descriptor = os.open(directory / HEAD_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        for _ in range(_ATTEMPTS):
+            data = os.pread(descriptor, mmap.PAGESIZE, 0)
+            if _FIXED.unpack_from(data)[2] > mmap.PAGESIZE:  # only with many domains
+                data = os.pread(descriptor, _MAP_BYTES, 0)
+            if not any(data[: _FIXED.size]):
+                return None  # just being created
+            snapshot = _decode(data)
+            if snapshot is not None:
+                return snapshot.head
+            time.sleep(_PAUSE_S)
+    finally:
+        os.close(descriptor)
+    raise RelayError(
+        f"{directory / HEAD_NAME} is damaged.",
+        hint="Start the replica again: it makes the file from the relay log.",
+    )
+
+
+def _encode(snapshot: Snapshot) -> bytes:
+    name = snapshot.primary_file.encode("utf-8")
+    length = _FIXED.size + len(name) + len(snapshot.domains) + _CRC.size
+    content = b"".join(
+        (
+            _FIXED.pack(
+                *(MAGIC, VERSION, length, snapshot.file, snapshot.timestamp, snapshot.offset),
+                *(snapshot.primary_position, len(name), len(snapshot.domains) // _DOMAIN.size),
+            ),
+            name,
+            snapshot.domains,
+        )
+    )
+    return content + _CRC.pack(crc32(content))
+
+
+def _decode(data: bytes) -> Snapshot | None:
+    magic, version, length, file, timestamp, offset, position, name_length, domains = _FIXED.unpack_from(data)
+    if magic == MAGIC and version != VERSION:
+        raise RelayError(
+            f"The relay log was written by another version of this program (head record {version}, known {VERSION}).",
+            hint="Use the same version for the replica and for what reads its relay log.",
+        )
+    expected = _FIXED.size + name_length + _DOMAIN.size * domains + _CRC.size
+    if magic != MAGIC or length != expected or length > len(data):
+        return None
+    content = data[: length - _CRC.size]
+    if _CRC.unpack_from(data, len(content))[0] != crc32(content):
+        return None
+    name_end = _FIXED.size + name_length
+    return Snapshot(
+        file, offset, content[_FIXED.size : name_end].decode("utf-8"), position, timestamp, content[name_end:]
+    )

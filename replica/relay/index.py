@@ -1,0 +1,187 @@
+"""The sidecar of a relay file: where its groups end, at least every 64 KB, with the position there.
+
+    header   8  magic "RELAYIDX"
+             4  version = 1
+             4  zero
+    entry    4  length of the entry
+             4  flags: 1 last entry of a file that is complete and on disk; 2 sequence numbers went back before here
+             8  relay file offset just after a group
+             8  offset in the primary's file just after that group (64-bit)
+             4  time of the group, seconds since 1970 UTC
+             4  number of domains
+             4  which of them the group belongs to
+            16  for each domain: domain id 4, server id 4, sequence number 8
+             4  CRC32 of the entry before it
+
+All little endian. Between two entries, and before the first, groups end only within 64 KB of the earlier one: a lookup
+reads that much and never more. The sidecar is made from the relay file again when it is missing or torn.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from replica.errors import RelayError
+from replica.protocol.gtid import Gtid, GtidPosition, Order
+from replica.relay.kernel_deframe import ENTRY_CRC_BYTES, ENTRY_FIXED_BYTES, MAX_ENTRY_BYTES, UNORDERED_FLAG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAGIC = b"RELAYIDX"
+VERSION = 1
+INDEX_HEADER = struct.Struct("<8sII")
+SEALED_FLAG = 1
+
+_ENTRY = struct.Struct(
+    "<"
+    "I"  # length
+    "I"  # flags
+    "Q"  # end offset
+    "Q"  # primary position
+    "I"  # timestamp
+    "I"  # domains
+    "I"  # which domain
+)
+_DOMAIN = struct.Struct("<IIQ")
+_CRC = struct.Struct("<I")
+_READ_BYTES = 1 << 20  # the sidecar of a file of 256 MB with a few domains is smaller
+
+
+class IndexEntry(NamedTuple):
+    """One group end. `domains` are the raw rows; `position` makes a value of them when it is asked for."""
+
+    end: int
+    primary_position: int
+    timestamp: int
+    flags: int
+    last_domain: int
+    domains: bytes
+
+    @property
+    def position(self) -> GtidPosition:
+        return GtidPosition(tuple(Gtid(*row) for row in _DOMAIN.iter_unpack(self.domains)))
+
+    @property
+    def sealed(self) -> bool:
+        return bool(self.flags & SEALED_FLAG)
+
+    @property
+    def unordered(self) -> bool:
+        return bool(self.flags & UNORDERED_FLAG)
+
+
+def encode_header() -> bytes:
+    return INDEX_HEADER.pack(MAGIC, VERSION, 0)
+
+
+def encode_entry(entry: IndexEntry) -> bytes:
+    """The bytes the kernel writes for the same group."""
+    length = ENTRY_FIXED_BYTES + len(entry.domains) + ENTRY_CRC_BYTES
+    content = (
+        _ENTRY.pack(
+            *(length, entry.flags, entry.end, entry.primary_position, entry.timestamp),
+            *(len(entry.domains) // _DOMAIN.size, entry.last_domain),
+        )
+        + entry.domains
+    )
+    return content + _CRC.pack(crc32(content))
+
+
+def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
+    """The complete entries at the start of `data` and how many bytes they take; stops at the first torn one."""
+    entries: list[IndexEntry] = []
+    offset = 0
+    while offset + _ENTRY.size <= len(data):
+        length, flags, end, primary_position, timestamp, domains, last_domain = _ENTRY.unpack_from(data, offset)
+        expected = ENTRY_FIXED_BYTES + _DOMAIN.size * domains + ENTRY_CRC_BYTES
+        if length != expected or length > MAX_ENTRY_BYTES or offset + length > len(data):
+            break
+        content = data[offset : offset + length - ENTRY_CRC_BYTES]
+        if _CRC.unpack_from(data, offset + len(content))[0] != crc32(content):
+            break
+        entries.append(
+            IndexEntry(end, primary_position, timestamp, flags, last_domain, content[ENTRY_FIXED_BYTES:]),
+        )
+        offset += length
+    return entries, offset
+
+
+@dataclass(slots=True)
+class FileIndex:
+    """The entries of one relay file, read as far as they were written; `refresh` reads on where the last call ended."""
+
+    path: Path
+    entries: list[IndexEntry] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    _read: int = INDEX_HEADER.size
+
+    def refresh(self) -> None:
+        if self.entries and self.entries[-1].sealed:
+            return
+        try:
+            with self.path.open("rb") as file:
+                magic, version, _ = _header(file.read(INDEX_HEADER.size))
+                if magic != MAGIC or version != VERSION:
+                    raise RelayError(
+                        f"{self.path} is not a relay index of version {VERSION}.",
+                        hint="Remove it: it is made again at the next start of the replica.",
+                    )
+                file.seek(self._read)
+                pending = b""
+                while piece := file.read(_READ_BYTES):
+                    data = pending + piece
+                    entries, used = decode_entries(data)
+                    self.entries += entries
+                    self.ends += [entry.end for entry in entries]
+                    self._read += used
+                    pending = data[used:]
+                    if len(pending) > MAX_ENTRY_BYTES:
+                        break  # torn in the middle: what follows cannot be read
+        except FileNotFoundError:
+            raise RelayError(
+                f"{self.path} is missing.",
+                hint="Its relay file was purged, or somebody deleted it: the next start of the replica makes it again.",
+            ) from None
+
+    def at_or_before(self, offset: int) -> IndexEntry | None:
+        """The last entry that ends at or before `offset`."""
+        found = bisect_right(self.ends, offset)
+        return self.entries[found - 1] if found else None
+
+    def at_or_after(self, offset: int) -> IndexEntry | None:
+        """The first entry that ends at or after `offset`."""
+        found = bisect_left(self.ends, offset)
+        return self.entries[found] if found < len(self.ends) else None
+
+    def reached(self, position: GtidPosition) -> IndexEntry | None:
+        """The last entry whose position is not after `position`."""
+        low, high = 0, len(self.entries)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].position.compare(position) in (Order.EQUAL, Order.BEFORE):
+                low = middle + 1
+            else:
+                high = middle
+        return self.entries[low - 1] if low else None
+
+
+def _header(data: bytes) -> tuple[bytes, int, int]:
+    if len(data) < INDEX_HEADER.size:
+        return MAGIC, VERSION, 0  # just being created: no entry yet
+    magic, version, zero = INDEX_HEADER.unpack(data)
+    return magic, version, zero
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory as durable as the files they name."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,50 @@
+"""Places in the relay log, and the names of its files.
+
+A `RelayLocation` is the number of a relay file and an offset in it; locations order as the stream does. The end of one
+file and the first group of the next are two locations of one place: whoever compares places compares GTID positions.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
+
+_NAME = re.compile(r"relay\.(\d{6,})")
+
+
+class RelayLocation(NamedTuple):
+    """`file` is the number in relay.NNNNNN, counted from 1 without gaps; `offset` is in bytes, 0 before its head."""
+
+    file: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"relay.{self.file:06d}:{self.offset}"
+
+
+class RelayHead(NamedTuple):
+    """Everything up to here is complete: the location, and where that is for MariaDB and for a clock (seconds, UTC)."""
+
+    location: RelayLocation
+    position: GtidPosition
+    primary: BinlogPosition
+    timestamp: int
+
+
+def relay_path(directory: Path, number: int) -> Path:
+    return directory / f"relay.{number:06d}"
+
+
+def index_path(directory: Path, number: int) -> Path:
+    return directory / f"relay.{number:06d}.idx"
+
+
+def relay_numbers(directory: Path) -> list[int]:
+    """Numbers of the relay files present, ascending."""
+    matches = (_NAME.fullmatch(entry.name) for entry in directory.iterdir())
+    return sorted(int(match[1]) for match in matches if match)

@@ -1,0 +1,271 @@
+"""The read side of a relay directory: positions to locations, how far a batch may go, and byte ranges for tasks.
+
+Works beside a writer in this process or another one, and without any. Reads only what was committed: callers take their
+ends from `head` or from a location this module gave them. No answer costs more than a look into the sidecars and the
+walk of 64 KB, however long the log is.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.errors import DataLossError
+from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
+from replica.relay import slots
+from replica.relay.file_head import FileHead, read_file_head
+from replica.relay.head import read_head
+from replica.relay.index import FileIndex, IndexEntry
+from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay.recovery import remove_file
+from replica.relay.scan import end_gtids, group_ends, position_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+INDEXES_IN_MEMORY = 16  # sidecars are read again when they are needed: some 100 KB each
+
+RelayCut = RelayHead
+"""Where a batch may end: the same four facts as about the head."""
+
+
+class RelayRange(NamedTuple):
+    """Whole event groups: bytes [start, end) of a relay file, with or without a CRC32 behind each event."""
+
+    path: str
+    start: int
+    end: int
+    checksum: bool
+
+
+class RelayLog:
+    """Thread-safe; files are looked up again at each call."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self._lock = threading.Lock()
+        self._heads: dict[int, FileHead] = {}
+        self._indexes: dict[int, FileIndex] = {}
+
+    def head(self) -> RelayHead | None:
+        """Where the last complete group ends; None where no replica has written."""
+        return read_head(self.directory)
+
+    def first_position(self) -> GtidPosition | None:
+        """The position the oldest file starts at: the earliest that `locate` can find. None without a file."""
+        with self._lock:
+            numbers = self._numbers()
+            return self._head(numbers[0]).position if numbers else None
+
+    def locate(self, position: GtidPosition) -> RelayLocation | None:
+        """The place where exactly the groups of `position` lie behind; None where this log has no such place.
+
+        Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
+        not be a place of this log, though each of its groups is in it.
+        """
+        with self._lock:
+            head = self.head()
+            if head is not None and head.position == position:
+                return head.location
+            numbers = self._numbers()
+            later = bisect_right(numbers, 0, key=lambda n: int(not self._starts_by(n, position)))
+            found = self._locate_in(numbers[later - 1], position) if later else None
+            return found or self._search(numbers, position)
+
+    def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayCut:
+        """The last group end at most `max_bytes` of groups after `start`, but at least one group, and not after `end`.
+
+        Raises DataLossError where groups after `start` were purged.
+        """
+        with self._lock:
+            left = max_bytes
+            last: RelayCut | None = None
+            for number, begin, limit in self._stretches(start, end):
+                found = self._last_end(number, begin, min(limit, begin + left))
+                if found is None and last is None:
+                    found = self._first_end(number, begin, limit)
+                if found is None:
+                    break
+                last = found
+                left -= found.location.offset - begin
+                if left <= 0 or found.location.offset < limit:
+                    break
+            if last is None:
+                return self._at(end)
+            return last
+
+    def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
+        """[start, end) as ranges of whole groups, each at most a group longer than `target_bytes`, in order."""
+        ranges = []
+        with self._lock:
+            for number, first, limit in self._stretches(start, end):
+                begin = first
+                path, checksum = str(relay_path(self.directory, number)), self._head(number).checksum
+                index = self._index(number)
+                while begin < limit:
+                    entry = index.at_or_after(begin + target_bytes)
+                    stop = min(entry.end, limit) if entry else limit
+                    if limit - stop < target_bytes // 4:
+                        stop = limit  # no crumbs: a task costs more than a few groups
+                    ranges.append(RelayRange(path, begin, stop, checksum))
+                    begin = stop
+        return ranges
+
+    def purge_before(self, location: RelayLocation) -> int:
+        """Remove the files that lie wholly before the file of `location`; how many there were."""
+        with self._lock:
+            numbers = [n for n in self._numbers() if n < location.file]
+            for number in numbers:
+                remove_file(self.directory, number)
+                self._heads.pop(number, None)
+                self._indexes.pop(number, None)
+            return len(numbers)
+
+    def total_bytes(self) -> int:
+        with self._lock:
+            return sum(relay_path(self.directory, n).stat().st_size for n in self._numbers())
+
+    def _numbers(self) -> list[int]:
+        """Files with at least one committed group; their numbers have no gaps."""
+        head = self.head()
+        if head is None:
+            return []
+        last = head.location.file if head.location.offset else head.location.file - 1
+        return [n for n in relay_numbers(self.directory) if n <= last]
+
+    def _head(self, number: int) -> FileHead:
+        head = self._heads.get(number)
+        if head is None:
+            try:
+                head = self._heads[number] = read_file_head(relay_path(self.directory, number))
+            except FileNotFoundError:
+                raise _purged(number) from None
+        return head
+
+    def _index(self, number: int) -> FileIndex:
+        index = self._indexes.pop(number, None) or FileIndex(index_path(self.directory, number))
+        self._indexes[number] = index  # newest last
+        while len(self._indexes) > INDEXES_IN_MEMORY:
+            del self._indexes[next(iter(self._indexes))]
+        index.refresh()
+        return index
+
+    def _starts_by(self, number: int, position: GtidPosition) -> bool:
+        return self._head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
+
+    def _end_of(self, number: int) -> int:
+        """Where the last committed group of a file ends."""
+        head = self.head()
+        if head is not None and head.location.file == number:
+            return head.location.offset
+        return relay_path(self.directory, number).stat().st_size
+
+    def _stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, int, int]]:
+        """(file, begin, end) of the groups between two locations, file by file."""
+        if start >= end:
+            return
+        numbers = self._numbers()
+        if not numbers or start.file < numbers[0]:
+            raise _purged(start.file)
+        for number in numbers:
+            if start.file <= number <= end.file:
+                data_start = self._head(number).data_start
+                begin = max(start.offset, data_start) if number == start.file else data_start
+                limit = min(end.offset, self._end_of(number)) if number == end.file else self._end_of(number)
+                if begin < limit:
+                    yield number, begin, limit
+
+    def _base(self, number: int, entry: IndexEntry | None) -> RelayCut:
+        """An index entry as a cut; without one, the start of the file's groups."""
+        head = self._head(number)
+        if entry is None:
+            return RelayCut(RelayLocation(number, head.data_start), head.position, head.primary, 0)
+        primary = BinlogPosition(head.primary.file, entry.primary_position)
+        return RelayCut(RelayLocation(number, entry.end), entry.position, primary, entry.timestamp)
+
+    def _ends_after(self, base: RelayCut, limit: int) -> NDArray[np.int64]:
+        """Group ends between an index entry and the next one that are no entries themselves."""
+        number, begin = base.location
+        stop = min(limit, begin + INDEX_EVERY_BYTES)
+        path, checksum = relay_path(self.directory, number), self._head(number).checksum
+        return group_ends(path, begin, stop, checksum=checksum, primary_position=base.primary.position)
+
+    def _at_row(self, base: RelayCut, ends: NDArray[np.int64], row: int) -> RelayCut:
+        end = ends[row]
+        return RelayCut(
+            RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
+            position_after(base.position, ends[: row + 1]),
+            BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
+            int(end[slots.END_TIMESTAMP]),
+        )
+
+    def _last_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+        """The last group end in (begin, limit]."""
+        base = self._base(number, self._index(number).at_or_before(limit))
+        ends = self._ends_after(base, limit)
+        if len(ends) and ends[-1, slots.END_OFFSET] > begin:
+            return self._at_row(base, ends, len(ends) - 1)
+        return base if base.location.offset > begin else None
+
+    def _first_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+        """The first group end in (begin, limit]."""
+        index = self._index(number)
+        base = self._base(number, index.at_or_before(begin))
+        ends = self._ends_after(base, limit)
+        after = int(np.searchsorted(ends[:, slots.END_OFFSET], begin, side="right"))
+        if after < len(ends):
+            return self._at_row(base, ends, after)
+        entry = index.at_or_after(begin + 1)
+        return self._base(number, entry) if entry is not None and entry.end <= limit else None
+
+    def _at(self, location: RelayLocation) -> RelayCut:
+        """The facts about a location that has no groups before it in what was asked for."""
+        head = self.head()
+        if head is not None and head.location == location:
+            return head
+        if location.file not in self._numbers():
+            raise _purged(location.file)
+        found = self._last_end(location.file, 0, location.offset) if location.offset else None
+        return found or self._base(location.file, None)
+
+    def _locate_in(self, number: int, position: GtidPosition) -> RelayLocation | None:
+        base = self._base(number, self._index(number).reached(position))
+        return self._locate_after(base, position)
+
+    def _locate_after(self, base: RelayCut, position: GtidPosition) -> RelayLocation | None:
+        """`position` at an index entry or before the next one."""
+        if base.position == position:
+            return base.location
+        wanted = {gtid.domain_id: gtid for gtid in position}
+        seen = {gtid.domain_id: gtid for gtid in base.position}
+        ends = self._ends_after(base, self._end_of(base.location.file))
+        for offset, gtid in zip(ends[:, slots.END_OFFSET].tolist(), end_gtids(ends), strict=True):
+            seen[gtid.domain_id] = gtid
+            if wanted.get(gtid.domain_id) == gtid and seen == wanted:
+                return RelayLocation(base.location.file, offset)
+        return None
+
+    def _search(self, numbers: list[int], position: GtidPosition) -> RelayLocation | None:
+        """Every stretch, newest first: only where sequence numbers went back, so that halving may have missed it."""
+        if not any(e.unordered for n in numbers for e in self._index(n).entries[-1:]):
+            return None
+        for number in reversed(numbers):
+            for entry in reversed([None, *self._index(number).entries]):
+                found = self._locate_after(self._base(number, entry), position)
+                if found is not None:
+                    return found
+        return None
+
+
+def _purged(number: int) -> DataLossError:
+    return DataLossError(
+        f"relay.{number:06d} is no longer in the relay log.",
+        hint="It was purged: keep the relay log longer than the slowest query needs, or start that query anew.",
+    )

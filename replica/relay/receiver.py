@@ -1,0 +1,143 @@
+"""Bytes of a dump in, relay log out: the loop around the kernel, without a socket.
+
+`space()` is where the next bytes are to be put, `received(n)` takes them in: group bytes are written, complete groups
+committed, events about the binlog itself understood. Then `take_ack()` says what the primary wants acknowledged. Raises
+the typed error for whatever ends the stream; the groups before it are in the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.protocol import checksum as checksums
+from replica.protocol.constants import EventType
+from replica.protocol.events import FormatDescriptionEvent, HeartbeatEvent, RotateEvent, decode
+from replica.protocol.groups import is_dummy
+from replica.protocol.gtid import BinlogPosition
+from replica.protocol.header import parse_header
+from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
+from replica.relay import slots
+from replica.relay.kernel_deframe import advance
+from replica.relay.refusal import refusal
+
+if TYPE_CHECKING:
+    from replica.relay.writer import RelayWriter
+
+MAX_FILE_NAME_BYTES = 512  # the server's FN_REFLEN
+RECEIVE_BYTES = 2 << 20  # one receive, one kernel call, one write; fits the second-level cache of a server's core
+
+
+class Receiver:
+    """One connection's stream. `packet` is the ERR or EOF packet that ended it."""
+
+    def __init__(self, relay: RelayWriter, *, semi_sync: bool, buffer_bytes: int = RECEIVE_BYTES) -> None:
+        relay.begin_stream(semi_sync=semi_sync)
+        self.packet: ErrPacket | EofPacket | None = None
+        self.primary: BinlogPosition | None = None
+        self._relay = relay
+        self._buffer = np.empty(buffer_bytes, np.uint8)
+        self._view = self._buffer.data
+        self._base = self._buffer.ctypes.data
+        self._fill = 0
+        self._ack: BinlogPosition | None = None
+        self._description: FormatDescriptionEvent | None = None
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; never empty, because no event waits here that is longer than STREAM_ABOVE."""
+        return self._view[self._fill :]
+
+    def received(self, count: int) -> bool:
+        """Take in `count` bytes put into `space()`. Whether groups were completed."""
+        relay, state, base = self._relay, self._relay.state, self._base
+        begin, end = base, base + self._fill + count
+        groups = state[slots.GROUPS]
+        reason = slots.CONTROL
+        while reason != slots.NEED_BYTES and self.packet is None:
+            offset = state[slots.OFFSET]
+            reason = state.run(begin, end)
+            refused = reason == slots.DISCARD or reason >= slots.BAD_STATUS
+            committed = state[slots.COMMITTED_OUT]
+            kept = (committed if refused else state[slots.OUT]) - base
+            if kept > begin - base:
+                relay.append(self._view[begin - base : kept], offset)
+            if committed:
+                relay.commit()
+            if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
+                self._ack = BinlogPosition(relay.primary_file, state[slots.ACK_POSITION])
+                state[slots.ACK_POSITION] = 0
+            begin = state[slots.CURSOR]
+            if reason != slots.NEED_BYTES:
+                begin = self._stopped(reason, begin)
+        rest = end - begin
+        if begin != base:
+            self._view[:rest] = self._view[begin - base : end - base]
+        self._fill = rest
+        return state[slots.GROUPS] != groups
+
+    def take_ack(self) -> BinlogPosition | None:
+        """The last position the primary waits for whose groups are all written; the caller makes them durable first."""
+        ack, self._ack = self._ack, None
+        return ack
+
+    def _stopped(self, reason: int, cursor: int) -> int:
+        """Do what the kernel stopped for; the address to go on at."""
+        relay, state = self._relay, self._relay.state
+        if reason in (slots.INDEX_FULL, slots.ENDS_FULL):
+            return cursor
+        if reason == slots.ROLL:
+            relay.roll()
+            return cursor
+        if reason == slots.DISCARD:
+            state.discard_group()
+            relay.rollback()
+            return cursor
+        event = self._event()
+        if reason == slots.CONTROL:
+            self._control(event)
+        elif reason == slots.PACKET:
+            self._packet(event)
+        elif reason == slots.ORPHAN and self._is_dummy(event):
+            header = parse_header(event)
+            state[slots.POSITION] = advance(state[slots.POSITION], header.event_length, header.log_pos)
+            state[slots.IGNORED] += 1
+            return state[slots.EVENT] + header.event_length
+        else:
+            raise refusal(reason, state, relay.primary_file)
+        return cursor
+
+    def _event(self) -> memoryview:
+        start = self._relay.state[slots.EVENT] - self._base
+        return self._view[start : start + self._relay.state[slots.EVENT_SIZE]]
+
+    def _is_dummy(self, event: memoryview) -> bool:
+        """Whether a complete event stands for one that an old server thought we could not read."""
+        header = parse_header(event)
+        if self._description is None or header.event_length != len(event):
+            return False
+        return is_dummy(header, checksums.strip(event, self._description.checksum))
+
+    def _control(self, data: memoryview) -> None:
+        relay, state = self._relay, self._relay.state
+        kind = state[slots.EVENT_TYPE]
+        if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT):
+            return  # nothing to a replica that keeps whole groups and its own position
+        event = decode(data, self._description)
+        if isinstance(event, RotateEvent):
+            if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
+                raise ProtocolError(f"a ROTATE event names a file with {len(event.file)} characters")
+            relay.primary_file = event.file
+            state[slots.POSITION] = event.position
+        elif isinstance(event, FormatDescriptionEvent):
+            self._description = event
+            relay.begin_file(bytes(data))
+        elif isinstance(event, HeartbeatEvent) and state[slots.GROUP] == slots.GROUP_NONE:
+            self.primary = BinlogPosition(event.file, event.position)
+
+    def _packet(self, payload: memoryview) -> None:
+        reply = parse_reply(payload)
+        if not isinstance(reply, ErrPacket | EofPacket):
+            raise ProtocolError("an OK packet inside a dump")
+        self.packet = reply

@@ -1,0 +1,70 @@
+"""What the decoder hands out: the groups of a range, and batches of row changes that point into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.rows import records as r
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+class TableName(NamedTuple):
+    database: str
+    table: str
+
+
+class Groups:
+    """The event groups of a range in stream order: one int64 array a field, views of the scan's records."""
+
+    def __init__(self, records: npt.NDArray[np.int64]) -> None:
+        self._records = records
+        self.domain = r.column(records, r.GROUP_DOMAIN)
+        self.server_id = r.column(records, r.GROUP_SERVER)
+        self.seq_no = r.column(records, r.GROUP_SEQUENCE)
+        self.commit_ts = r.column(records, r.GROUP_TIMESTAMP)  # seconds since 1970, of the event that ends the group
+        self.flags = r.column(records, r.GROUP_FLAGS)
+        self.commit_id = r.column(records, r.GROUP_COMMIT_ID)
+        self.xid = r.column(records, r.GROUP_XID)  # 0 where the group does not end with XID
+        self.thread_id = r.column(records, r.GROUP_THREAD)  # 0 where the server does not log it (before 11.5)
+        self.start = r.column(records, r.GROUP_START)  # offsets in the range
+        self.end = r.column(records, r.GROUP_END)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+@dataclass(slots=True)
+class ChangeBatch:
+    """Row changes in stream order. Arrays have one entry a row; the Arrow arrays may be reused by the next batch.
+
+    `op`: 0 insert, 1 update, 2 delete; in the flat shape 0 insert, 1 update_preimage, 2 update_postimage, 3 delete,
+    where both rows of an update have the same ordinal. Typed columns are NULL where an image does not hold them.
+    """
+
+    rows: int
+    op: npt.NDArray[np.int8]
+    table: npt.NDArray[np.int32]  # index into `tables`
+    group: npt.NDArray[np.int32]  # index into `groups`
+    ordinal: npt.NDArray[np.int64]  # of the row change among all of its transaction, from 0, wanted or not
+    last: npt.NDArray[np.bool_]  # the last delivered row of its transaction
+    tables: list[TableName]
+    groups: Groups
+    before: list[pa.Array] = field(default_factory=list)  # envelope: one array a column; variant: one struct array
+    after: list[pa.Array] = field(default_factory=list)
+    columns: list[pa.Array] = field(default_factory=list)  # flat
+    sql: pa.Array | None = None  # text of the statement (ANNOTATE_ROWS), where asked for
+
+    @property
+    def before_valid(self) -> npt.NDArray[np.bool_]:
+        """Rows that have a before image (envelope and variant)."""
+        return np.not_equal(self.op, r.OP_INSERT)
+
+    @property
+    def after_valid(self) -> npt.NDArray[np.bool_]:
+        return np.not_equal(self.op, r.OP_DELETE)

@@ -1,0 +1,160 @@
+"""Numbers for the decode kernels: integers of any width and order, and packed DECIMALs.
+
+Every function takes addresses that its caller has checked. CORRUPT stands for bytes that the server never writes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replica.native.compile import helper
+from replica.native.memory import (
+    copy,
+    load_u1,
+    load_u2,
+    load_u2be,
+    load_u4,
+    load_u4be,
+    load_u8,
+    load_u8be,
+    store_u8,
+)
+from replica.native.wide import multiply_add, negate
+
+INVALID = -(1 << 62)  # a date that no calendar has
+CORRUPT = INVALID - 1
+GROUP = 1_000_000_000  # nine digits, in four bytes
+POWERS = np.array([10**digits for digits in range(10)], np.int64)
+
+
+@helper
+def copy_short(target: int, source: int, size: int, readable: int) -> None:
+    """Copy `size` bytes; `readable` may be read at the source, and 32 may be written at the target even if size is
+    less.
+
+    Most strings are short, and a call of memcpy costs as much as decoding a number.
+    """
+    if size <= 32 <= readable:
+        store_u8(target, load_u8(source))
+        store_u8(target + 8, load_u8(source + 8))
+        store_u8(target + 16, load_u8(source + 16))
+        store_u8(target + 24, load_u8(source + 24))
+    else:
+        copy(target, source, size)
+
+
+@helper
+def big_endian(address: int, size: int) -> int:
+    """An unsigned number of 0 to 8 bytes."""
+    if size == 4:
+        return load_u4be(address)
+    if size == 1:
+        return load_u1(address)
+    if size == 2:
+        return load_u2be(address)
+    if size == 8:
+        return load_u8be(address)
+    value = 0
+    for i in range(size):
+        value = (value << 8) | load_u1(address + i)
+    return value
+
+
+@helper
+def little_endian(address: int, size: int) -> int:
+    """An unsigned number of 0 to 8 bytes."""
+    if size == 1:
+        return load_u1(address)
+    if size == 2:
+        return load_u2(address)
+    if size == 4:
+        return load_u4(address)
+    if size == 3:
+        return load_u2(address) | (load_u1(address + 2) << 16)
+    if size == 8:
+        return load_u8(address)
+    value = 0
+    for i in range(size):
+        value |= load_u1(address + i) << (8 * i)
+    return value
+
+
+# A packed DECIMAL is big endian: left-over digits of the whole part, groups of nine digits, left-over digits of the
+# fraction. The first bit is inverted, and all bits of a number below zero. Its shape is one word, by bits (see
+# binding.decimal_shape): 0-3 bytes of the whole part's left-over digits, 4-7 groups of the whole part, 8-11 groups of
+# the fraction, 12-15 bytes of the fraction's left-over digits, 16-47 ten to the number of the former, 48 and up the
+# number of the latter.
+
+
+@helper
+def sign_mask(address: int) -> int:
+    """All ones for a number below zero, else 0."""
+    return -(((load_u1(address) >> 7) & 1) ^ 1)
+
+
+@helper
+def decimal_part(p: int, size: int, flip: int, address: int) -> int:
+    """The part at `p` of the DECIMAL at `address`, its bits put right; the first part holds the sign."""
+    value = big_endian(p, size) ^ flip
+    if p == address:
+        value ^= 1 << (8 * size - 1)
+    return value & ((1 << (8 * size)) - 1)
+
+
+@helper
+def decimal_small(address: int, shape: int) -> int:
+    """A packed DECIMAL of at most 18 digits, unscaled. CORRUPT where a group holds more than its digits."""
+    lead = shape & 15
+    groups = ((shape >> 4) & 15) + ((shape >> 8) & 15)
+    tail = (shape >> 12) & 15
+    flip = sign_mask(address)
+    p = address
+    value = 0
+    if lead:
+        value = decimal_part(p, lead, flip, address)
+        if value >= (shape >> 16) & 0xFFFFFFFF:
+            return CORRUPT
+        p += lead
+    for _ in range(groups):
+        group = decimal_part(p, 4, flip, address)
+        if group >= GROUP:
+            return CORRUPT
+        value = value * GROUP + group
+        p += 4
+    if tail:
+        scale = POWERS[shape >> 48]
+        group = decimal_part(p, tail, flip, address)
+        if group >= scale:
+            return CORRUPT
+        value = value * scale + group
+    return -value if flip else value
+
+
+@helper
+def decimal_wide(address: int, shape: int) -> tuple[int, int, bool]:
+    """A packed DECIMAL of at most 38 digits, unscaled, as (high, low, corrupt)."""
+    lead = shape & 15
+    groups = ((shape >> 4) & 15) + ((shape >> 8) & 15)
+    tail = (shape >> 12) & 15
+    flip = sign_mask(address)
+    p = address
+    high = 0
+    low = 0
+    corrupt = False
+    if lead:
+        low = decimal_part(p, lead, flip, address)
+        corrupt = low >= (shape >> 16) & 0xFFFFFFFF
+        p += lead
+    for _ in range(groups):
+        group = decimal_part(p, 4, flip, address)
+        corrupt |= group >= GROUP
+        high, low = multiply_add(high, low, GROUP, group)
+        p += 4
+    if tail:
+        scale = POWERS[shape >> 48]
+        group = decimal_part(p, tail, flip, address)
+        corrupt |= group >= scale
+        high, low = multiply_add(high, low, scale, group)
+    if flip:
+        high, low = negate(high, low)
+    return high, low, corrupt

@@ -1,0 +1,294 @@
+"""The VARIANT decode kernel: each row image -> one Spark VARIANT object (Spark's common/variant specification).
+
+An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids point into the
+table's dictionary (metadata), which is sorted and built once per table, so a column's id is its rank among the names;
+the values stand in the order of the wire, because offsets need not grow. Columns that the image does not hold are
+absent from the object; NULL is the variant null. Integers take their smallest width, dates that no calendar has are
+null.
+
+Rows, restarts and faults are handled as in kernel_typed.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, kernel
+from replica.native.memory import copy, load_u1, load_u4, load_u8, move, store_u1, store_u2, store_u4, store_u8
+from replica.rows import records as r
+from replica.rows.kernel_numbers import INVALID, little_endian
+from replica.rows.kernel_typed import no_rows
+from replica.rows.kernel_variant_values import FIXED_ROOM, NULL, put_value, value_room
+from replica.rows.kernel_walk import begin_event, skip_image
+
+OBJECT = 2
+
+
+@helper
+def number_bytes(value: int) -> int:
+    return 1 if value < 1 << 8 else 2 if value < 1 << 16 else 3 if value < 1 << 24 else 4
+
+
+@kernel
+def decode_variant(
+    data: int,
+    events: int,
+    work: int,
+    work_size: int,
+    slots: int,
+    run: int,
+    meta: int,
+    side_before: int,
+    side_after: int,
+    max_rows: int,
+    max_bytes: int,
+    scratch: int,
+) -> int:
+    """As `decode_typed`; each side has two columns, value and metadata. `scratch`: one int64 a column of any table."""
+    item = load_u8(run + r.RUN_ITEM)
+    offset = load_u8(run + r.RUN_OFFSET)
+    group = load_u8(run + r.RUN_GROUP)
+    ordinal = load_u8(run + r.RUN_ORDINAL)
+    out_op = load_u8(meta + r.META_OP)
+    out_table = load_u8(meta + r.META_TABLE)
+    out_group = load_u8(meta + r.META_GROUP)
+    out_ordinal = load_u8(meta + r.META_ORDINAL)
+    out_last = load_u8(meta + r.META_LAST)
+    out_event = load_u8(meta + r.META_EVENT)
+    rows = 0
+    consumed = 0
+    filled_before = 0
+    filled_after = 0
+    status = r.DONE
+    fault = 0
+    column = -1
+    need = 0
+    number = 0
+    guess = 1
+    while item < work_size and status == r.DONE:
+        number = load_u4(work + item * 4)
+        event = events + number * r.EVENT_BYTES
+        slot = slots + load_u8(event + r.EVENT_SLOT) * r.SLOT_BYTES
+        op = load_u8(event + r.EVENT_OP)
+        end = data + load_u8(event + r.EVENT_END)
+        if offset == 0:
+            if load_u8(event + r.EVENT_GROUP) != group:
+                group = load_u8(event + r.EVENT_GROUP)
+                ordinal = 0
+            offset = load_u8(event + r.EVENT_IMAGES)
+        columns = load_u8(slot + r.SLOT_COLUMNS)
+        before = data + load_u8(event + r.EVENT_BEFORE)
+        after = data + load_u8(event + r.EVENT_AFTER)
+        present_before, present_after = begin_event(event, before, after, columns)
+        if present_before <= 0 or present_after <= 0:
+            status = r.BAD_WIDTH if present_before < 0 else r.NO_COLUMNS
+            fault = before - data
+            break
+        wanted = load_u8(slot + r.SLOT_WANTED)
+        images = 2 if op == r.OP_UPDATE else 1
+        plans = load_u8(slot + r.SLOT_PLAN_BEFORE)
+        metadata = load_u8(slot + r.SLOT_METADATA)
+        metadata_size = load_u8(slot + r.SLOT_METADATA_SIZE)
+        ranks = load_u8(slot + r.SLOT_RANKS)
+        id_bytes = 1 if columns <= 256 else 2
+        position = data + offset
+
+        while position < end:
+            if wanted == 0:
+                position = skip_image(plans, columns, present_before, before, position, end)
+                if images == 2 and position:
+                    position = skip_image(plans, columns, present_after, after, position, end)
+                if position == 0:
+                    status = r.SHORT_IMAGE
+                    fault = offset
+                    break
+                offset = position - data
+                ordinal += 1
+                continue
+            if rows == max_rows or consumed >= max_bytes:
+                status = r.FULL
+                break
+
+            for image in range(images):
+                bitmap = after if image == 1 else before
+                present = present_after if image == 1 else present_before
+                whole = present == columns
+                if op == r.OP_INSERT or image == 1:
+                    if filled_after < rows:
+                        no_rows(side_after, filled_after, rows)
+                    filled_after = rows + 1
+                    tail = load_u8(side_after + r.SIDE_TAILS)
+                else:
+                    if filled_before < rows:
+                        no_rows(side_before, filled_before, rows)
+                    filled_before = rows + 1
+                    tail = load_u8(side_before + r.SIDE_TAILS)
+                used = load_u8(tail + r.TAIL_END)
+                capacity = load_u8(tail + r.TAIL_CAPACITY)
+                target = load_u8(tail + r.TAIL_DATA) + used
+                limit = target + capacity - used
+                count_bytes = 4 if present > 255 else 1
+                fixed = 1 + count_bytes + present * id_bytes
+                # Room for the largest offsets, so that the guess can be corrected in place.
+                if target + fixed + (present + 1) * 4 > limit:
+                    status = r.ROOM
+                    column = tail
+                    need = used + fixed + (present + 1) * 4 + FIXED_ROOM
+                    break
+                first = target + fixed + (present + 1) * guess
+                q = first
+
+                nulls = position
+                p = position + ((present + 7) >> 3)
+                if p > end:
+                    p = nulls
+                    status = r.SHORT_IMAGE
+                    break
+                plan = plans
+                bits = 0
+                k = 0
+                for c in range(columns):
+                    if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+                        plan += r.PLAN_BYTES
+                        continue
+                    if k & 7 == 0:
+                        bits = load_u1(nulls + (k >> 3))
+                    k += 1
+                    null = bits & 1
+                    bits >>= 1
+                    store_u8(scratch + load_u8(plan + r.PLAN_VALUES) * 8, q - first)
+                    size = load_u8(plan + r.PLAN_WIDTH)
+                    kind = load_u8(plan + r.PLAN_KIND)
+                    if null:
+                        room = 1
+                        size = 0
+                    else:
+                        if size < 0:
+                            prefix = -size
+                            if end - p < prefix:
+                                status = r.SHORT_IMAGE
+                                column = c
+                                break
+                            size = little_endian(p, prefix)
+                            p += prefix
+                        if end - p < size:
+                            status = r.SHORT_IMAGE
+                            column = c
+                            break
+                        room = value_room(kind, p, size, plan)
+                        if room < 0:
+                            status = r.BAD_VALUE
+                            column = c
+                            break
+                    if q + room + (present + 1) * 3 > limit:
+                        status = r.ROOM
+                        column = tail
+                        need = used + q - target + room + (present + 1) * 3
+                        break
+                    if null:
+                        store_u1(q, NULL)
+                        q += 1
+                    else:
+                        written = put_value(kind, q, p, size, plan, end - p)
+                        if written < 0:
+                            status = r.BAD_DATE if written == INVALID else r.BAD_VALUE
+                            column = c
+                            break
+                        q += written
+                        p += size
+                    plan += r.PLAN_BYTES
+                if status != r.DONE:
+                    break
+                total = q - first
+                width = number_bytes(total)
+                if width != guess:
+                    moved = target + fixed + (present + 1) * width
+                    move(moved, first, total)
+                    first = moved
+                    guess = width
+                store_u1(target, OBJECT | (width - 1) << 2 | (id_bytes - 1) << 4 | (64 if present > 255 else 0))
+                if present > 255:
+                    store_u4(target + 1, present)
+                else:
+                    store_u1(target + 1, present)
+                ids = target + 1 + count_bytes
+                offsets = target + fixed
+                for i in range(columns):
+                    if not whole:
+                        c = load_u8(ranks + i * 8)
+                        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+                            continue
+                    if id_bytes == 1:
+                        store_u1(ids, i)
+                    else:
+                        store_u2(ids, i)
+                    ids += id_bytes
+                    value = load_u8(scratch + i * 8)
+                    if width == 1:
+                        store_u1(offsets, value)
+                    elif width == 2:
+                        store_u2(offsets, value)
+                    elif width == 3:
+                        store_u2(offsets, value)
+                        store_u1(offsets + 2, value >> 16)
+                    else:
+                        store_u4(offsets, value)
+                    offsets += width
+                if width == 1:
+                    store_u1(offsets, total)
+                elif width == 2:
+                    store_u2(offsets, total)
+                elif width == 3:
+                    store_u2(offsets, total)
+                    store_u1(offsets + 2, total >> 16)
+                else:
+                    store_u4(offsets, total)
+                used += first + total - target
+                store_u8(tail + r.TAIL_END, used)
+                store_u4(load_u8(tail + r.TAIL_VALUES) + rows * 4 + 4, used)
+
+                tail += r.TAIL_BYTES
+                used = load_u8(tail + r.TAIL_END)
+                if load_u8(tail + r.TAIL_CAPACITY) - used < metadata_size:
+                    status = r.ROOM
+                    column = tail
+                    need = used + metadata_size
+                    break
+                copy(load_u8(tail + r.TAIL_DATA) + used, metadata, metadata_size)
+                used += metadata_size
+                store_u8(tail + r.TAIL_END, used)
+                store_u4(load_u8(tail + r.TAIL_VALUES) + rows * 4 + 4, used)
+                position = p
+            if status != r.DONE:
+                fault = p - data
+                break
+
+            consumed += position - data - offset + metadata_size
+            offset = position - data
+            store_u1(out_op + rows, op)
+            store_u4(out_table + rows * 4, load_u8(slot + r.SLOT_TABLE))
+            store_u4(out_group + rows * 4, group)
+            store_u8(out_ordinal + rows * 8, ordinal)
+            store_u1(out_last + rows, 0)
+            store_u4(out_event + rows * 4, number)
+            rows += 1
+            ordinal += 1
+        if status != r.DONE:
+            break
+        offset = 0
+        item += 1
+        if rows and (
+            item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+        ):
+            store_u1(out_last + rows - 1, 1)
+
+    no_rows(side_after, filled_after, rows)
+    no_rows(side_before, filled_before, rows)
+    store_u8(run + r.RUN_ITEM, item)
+    store_u8(run + r.RUN_OFFSET, offset)
+    store_u8(run + r.RUN_GROUP, group)
+    store_u8(run + r.RUN_ORDINAL, ordinal)
+    store_u8(run + r.RUN_ROWS, rows)
+    store_u8(run + r.RUN_FAULT, fault)
+    store_u8(run + r.RUN_COLUMN, column)
+    store_u8(run + r.RUN_NEED, need)
+    store_u8(run + r.RUN_EVENT, number)
+    return status

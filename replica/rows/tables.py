@@ -1,0 +1,215 @@
+"""Which tables of a range are wanted, and their compiled plans: the SLOT records of one range.
+
+Tables are compiled once per distinct table map and kept by its content, never by table id. What a resolver says of one
+content holds for the life of the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from replica.errors import ProtocolError, UnsupportedColumnError
+from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.rows import records as r
+from replica.rows.batch import TableName
+from replica.rows.binding import Template
+from replica.rows.layout import RowLayout, compile_layout
+from replica.rows.plan import skip_column
+from replica.rows.types import Kind, OutputColumn, ValuePolicy
+from replica.rows.variant_reference import variant_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.arena import ColumnSet
+    from replica.rows.scan import Scan
+    from replica.schema.table import TableSchema
+
+# Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
+MAX_TABLES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """What a wanted table's rows are read with: the catalog's word on it, where the stream does not tell enough."""
+
+    schema: TableSchema | None = None
+
+
+class TableResolver(Protocol):
+    """Says of each distinct table map whether its rows are wanted."""
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        """What to read the table with, or None to leave it out."""
+
+
+class Table:
+    """One distinct table map: its plans for walking and for decoding."""
+
+    def __init__(
+        self,
+        table_map: TableMapEvent,
+        target: TableTarget | None,
+        output: Sequence[OutputColumn] | None,
+        policy: ValuePolicy,
+    ) -> None:
+        self.name = TableName(table_map.database, table_map.table)
+        self.wanted = target is not None
+        self._map = table_map
+        self._target = target
+        self._output = output
+        self._policy = policy
+        self._walk: Template | None = None
+        self._decode: Template | None = None
+        self._layout: RowLayout | None = None
+        self.metadata: npt.NDArray[np.uint8] | None = None
+        self.ranks: npt.NDArray[np.int64] | None = None
+
+    @property
+    def columns(self) -> int:
+        return len(self._map.columns)
+
+    def column_name(self, index: int) -> str:
+        name = self._layout.columns[index].name if self._layout else self._map.columns[index].name
+        return name or str(index + 1)
+
+    @property
+    def walk(self) -> Template:
+        """A plan that steps over every column."""
+        if self._walk is None:
+            plans = [skip_column(column, column.name or "") for column in self._map.columns]
+            self._walk = Template(plans, [-1] * len(plans), self._policy)
+        return self._walk
+
+    @property
+    def layout(self) -> RowLayout:
+        if self._layout is None:
+            assert self._target is not None, "only wanted tables are decoded"  # noqa: S101
+            self._layout = compile_layout(self._map, self._target.schema, self._output, self._policy)
+        return self._layout
+
+    @property
+    def decode(self) -> Template:
+        """A plan that decodes the columns that the output asks for; in VARIANT, all, with the rank of each name."""
+        if self._decode is None:
+            layout = self.layout
+            if self._output is None:
+                for plan in layout.columns:
+                    if plan.kind == Kind.ENCODED_TEXT and plan.charset is not None and plan.charset.table is None:
+                        raise UnsupportedColumnError(
+                            f"Column {plan.name} of table {'.'.join(self.name)} is text in {plan.charset.name}, which "
+                            "cannot be written as VARIANT yet.",
+                            hint="Read the table with typed columns (option table), or convert the column to utf8mb4.",
+                        )
+                names = [plan.name for plan in layout.columns]
+                self.metadata = np.frombuffer(variant_metadata(names), np.uint8)
+                self.ranks = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+                self._decode = Template(layout.columns, np.argsort(self.ranks).tolist(), self._policy)
+                self._decode.records[:, r.PLAN_VALUES // r.WORD] = self._decode.outputs
+            else:
+                self._decode = Template(layout.columns, layout.slots, self._policy)
+        return self._decode
+
+
+class TableCache:
+    """Compiled tables by table map content."""
+
+    def __init__(self, resolver: TableResolver, output: Sequence[OutputColumn] | None, policy: ValuePolicy) -> None:
+        self._resolver = resolver
+        self._output = output
+        self._policy = policy
+        self._tables: dict[bytes, Table] = {}
+
+    def table(self, body: memoryview, offset: int) -> Table:
+        """The table of a TABLE_MAP event's body that stands at `offset` of the range."""
+        content = bytes(body[8:])
+        table = self._tables.get(content)
+        if table is None:
+            table_map = _parse(body, offset)
+            table = Table(table_map, self._resolver.resolve(table_map), self._output, self._policy)
+            if len(self._tables) >= MAX_TABLES:
+                del self._tables[next(iter(self._tables))]
+            self._tables[content] = table
+        return table
+
+    def slots(self, found: Scan) -> SlotTable:
+        starts = (r.column(found.maps, r.MAP_CONTENT) - 8).tolist()
+        return SlotTable([self.table(found.table_map_body(slot), start) for slot, start in enumerate(starts)])
+
+
+def _parse(body: memoryview, offset: int) -> TableMapEvent:
+    try:
+        return parse_table_map(body)
+    except ProtocolError as error:
+        message = error.message.removesuffix(f" (at offset {error.offset})")
+        raise type(error)(message, offset=offset + (error.offset or 0), hint=error.hint) from None
+
+
+class SlotTable:
+    """The tables of one range, in the order of the scan's table maps, and their SLOT records."""
+
+    def __init__(self, tables: list[Table]) -> None:
+        self._tables = tables
+        self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
+        names = dict.fromkeys(table.name for table in tables)
+        self.names: list[TableName] = list(names)
+        self._number = {name: index for index, name in enumerate(names)}
+        self.records: npt.NDArray[np.int64] = np.zeros((len(tables), r.SLOT_BYTES // r.WORD), np.int64)
+        self._used: list[int] = []
+        self._keep: list[npt.NDArray[np.int64]] = []
+
+    def name(self, slot: int) -> str:
+        return ".".join(self._tables[slot].name)
+
+    def column_name(self, slot: int, column: int) -> str:
+        return self._tables[slot].column_name(column)
+
+    def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
+        """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
+        self._used = np.unique(r.column(found.events, r.EVENT_SLOT)[work]).tolist()
+        for slot in self._used:
+            table, record = self._tables[slot], self.records[slot]
+            record[r.SLOT_WANTED // r.WORD] = table.wanted
+            record[r.SLOT_COLUMNS // r.WORD] = table.columns
+            record[r.SLOT_TABLE // r.WORD] = self._number[table.name]
+            template = table.decode if table.wanted and not walk_only else table.walk
+            record[r.SLOT_PLAN_BEFORE // r.WORD] = _address(template.records)
+            if table.metadata is not None and table.ranks is not None:
+                record[r.SLOT_METADATA // r.WORD] = _address(table.metadata)
+                record[r.SLOT_METADATA_SIZE // r.WORD] = len(table.metadata)
+                record[r.SLOT_RANKS // r.WORD] = _address(table.ranks)
+
+    @property
+    def max_columns(self) -> int:
+        return max(self._tables[slot].columns for slot in self._used)
+
+    def layouts(self) -> list[tuple[int, RowLayout]]:
+        """The layouts of the wanted tables that the worklist meets, by slot."""
+        return [(slot, self._tables[slot].layout) for slot in self._used if self._tables[slot].wanted]
+
+    def bind(self, before: ColumnSet, after: ColumnSet) -> None:
+        """Write the addresses of these buffers into the plans of the wanted tables."""
+        self._keep = []
+        for slot in self._used:
+            table, record = self._tables[slot], self.records[slot]
+            if not table.wanted:
+                continue
+            sides = (
+                (before, r.SLOT_PLAN_BEFORE, r.SLOT_ABSENT_BEFORE),
+                (after, r.SLOT_PLAN_AFTER, r.SLOT_ABSENT_AFTER),
+            )
+            for side, plan_field, absent_field in sides:
+                plan, absent = table.decode.bind(side), table.decode.absent(side)
+                self._keep += [plan, absent]
+                record[plan_field // r.WORD] = _address(plan)
+                record[absent_field // r.WORD] = _address(absent)
+                record[r.SLOT_ABSENT // r.WORD] = len(absent)
+
+
+def _address(array: npt.NDArray[np.int64] | npt.NDArray[np.uint8]) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,218 @@
+"""Where a decode kernel writes: the buffers of a batch, the call of the kernel, and the batch made of them afterwards.
+
+Text in a multi-byte character set other than UTF-8 is copied raw by the kernel and converted here, value by value, for
+the columns that have it and for no others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from replica.rows import records as r
+from replica.rows.arena import ColumnSet, first_capacities
+from replica.rows.batch import ChangeBatch, Groups
+from replica.rows.kernel_typed import decode_typed
+from replica.rows.kernel_variant import decode_variant
+from replica.rows.scan import Scan, address
+from replica.rows.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from replica.protocol.charset import Charset
+    from replica.rows.tables import SlotTable
+    from replica.rows.types import OutputColumn
+
+# The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+
+
+class RowMeta:
+    """The batch's own columns: one array each, and the addresses that the kernels take."""
+
+    def __init__(self, rows: int) -> None:
+        self.op = np.empty(rows, np.int8)
+        self.table = np.empty(rows, np.int32)
+        self.group = np.empty(rows, np.int32)
+        self.ordinal = np.empty(rows, np.int64)
+        self.last = np.empty(rows, np.bool_)
+        self.event = np.empty(rows, np.int32)
+        columns = (self.op, self.table, self.group, self.ordinal, self.last, self.event)
+        self.addresses = np.array([address(column) for column in columns], np.int64)
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups, *, want_sql: bool) -> ChangeBatch:
+        return ChangeBatch(
+            rows=rows,
+            op=self.op[:rows],
+            table=self.table[:rows],
+            group=self.group[:rows],
+            ordinal=self.ordinal[:rows],
+            last=self.last[:rows],
+            tables=slots.names,
+            groups=groups,
+            sql=_statements(found, self.event[:rows]) if want_sql else None,
+        )
+
+
+class Writer:
+    """Two sets of columns, before and after, or one that is both (flat), and the row columns beside them."""
+
+    def __init__(self, before: ColumnSet, after: ColumnSet, limits: tuple[int, int], *, want_sql: bool) -> None:
+        self.before = before
+        self.after = after
+        self._limits = limits  # rows and bytes of a batch
+        self._want_sql = want_sql
+        self._meta = RowMeta(limits[0])
+
+    def reset(self) -> None:
+        self.before.reset()
+        if self.after is not self.before:
+            self.after.reset()
+
+    def want_room(self, tail: int, need: int) -> None:
+        if not self.before.want_room(tail, need):
+            self.after.want_room(tail, need)
+
+    def _call(
+        self,
+        kernel: Callable[..., int],
+        found: Scan,
+        work: npt.NDArray[np.uint32],
+        slots: SlotTable,
+        run: npt.NDArray[np.int64],
+        last: int,
+    ) -> int:
+        """Both kernels take the same arguments, but for the last one."""
+        return kernel(
+            address(found.data),
+            address(found.events),
+            address(work),
+            len(work),
+            address(slots.records),
+            address(run),
+            address(self._meta.addresses),
+            address(self.before.side),
+            address(self.after.side),
+            *self._limits,
+            last,
+        )
+
+
+class TypedWriter(Writer):
+    """The columns of the output, twice or once."""
+
+    def __init__(
+        self,
+        output: Sequence[OutputColumn],
+        limits: tuple[int, int],
+        *,
+        flat: bool,
+        want_sql: bool,
+        like: TypedWriter | None = None,
+    ) -> None:
+        """`like`: a writer whose columns of strings have grown already."""
+        kinds = [column.arrow for column in output]
+        first = first_capacities(kinds, limits[1])
+        after = ColumnSet(kinds, limits[0], like.after.capacities if like else first)
+        before = after if flat else ColumnSet(kinds, limits[0], like.before.capacities if like else first)
+        super().__init__(before, after, limits, want_sql=want_sql)
+        self._output = output
+        self._flat = flat
+        self._raw: dict[int, dict[int, Charset | None]] = {}
+
+    def fresh(self) -> TypedWriter:
+        return TypedWriter(self._output, self._limits, flat=self._flat, want_sql=self._want_sql, like=self)
+
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+        slots.bind(self.before, self.after)
+        self._raw = _raw_columns(slots)
+        return self._call(decode_typed, found, work, slots, run, int(self._flat))
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+        batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        slot = r.column(found.events, r.EVENT_SLOT)[self._meta.event[:rows]] if self._raw else np.empty(0, np.int64)
+        if self._flat:
+            batch.columns = self._arrays(self.after, rows, slot)
+        else:
+            batch.before = self._arrays(self.before, rows, slot)
+            batch.after = self._arrays(self.after, rows, slot)
+        return batch
+
+    def _arrays(self, columns: ColumnSet, rows: int, slot: npt.NDArray[np.int64]) -> list[pa.Array]:
+        arrays = columns.arrays(rows)
+        for index, charsets in self._raw.items():
+            values = arrays[index].cast(pa.binary()).to_pylist()
+            texts = [
+                None if value is None else _text(value, charsets.get(number))
+                for value, number in zip(values, slot.tolist(), strict=True)
+            ]
+            arrays[index] = pa.array(texts, pa.string())
+        return arrays
+
+
+class VariantWriter(Writer):
+    """Two binary columns a side: the values, and the dictionary again for each row."""
+
+    def __init__(self, limits: tuple[int, int], *, want_sql: bool, like: VariantWriter | None = None) -> None:
+        kinds = [pa.binary(), pa.binary()]
+        first = first_capacities(kinds, limits[1] * 2)
+        after = ColumnSet(kinds, limits[0], like.after.capacities if like else first, nullable=False)
+        before = ColumnSet(kinds, limits[0], like.before.capacities if like else first, nullable=False)
+        super().__init__(before, after, limits, want_sql=want_sql)
+        self._scratch = np.empty(0, np.int64)
+
+    def fresh(self) -> VariantWriter:
+        return VariantWriter(self._limits, want_sql=self._want_sql, like=self)
+
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+        if len(self._scratch) < slots.max_columns:
+            self._scratch = np.empty(slots.max_columns, np.int64)
+        return self._call(decode_variant, found, work, slots, run, address(self._scratch))
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+        batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        batch.before = [_variant(self.before.arrays(rows), batch.before_valid)]
+        batch.after = [_variant(self.after.arrays(rows), batch.after_valid)]
+        return batch
+
+
+def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(VARIANT, len(valid), [bits], children=columns)
+
+
+def _raw_columns(slots: SlotTable) -> dict[int, dict[int, Charset | None]]:
+    """Output columns that some table fills with text of a multi-byte set: per slot, the set (None: it is UTF-8)."""
+    raw: dict[int, dict[int, Charset | None]] = {}
+    for slot, layout in slots.layouts():
+        for plan, output in zip(layout.columns, layout.slots, strict=True):
+            if output >= 0 and plan.kind == Kind.ENCODED_TEXT and plan.charset and plan.charset.table is None:
+                raw.setdefault(output, {})[slot] = plan.charset
+    return raw
+
+
+def _text(value: bytes, charset: Charset | None) -> str:
+    return charset.decode(value) if charset is not None else value.decode("utf-8", "replace")
+
+
+def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
+    """Per row the text of its statement, NULL where the server logged none."""
+    data = found.data.data
+    starts, ends = (r.column(found.events, f)[events].tolist() for f in (r.EVENT_SQL, r.EVENT_SQL_END))
+    texts: dict[int, str] = {}
+    rows: list[Any] = []
+    for start, end in zip(starts, ends, strict=True):
+        if start and start not in texts:
+            texts[start] = bytes(data[start:end]).decode("utf-8", "replace")
+        rows.append(texts.get(start))
+    return pa.array(rows, pa.string())

@@ -1,0 +1,61 @@
+"""Spark's types -> the exact Arrow types Spark expects from a Python source.
+
+Spark 4.2 and later compare the first batch's schema with their own for equality, nullability included, and read
+later batches unchecked. So one mapping makes the schema of every batch. It is our own because Spark's function is
+internal and changes its signature between versions; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of the batches of a query with this Spark schema."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in schema.fields])
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """One Spark type in Arrow.
+
+    Raises:
+        SchemaError: a type this source never produces (a user's own schema may name one).
+
+    """
+    import pyarrow as pa
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType):
+        return pa.struct([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in kind.fields])
+    if isinstance(kind, spark.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, spark.VariantType):
+        # The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
+        mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
+        return pa.struct([pa.field("value", pa.binary(), nullable=False), mark])
+    atoms = {
+        spark.BooleanType: pa.bool_(),
+        spark.ByteType: pa.int8(),
+        spark.ShortType: pa.int16(),
+        spark.IntegerType: pa.int32(),
+        spark.LongType: pa.int64(),
+        spark.FloatType: pa.float32(),
+        spark.DoubleType: pa.float64(),
+        spark.StringType: pa.string(),
+        spark.BinaryType: pa.binary(),
+        spark.DateType: pa.date32(),
+        spark.TimestampType: pa.timestamp("us", tz="UTC"),
+        spark.TimestampNTZType: pa.timestamp("us"),
+        spark.DayTimeIntervalType: pa.duration("us"),
+    }
+    if type(kind) not in atoms:
+        raise SchemaError(f"mariadb-binlog has no columns of type {kind.simpleString()}.")
+    return atoms[type(kind)]

@@ -1,0 +1,161 @@
+"""A decoded batch -> the RecordBatch Spark gets: the row images, and around them what is known of their transactions.
+
+In: a `ChangeBatch` (images as Arrow arrays, the rest as numpy columns that point into its groups). Out: a RecordBatch
+of exactly the query's Arrow schema, which may name a part of the columns. One function a column; the tables at the end
+say which. What is the same for all rows of a transaction is computed per transaction and taken by the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_source.row_texts import gtid_texts, sequence_texts
+
+if TYPE_CHECKING:
+    from replica.rows.batch import ChangeBatch, Groups
+
+ENVELOPE_OPS = pa.array(["insert", "update", "delete"])
+FLAT_OPS = pa.array(["insert", "update_preimage", "update_postimage", "delete"])
+_MICROSECONDS = 1_000_000
+_HEADER_LENGTHS = np.arange(9, 17)  # event_length and log_pos in the header of a group's GTID event: two uint32
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class RangeFacts:
+    """What all rows of a range share: the server's name, the primary's binlog file ('' if unknown), and the bytes."""
+
+    def __init__(self, server: str, file: str, data: memoryview) -> None:
+        self.server = server
+        self.file = file
+        self._bytes = np.frombuffer(data, np.uint8)
+        self._positions: Ints | None = None
+
+    def positions(self, groups: Groups) -> Ints:
+        """Per group, where its GTID event begins in the primary's file: modulo 4 GiB, as its header tells."""
+        if self._positions is None:
+            header = self._bytes[groups.start[:, None] + _HEADER_LENGTHS].view("<u4").astype(np.int64)
+            self._positions = (header[:, 1] - header[:, 0]) % (1 << 32)
+        return self._positions
+
+
+class ChangeRows:
+    """One batch on its way to Spark."""
+
+    def __init__(self, changes: ChangeBatch, facts: RangeFacts) -> None:
+        self.changes = changes
+        self.facts = facts
+
+    def record_batch(self, schema: pa.Schema, columns: Mapping[str, Builder]) -> pa.RecordBatch:
+        """The columns of `schema`, made by ENVELOPE or FLAT; those FLAT does not name are the table's, in order."""
+        images = iter(self.changes.columns)
+        arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def taken(self, per_group: Ints) -> pa.Array:
+        """A column of the groups, as a column of the rows."""
+        return pa.array(per_group[self.changes.group])
+
+    def taken_or_null(self, per_group: Ints) -> pa.Array:
+        """The same, where 0 stands for what the server did not log."""
+        values = per_group[self.changes.group]
+        return pa.array(values, mask=values == 0)
+
+    def constant(self, text: str) -> pa.Array:
+        return pa.repeat(text, self.changes.rows) if text else pa.nulls(self.changes.rows, pa.string())
+
+
+Builder = Callable[[ChangeRows, pa.DataType], pa.Array]
+
+
+def _operation(texts: pa.Array) -> Builder:
+    return lambda rows, _: texts.take(pa.array(rows.changes.op))
+
+
+def _name(part: int) -> Builder:
+    def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
+        names = [name[part] for name in rows.changes.tables]
+        if len(names) == 1:
+            return pa.repeat(names[0], rows.changes.rows)
+        return pa.array(names).take(pa.array(rows.changes.table))
+
+    return build
+
+
+def _before(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    return _image(rows.changes.before, kind, rows.changes.before_valid)
+
+
+def _after(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    return _image(rows.changes.after, kind, rows.changes.after_valid)
+
+
+def _image(arrays: list[pa.Array], kind: pa.DataType, valid: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+    if len(arrays) == 1 and arrays[0].type == kind:
+        return arrays[0]  # VARIANT: the decoder makes the struct itself
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(kind, len(valid), [bits], children=arrays)
+
+
+def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:
+    groups = rows.changes.groups
+    return gtid_texts(groups.domain, groups.server_id, groups.seq_no, rows.changes.group)
+
+
+def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
+    return sequence_texts(rows.changes.groups.seq_no, rows.changes.group, rows.changes.ordinal)
+
+
+def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    return rows.taken(rows.changes.groups.commit_ts * _MICROSECONDS).view(kind)
+
+
+def _sql(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(rows.changes.rows, kind) if rows.changes.sql is None else rows.changes.sql
+
+
+def _struct(builders: Mapping[str, Builder]) -> Builder:
+    def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+        children = [builders[field.name](rows, field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+    return build
+
+
+TRANSACTION: Mapping[str, Builder] = {
+    "gtid": _gtid,
+    "domain_id": lambda rows, _: rows.taken(rows.changes.groups.domain),
+    "server_id": lambda rows, _: rows.taken(rows.changes.groups.server_id),
+    "sequence_number": lambda rows, _: rows.taken(rows.changes.groups.seq_no),
+    "commit_timestamp": _commit_timestamp,
+    "xid": lambda rows, _: rows.taken_or_null(rows.changes.groups.xid),
+    "ordinal": lambda rows, _: pa.array(rows.changes.ordinal),
+    "is_last": lambda rows, _: pa.array(rows.changes.last),
+}
+SOURCE: Mapping[str, Builder] = {
+    "server": lambda rows, _: rows.constant(rows.facts.server),
+    "file": lambda rows, _: rows.constant(rows.facts.file),
+    "position": lambda rows, _: rows.taken(rows.facts.positions(rows.changes.groups)),
+    "thread_id": lambda rows, _: rows.taken_or_null(rows.changes.groups.thread_id),
+    "sql": _sql,
+}
+ENVELOPE: Mapping[str, Builder] = {
+    "op": _operation(ENVELOPE_OPS),
+    "database": _name(0),
+    "table": _name(1),
+    "before": _before,
+    "after": _after,
+    "transaction": _struct(TRANSACTION),
+    "source": _struct(SOURCE),
+}
+FLAT: Mapping[str, Builder] = {
+    "_change_type": _operation(FLAT_OPS),
+    "_commit_version": lambda rows, _: rows.taken(rows.changes.groups.seq_no),
+    "_commit_timestamp": _commit_timestamp,
+    "_gtid": _gtid,
+    "_sequence": _sequence,
+}

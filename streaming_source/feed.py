@@ -1,0 +1,86 @@
+"""The replica behind a query: an `EmbeddedReplica` in the planner's process, with a relay folder that nobody else uses.
+
+In: the options. Out: what places.py calls a `Feed`. Nothing connects before the first question, and the log is not
+written before `start`, which waits for a folder that another process is about to let go, or takes the next one where
+the user named none.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from replica.embedded import EmbeddedReplica
+from replica.errors import RelayError
+from replica.protocol.gtid import GtidPosition
+from replica.protocol.header import parse_header
+from replica.relay.location import RelayHead, RelayLocation, relay_path
+from streaming_source.cutting import file_head
+from streaming_source.offset import SourceOffset
+from streaming_source.relay_directory import is_free, relay_directory
+
+if TYPE_CHECKING:
+    from replica.relay.log import RelayLog
+    from streaming_source.options import SourceOptions
+
+LOCK_PATIENCE_S = 10.0
+"""A query that was just stopped has two seconds to let its folder go; a restart is often faster than that."""
+LOCK_POLL_S = 0.1
+
+
+class ReplicaFeed:
+    """One per query, in the process that plans it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._replica = self._new_replica()
+        self.started = False
+
+    def _new_replica(self) -> EmbeddedReplica:
+        return EmbeddedReplica(self._options.replica, relay_directory(self._options))
+
+    @property
+    def log(self) -> RelayLog:
+        return self._replica.log
+
+    def starting_offset(self) -> SourceOffset:
+        start = self._options.starting_position
+        if start == "latest":
+            position = self._replica.server_position()
+        elif start == "earliest":
+            position = self._replica.earliest_position()
+        else:
+            position = GtidPosition.parse(start)
+        return SourceOffset(position, position, anchor=True)
+
+    def start(self, offset: SourceOffset) -> None:
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while not self.started:
+            try:
+                self._replica.start(offset.resume, place=offset.primary, server_id=offset.server_id)
+                self.started = True
+            except RelayError:
+                if is_free(self.log.directory) or time.monotonic() > deadline:
+                    raise
+                time.sleep(LOCK_POLL_S)
+                self._replica.close()
+                self._replica = self._new_replica()
+
+    def head(self) -> RelayHead:
+        return self._replica.head()
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        return self._replica.wait_beyond(location, timeout_s)
+
+    def server_position(self) -> GtidPosition:
+        return self._replica.server_position()
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
+        if not location.offset:
+            return None
+        head = file_head(relay_path(self.log.directory, location.file))
+        return parse_header(memoryview(head.format)).server_id
+
+    def close(self) -> None:
+        self._replica.close()

@@ -1,0 +1,103 @@
+"""What `.load()` does: options, a look at the server and its catalog, and from both the plan that tasks read with.
+
+In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host that answers. Refused
+here, before a query exists: bad options, a failed login, a server that cannot be replicated from (all unmet
+prerequisites at once), a table that does not exist (with the nearest names), columns that cannot be decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+from typing import TYPE_CHECKING
+
+from replica.errors import DisconnectedError, SchemaError
+from replica.handshake.catalog import read_tables
+from replica.handshake.login import log_in
+from replica.handshake.registration import Query, Steps
+from replica.handshake.server import check, inspect_server, refusal
+from replica.rows.types import ValuePolicy, output_column
+from streaming_source.options import SourceOptions
+from streaming_source.reader import ReadPlan
+from streaming_source.resolver import SelectedTables, matcher
+from streaming_source.schema import TableColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replica.config import Endpoint
+    from replica.schema.table import TableSchema
+
+Catalog = dict[tuple[str, str], "TableSchema"]
+_NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"
+
+
+def load_plan(given: Mapping[str, str]) -> ReadPlan:
+    """The plan for these options.
+
+    Raises:
+        ConfigError: an option is unknown, missing, contradictory or out of range.
+        AuthenticationError: the server refuses the account.
+        PrerequisiteError: the server's settings do not allow replication.
+        SchemaError: the table does not exist, or has a column that cannot be decoded.
+        DisconnectedError: no host can be reached.
+
+    """
+    options = SourceOptions.parse(given)
+    catalog = asyncio.run(_ask(options))
+    columns = None
+    patterns = options.patterns
+    if options.table is not None:
+        (table,) = catalog.values()
+        policy = ValuePolicy(options.invalid_dates)
+        outputs = [output_column(column, policy) for column in table.columns]
+        columns = tuple(TableColumn(o.name, o.spark, c.comment) for o, c in zip(outputs, table.columns, strict=True))
+        patterns = (table.name,)  # as the server spells it
+    plan = ReadPlan(
+        shape="variant" if columns is None else options.row_shape,
+        tables=SelectedTables(patterns, catalog),
+        columns=columns,
+        server=options.server,
+        invalid_dates=options.invalid_dates,
+        include_sql=options.include_sql,
+    )
+    plan.spark_schema()  # a column name that collides with ours is an error of this moment
+    return plan
+
+
+async def _ask(options: SourceOptions) -> Catalog:
+    config = options.replica
+    unreachable: DisconnectedError | None = None
+    for endpoint in config.endpoints:
+        try:
+            login = await log_in(config, endpoint)
+            with contextlib.closing(login):
+                return await login.run(_questions(options, endpoint))
+        except DisconnectedError as error:
+            unreachable = unreachable or error
+    assert unreachable is not None, "a configuration has at least one endpoint"  # noqa: S101
+    raise unreachable
+
+
+def _questions(options: SourceOptions, endpoint: Endpoint) -> Steps[Catalog]:
+    """The whole conversation of a load."""
+    server_id = options.replica.server_id
+    server = yield from inspect_server(server_id)
+    refused = refusal(check(server, server_id), server, str(endpoint))
+    if refused is not None:
+        raise refused
+    if options.table is not None:
+        try:
+            return (yield from read_tables([options.table]))
+        except SchemaError as error:
+            names = [f"{database}.{table}" for database, table in (yield Query(_NAMES))]
+            near = difflib.get_close_matches(".".join(options.table), names, n=3, cutoff=0.6)
+            if not near:
+                raise
+            raise SchemaError(error.message, hint=f"Did you mean {' or '.join(near)}?") from None
+    wanted = matcher(options.patterns)
+    databases = {pattern.partition(".")[0] for pattern in options.patterns}
+    whole = any("*" in database for database in databases)
+    found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
+    return {name: table for name, table in found.items() if wanted.fullmatch(".".join(name))}

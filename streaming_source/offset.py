@@ -1,0 +1,74 @@
+"""What Spark's checkpoint holds: a GTID position, where to resume, and whose binlog it was, as JSON with a version.
+
+An offset means: everything up to and **including** these groups has been read. Spark compares offsets as JSON text,
+so `SourceOffset.json` is the only place that builds one and its key order is part of the format. Every version ever
+written stays readable (tests/golden/offsets-v1.json); what is not an offset, or a newer one, is refused.
+
+    {"v": 1, "gtid": "0-1-4711,1-2-9", "resume": "0-1-4711,1-2-9",
+     "server": {"id": 1, "file": "bin.000007", "position": 4096}}
+
+`resume` is where a dump must start to replay what follows, `server` the same place in the primary's own coordinates:
+it exposes a primary that was reset, or another server that reuses the sequence numbers. It is empty where no group was
+read yet. `anchor` marks the offset of
+the empty first batch (see planner.py); it is absent everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replica.errors import ConfigError
+from replica.protocol.gtid import BinlogPosition, GtidPosition
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """`position`: the last group included, per domain. `primary`: where that is in the binlog of server `server_id`."""
+
+    position: GtidPosition
+    resume: GtidPosition
+    primary: BinlogPosition | None = None
+    server_id: int | None = None
+    anchor: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """The JSON value for Spark; equal offsets give equal text."""
+        server: dict[str, Any] = {}
+        if self.primary is not None:
+            server = {"id": self.server_id, "file": self.primary.file, "position": self.primary.position}
+        value = {"v": VERSION, "gtid": str(self.position), "resume": str(self.resume), "server": server}
+        return {**value, "anchor": True} if self.anchor else value
+
+    @classmethod
+    def parse(cls, value: object) -> SourceOffset:
+        """The JSON value from a checkpoint -> offset.
+
+        Raises:
+            ConfigError: the checkpoint belongs to another source, or was written by a newer version.
+
+        """
+        if not isinstance(value, Mapping) or not isinstance(value.get("v"), int):
+            raise ConfigError(
+                f"the checkpoint's offset {value!r} is not one of mariadb-binlog.",
+                hint="Use a checkpoint folder of its own for every query.",
+            )
+        if value["v"] > VERSION:
+            raise ConfigError(
+                f"the checkpoint's offset has version {value['v']}; this version reads up to {VERSION}.",
+                hint="Upgrade spark-mariadb-binlog to the version that wrote the checkpoint.",
+            )
+        try:
+            server = value["server"]
+            primary = BinlogPosition(str(server["file"]), int(server["position"])) if server else None
+            server_id = int(server["id"]) if server and server["id"] is not None else None
+            position, resume = (GtidPosition.parse(str(value[key])) for key in ("gtid", "resume"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
+                hint="Restore the checkpoint folder, or start a new one with startingPosition.",
+            ) from None
+        return cls(position, resume, primary, server_id, anchor=bool(value.get("anchor", False)))

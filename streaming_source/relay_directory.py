@@ -1,0 +1,66 @@
+"""Which folder an embedded replica keeps its relay log in, when the user names none.
+
+A private folder under the temp folder, named by what the query reads and from where, so that a restarted query finds
+its log again. The folder is locked while a replica writes it: a second query with the same options takes the next one.
+Refused: a folder of that name that is not ours alone, because in /tmp anyone may have made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica.errors import RelayError
+from replica.relay.lock import RelayLock
+
+if TYPE_CHECKING:
+    from streaming_source.options import SourceOptions
+
+MAX_QUERIES = 64
+"""Queries of one account with the same options on one machine; more are a loop that forgot to stop its queries."""
+
+
+def relay_directory(options: SourceOptions) -> Path:
+    """The folder to use; it exists. Not locked yet: whoever loses the race for the lock asks again.
+
+    Raises:
+        RelayError: no free folder, or one that others can write.
+
+    """
+    if options.replica.relay_dir is not None:
+        return options.replica.relay_dir
+    base = _private(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
+    key = "|".join((options.server, options.replica.user, *options.patterns))
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    for number in range(1, MAX_QUERIES + 1):
+        folder = _private(base / f"{name}-{number}")
+        if is_free(folder):
+            return folder
+    raise RelayError(
+        f"{MAX_QUERIES} queries with these options are running on this machine.",
+        hint="Stop some of them, or give each a relayDir of its own.",
+    )
+
+
+def is_free(folder: Path) -> bool:
+    """Whether no process writes a relay log there now."""
+    try:
+        RelayLock(folder).close()
+    except RelayError:
+        return False
+    return True
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise RelayError(
+            f"{folder} is not a private folder of this account.",
+            hint="Set relayDir to a folder that nobody else can write.",
+        )
+    return folder

@@ -1,0 +1,153 @@
+"""The columns of the rows users see, in both shapes: one table of names, types and help, and the Spark schema from it.
+
+`envelope` is one row per row change with the images in `before` and `after`; `flat` is the table's own columns with
+five metadata columns behind them. Every field is nullable: Spark checks nullability of Arrow batches for equality, and
+a NOT NULL column of MariaDB may still be absent from a row image (binlog_row_image=MINIMAL).
+docs/spark.md is checked against these tables.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import DataType, StructType
+
+
+class RowColumn(NamedTuple):
+    """One column of the change rows: `type` is Spark's name of it, or of the shape of the table's own images."""
+
+    name: str
+    type: str
+    help: str
+
+
+IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
+
+TRANSACTION = (
+    RowColumn("gtid", "STRING", "GTID of the transaction: domain-server-sequence"),
+    RowColumn("domain_id", "BIGINT", "replication domain"),
+    RowColumn("server_id", "BIGINT", "server that first committed it"),
+    RowColumn("sequence_number", "BIGINT", "sequence number within the domain"),
+    RowColumn("commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
+    RowColumn("xid", "BIGINT", "storage engine transaction number; NULL where the group does not end with one"),
+    RowColumn("ordinal", "BIGINT", "0-based number of the row change among all row changes of the transaction"),
+    RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
+)
+SOURCE = (
+    RowColumn("server", "STRING", "the server as the query names it: host:port, or the socket"),
+    RowColumn("file", "STRING", "binlog file of the primary, where known"),
+    RowColumn("position", "BIGINT", "where the transaction begins in that file, modulo 4 GiB"),
+    RowColumn("thread_id", "BIGINT", "connection that ran the transaction, where the server logs it"),
+    RowColumn("sql", "STRING", "statement text, with includeSql and binlog_annotate_row_events"),
+)
+ENVELOPE = (
+    RowColumn("op", "STRING", "insert, update or delete"),
+    RowColumn("database", "STRING", "database of the table"),
+    RowColumn("table", "STRING", "name of the table"),
+    RowColumn("before", IMAGE, "row before the change; NULL for inserts"),
+    RowColumn("after", IMAGE, "row after the change; NULL for deletes"),
+    RowColumn("transaction", "STRUCT", "the transaction and the row's place in it"),
+    RowColumn("source", "STRUCT", "where the row came from; no identity, may differ after a failover"),
+)
+FLAT = (
+    RowColumn("_change_type", "STRING", "insert, update_preimage, update_postimage or delete"),
+    RowColumn("_commit_version", "BIGINT", "sequence number of the transaction within its domain"),
+    RowColumn("_commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
+    RowColumn("_gtid", "STRING", "GTID of the transaction: domain-server-sequence"),
+    RowColumn(
+        "_sequence",
+        "STRING",
+        "sorts the row changes of a domain as text: 20 digits of sequence number, a dot, 12 of ordinal",
+    ),
+)
+
+_ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
+
+
+class TableColumn(NamedTuple):
+    """A column of the selected table as it appears in rows: Spark's type name, and MariaDB's comment on it."""
+
+    name: str
+    type: str
+    comment: str = ""
+
+
+def spark_type(name: str) -> DataType:
+    """Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `INTERVAL DAY TO SECOND`) -> the type, without a session."""
+    from pyspark.sql import types as spark
+
+    match = _ATOM.fullmatch(name)
+    if match is None:
+        raise SchemaError(f"{name} is no type of a change row.")
+    if match[1] == "DECIMAL" and match[2]:
+        return spark.DecimalType(int(match[2]), int(match[3]))
+    atoms: dict[str, type[DataType]] = {
+        "BOOLEAN": spark.BooleanType,
+        "TINYINT": spark.ByteType,
+        "SMALLINT": spark.ShortType,
+        "INT": spark.IntegerType,
+        "BIGINT": spark.LongType,
+        "FLOAT": spark.FloatType,
+        "DOUBLE": spark.DoubleType,
+        "STRING": spark.StringType,
+        "BINARY": spark.BinaryType,
+        "DATE": spark.DateType,
+        "TIMESTAMP": spark.TimestampType,
+        "TIMESTAMP_NTZ": spark.TimestampNTZType,
+        "INTERVAL DAY TO SECOND": spark.DayTimeIntervalType,
+        "VARIANT": spark.VariantType,
+    }
+    if name not in atoms:
+        raise SchemaError(f"{name} is no type of a change row.")
+    return atoms[name]()
+
+
+def envelope_schema(image: Sequence[TableColumn] | None) -> StructType:
+    """Schema of rowShape=envelope: typed images of one table, or VARIANT without one."""
+    from pyspark.sql.types import StructType
+
+    kinds: dict[str, DataType] = {
+        "transaction": _struct(TRANSACTION),
+        "source": _struct(SOURCE),
+        IMAGE: spark_type("VARIANT") if image is None else _struct(image),
+    }
+    schema = StructType()
+    for column in ENVELOPE:
+        kind = kinds.get(column.name) or kinds.get(column.type) or spark_type(column.type)
+        schema = schema.add(column.name, kind, nullable=True)
+    return schema
+
+
+def flat_schema(columns: Sequence[TableColumn]) -> StructType:
+    """Schema of rowShape=flat.
+
+    Raises:
+        SchemaError: the table has a column with the name of a metadata column.
+
+    """
+    taken = {column.name for column in FLAT}
+    for column in columns:
+        if column.name.lower() in taken:
+            raise SchemaError(
+                f"the table's column {column.name} has the name of a metadata column of rowShape=flat.",
+                hint="Read the table with rowShape=envelope.",
+            )
+    return _struct([*columns, *FLAT])
+
+
+def _struct(columns: Sequence[TableColumn | RowColumn]) -> StructType:
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for column in columns:
+        comment = column.comment if isinstance(column, TableColumn) else ""
+        schema = schema.add(
+            column.name, spark_type(column.type), nullable=True, metadata={"comment": comment} if comment else None
+        )
+    return schema

@@ -1,0 +1,74 @@
+"""`spark.readStream.format("mariadb-binlog")`: checks options and tables when a query is loaded, and hands out readers.
+
+In: the options. Out: the schema of the rows, and a reader per query. Everything that can be known to be wrong before
+the first row is refused in `schema()`, because errors raised there reach the user as a clean AnalysisException:
+options, login, the server's prerequisites, unknown tables, columns that cannot be decoded. What was read from the
+catalog then travels with the pickled instance: the processes that plan and read do not ask the server again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.version import __version__ as spark_version
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from streaming_source.reader import ReadPlan
+    from streaming_source.stream import ChangeStreamReader
+
+FIRST_SPARK = (4, 2)  # admission control and Trigger.AvailableNow for Python sources
+
+
+class MariaDbBinlogSource(DataSource):
+    """The data source. Instances are pickled into the query; the copy that goes to tasks carries no secret."""
+
+    _plan: ReadPlan | None = None
+    _handed_out = False
+
+    @classmethod
+    def name(cls) -> str:
+        return "mariadb-binlog"
+
+    def schema(self) -> StructType:
+        _require_spark()
+        from streaming_source.load import load_plan
+
+        self._plan = load_plan(self.options)
+        return self._plan.spark_schema()
+
+    def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
+        _require_spark()
+        from streaming_source.load import load_plan
+        from streaming_source.options import SourceOptions
+        from streaming_source.stream import ChangeStreamReader
+
+        if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
+            self._plan = load_plan(self.options)
+        reader = ChangeStreamReader(SourceOptions.parse(self.options), self._plan.project(schema))
+        self._handed_out = True
+        return reader
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark pickles the instance once for the processes on the driver and, after it has asked for a reader, once
+        # more into the function every task runs. Tasks never connect: their copy goes without the options.
+        state = dict(self.__dict__)
+        if self._handed_out:
+            state["options"] = {}
+        return state
+
+    def __repr__(self) -> str:
+        return "MariaDbBinlogSource()"
+
+
+def _require_spark() -> None:
+    version = tuple(int(part) for part in spark_version.split(".")[:2])
+    if version < FIRST_SPARK:
+        raise ConfigError(
+            f"mariadb-binlog needs Spark 4.2 or newer, this is {spark_version}.",
+            hint="Older versions cannot limit micro-batches of Python sources and lose rows with Trigger.AvailableNow.",
+        )

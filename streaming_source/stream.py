@@ -1,0 +1,104 @@
+"""Spark's reader object: JSON and ReadLimits on one side, the planner (driver) and the reader (tasks) on the other.
+
+Spark builds it in two processes and pickles one of the copies into every task. So it is plain values at first: the
+planner, with its replica thread, exists from the first call in the process that plans, and a pickle carries neither it
+nor the options, which hold the password: tasks get what decoding needs and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from streaming_source.offset import SourceOffset
+from streaming_source.reader import ReadPlan, read_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from streaming_source.options import SourceOptions
+    from streaming_source.planner import ChangePlanner
+
+CLOSE_TIMEOUT_S = 2.0
+"""How long a stopped query may say goodbye to the primary; Spark gives its Python processes about as long."""
+
+
+class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`options` is None in tasks."""
+
+    def __init__(self, options: SourceOptions, plan: ReadPlan) -> None:
+        self._options: SourceOptions | None = options
+        self._plan = plan
+        self._planner: ChangePlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": None, "_plan": self._plan, "_planner": None}
+
+    def __repr__(self) -> str:
+        return f"ChangeStreamReader({self._plan.title})"
+
+    def _planning(self) -> ChangePlanner:
+        if self._planner is None:
+            from streaming_source.planner import open_planner
+
+            if self._options is None:
+                raise RuntimeError("only the process that plans the query may ask for offsets")
+            self._planner = open_planner(self._options, self._plan.tables)
+            signal.signal(signal.SIGTERM, self._terminated)
+        return self._planner
+
+    def _terminated(self, *_: object) -> None:
+        """`query.stop()` calls nothing, it sends SIGTERM: say goodbye to the primary and go."""
+        # Not in this thread: it may hold a lock that closing wants.
+        closing = threading.Thread(target=self.stop, daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+        os._exit(0)
+
+    # -- in the order Spark calls them -----------------------------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
+        self._planning().prepare_available_now()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark knows limits of one kind only; the planner holds both to their options whichever kind comes back.
+        if self._options is not None and self._options.max_rows_per_trigger is not None:
+            return ReadMaxRows(self._options.max_rows_per_trigger)
+        return ReadMaxBytes(self._options.max_bytes_per_trigger if self._options else 0)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._planning().initial_offset().json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        before = SourceOffset.parse(start)
+        after = self._planning().latest_offset(before, bounded=not isinstance(limit, ReadAllAvailable))
+        return start if after == before else after.json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self._planner.report() if self._planner else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return list(self._planning().partitions(SourceOffset.parse(start), SourceOffset.parse(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_changes(partition, self._plan)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._planning().commit(SourceOffset.parse(end))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()

@@ -1,0 +1,67 @@
+"""One Spark session and one primary for all tests that do not need their own.
+
+The session is local[2] with unix sockets to Python, and without the forked `readlink`s that Spark does per checkpoint
+file. The primary logs column names; each test has a database of its own on it and starts behind what others wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.fixtures.mariadb import MariaDb
+from tests.spark.queries import Shop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+CONFIGURATION = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # Spark's Python processes are new interpreters: they need ours, and the tree under test.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog tests")
+    for key, value in CONFIGURATION.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def primary() -> Iterator[MariaDb]:
+    with MariaDb("10.11", "--binlog-row-metadata=FULL") as running:
+        running.add_user()
+        yield running
+
+
+@pytest.fixture
+def shop(spark: SparkSession, primary: MariaDb, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    """A database of the test's own with a table `orders`, and queries over it."""
+    name = "shop_" + "".join(c if c.isalnum() else "_" for c in request.node.name)[:50].lower()
+    with Shop(spark, primary, name, tmp_path) as shop:
+        yield shop

@@ -1,0 +1,79 @@
+"""A Spark application (local[2,4]: tasks are tried four times) that kills its own Python workers while they read.
+
+python killed_worker.py PORT TABLE POSITION FOLDER   prints: workers killed, rows, distinct row identities
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.conftest import CONFIGURATION
+
+
+def _workers() -> list[int]:
+    """Forked workers of this application: daemons' children, not the daemons and not the planner."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [
+        (int(r[0]), int(r[1]), r[2]) for r in (line.split(maxsplit=2) for line in table.splitlines()) if len(r) == 3
+    ]
+    (jvm,) = [pid for pid, parent, args in rows if parent == os.getpid() and "java" in args]
+    daemons = {pid for pid, parent, args in rows if parent == jvm and "pyspark.daemon" in args}
+    return [pid for pid, parent, _ in rows if parent in daemons]
+
+
+def main(port: str, table: str, position: str, folder: str) -> None:
+    builder = SparkSession.builder.master("local[2,4]")
+    for key, value in CONFIGURATION.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")
+    options = {
+        "host": "127.0.0.1",
+        "port": port,
+        "user": "repl",
+        "password": "replica-secret",
+        "table": table,
+        "startingPosition": position,
+        "relayDir": f"{folder}/killed-relay",
+    }
+    changes = spark.readStream.format("mariadb-binlog").options(**options).load()
+    killed: list[int] = []
+    results: list[tuple[int, int]] = []
+
+    def kill_once() -> None:
+        for worker in _workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+    def count(batch: DataFrame, _: int) -> None:
+        if batch.isEmpty():
+            return
+        killer = threading.Timer(0.4, kill_once)
+        killer.start()
+        # Slow enough that a worker dies in the middle of its range: the socket holds the reader back.
+        slow = batch.selectExpr("transaction.ordinal AS ordinal", "reduce(sequence(1, 100), 0, (a, x) -> a + x) AS s")
+        rows = slow.selectExpr("count(s)", "count(DISTINCT ordinal)").first()
+        killer.join()
+        results.append((rows[0], rows[1]))
+
+    query = (
+        changes.writeStream.foreachBatch(count)
+        .option("checkpointLocation", f"{folder}/killed")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    print(len(killed), sum(r for r, _ in results), sum(d for _, d in results))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

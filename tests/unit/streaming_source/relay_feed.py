@@ -1,0 +1,71 @@
+"""A `Feed` without a server: a real relay log, and groups that a test lets arrive when it wants to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay.log import RelayLog
+from replica.relay.writer import RelayWriter
+from streaming_source.offset import SourceOffset
+from tests.unit.relay.driving import receive
+from tests.unit.relay.streams import Primary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from replica.relay.location import RelayHead, RelayLocation
+
+
+class RelayFeed:
+    """`arriving` runs at each wait: what it lets arrive is there when the wait returns."""
+
+    def __init__(self, folder: Path, groups: Iterable[str] = (), *, begin: str = "") -> None:
+        self.log = RelayLog(folder)
+        self.folder = folder
+        self.starts: list[SourceOffset] = []
+        self.target = GtidPosition()
+        self.position = GtidPosition.parse(begin)
+        self.arriving: Callable[[], None] = lambda: None
+        self.closed = False
+        self.primary = Primary()
+        self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=1 << 20)
+        self.started = True
+        if groups:
+            self.arrive(*groups)
+
+    def arrive(self, *groups: str, rows: int = 20) -> None:
+        """Groups 'domain-server-sequence', one transaction each of `rows` bytes of row images."""
+        position = self.primary.position
+        self.primary.events.clear()
+        self.primary.open_file()  # every arrival is a connection of its own
+        self.primary.position = max(position, self.primary.position)
+        for group in groups:
+            self.primary.transaction(Gtid.parse(group), rows=(rows,))
+        receive(self._writer, self.primary.wire())
+
+    def starting_offset(self) -> SourceOffset:
+        head = self.head()
+        return SourceOffset(head.position, head.position, anchor=True)
+
+    def start(self, offset: SourceOffset) -> None:
+        self.starts.append(offset)
+        self.started = True
+
+    def head(self) -> RelayHead:
+        return self._writer.head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:  # noqa: ARG002
+        self.arriving()
+        return self.head().location > location
+
+    def server_position(self) -> GtidPosition:
+        return self.target
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        return 77 if location.offset else None
+
+    def close(self) -> None:
+        self.closed = True
+        self._writer.close()

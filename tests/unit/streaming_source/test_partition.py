@@ -1,0 +1,41 @@
+"""Partitions pickle, give the same bytes by path and on board, and say in words when a file is not there."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import RelayError
+from streaming_source.partition import GroupBounds, InlineRange, RelayRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOUNDS = GroupBounds(lower=((0, 4),), upper=((0, 9), (7, 2)))
+
+
+def test_a_range_by_path_is_a_part_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "relay.000001"
+    file.write_bytes(bytes(range(100)))
+    part = RelayRange(str(file), 10, 40, checksum=True, file="bin.000001", bounds=BOUNDS)
+    again = pickle.loads(pickle.dumps(part))  # noqa: S301
+    assert again == part
+    assert bytes(again.data()) == bytes(range(10, 40))
+
+
+def test_a_range_on_board_carries_its_bytes_and_does_not_print_them() -> None:
+    part = InlineRange(b"secret rows", checksum=False, file="bin.000001")
+    again = pickle.loads(pickle.dumps(part))  # noqa: S301
+    assert bytes(again.data()) == b"secret rows"
+    assert "secret" not in repr(part)
+
+
+@pytest.mark.parametrize("size", [None, 20])
+def test_a_missing_or_short_file_is_an_error_that_says_what_to_set(tmp_path: Path, size: int | None) -> None:
+    file = tmp_path / "relay.000001"
+    if size is not None:
+        file.write_bytes(bytes(size))
+    with pytest.raises(RelayError, match="transport=inline"):
+        RelayRange(str(file), 10, 40, checksum=True).data()

@@ -31,7 +31,7 @@ REFRESH_S = 0.25
 LINE_EVERY_S = 2.0
 RATE_OVER_S = 2.0
 SPARKS = "▁▂▃▄▅▆▇█"
-SPARK_SAMPLES = 30
+SPARK_SAMPLES = 24
 FRAME_LINES = 12  # lines of the screen that are not change rows
 COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 
@@ -147,11 +147,12 @@ class Screen:
 
     def _figures(self) -> RenderableType:
         written, arrived = self._written, self._arrived
-        grid = Table.grid(padding=(0, 3))
-        for justify in ("left", "right", "right", "left"):
+        grid = Table.grid(padding=(0, 2), expand=True)
+        for justify in ("left", "right", "right"):
             grid.add_column(justify=justify, no_wrap=True)
+        grid.add_column(ratio=1)  # the one that gives way on a narrow terminal
         for name, rows, meter in zip(
-            ("written by the shop", "arrived in Spark"), (written.rows, arrived.rows), self._meters, strict=True
+            ("written to MariaDB", "arrived in Spark"), (written.rows, arrived.rows), self._meters, strict=True
         ):
             grid.add_row(
                 name, f"[bold]{thousands(rows)}[/] rows", f"{thousands(meter.rate)} rows/s", f"[cyan]{meter.curve}"
@@ -159,14 +160,14 @@ class Screen:
         delay = f"{arrived.delays[-1]:.1f} s old" if arrived.delays else ""
         operations = "  ".join(f"[{COLOURS[op]}]{op} {thousands(n)}[/]" for op, n in sorted(arrived.operations.items()))
         behind = max(0, written.rows - arrived.rows)
-        grid.add_row("on the way", f"{thousands(behind)} rows", delay, f"{arrived.batches} batches  {operations}")
-        grid.add_row("and also", "", "", self._specials())
+        grid.add_row("on the way", f"{thousands(behind)} rows", delay, operations)
+        grid.add_row("micro-batches", thousands(arrived.batches), "", self._specials())
         return grid
 
     def _specials(self) -> str:
-        image = "[green]17 MB image written[/]" if self._written.big_image else "[dim]17 MB image to come[/]"
-        ddl = "[green]ALTER TABLE customers done[/]" if self._written.ddl else "[dim]ALTER TABLE customers to come[/]"
-        return f"{image}   {ddl}"
+        image = "[green]✓ 17 MB image[/]" if self._written.big_image else "[dim]· 17 MB image[/]"
+        ddl = "[green]✓ ALTER TABLE[/]" if self._written.ddl else "[dim]· ALTER TABLE[/]"
+        return f"{image}  {ddl}"
 
     def _changes(self) -> RenderableType:
         room = max(4, self._console.height - FRAME_LINES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from replica.config import OPTIONS as REPLICA_HELP
@@ -151,13 +152,23 @@ def _camel(field: str) -> str:
 
 
 def _replica_default(field: str) -> str:
+    """The default as a user would write it; '' for none, and for what is drawn anew each time."""
     info = ReplicaConfig.model_fields[field]
     if info.is_required() or info.default_factory is not None or info.default is None:
         return ""
     default = info.default
     if isinstance(default, tuple):
         return ",".join(default)
-    return str(default).lower() if isinstance(default, bool) else f"{default}{'s' if field.endswith('_s') else ''}"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if field.endswith("_bytes"):
+        return f"{default >> 20}m"
+    return f"{default:g}s" if field.endswith("_s") else str(default)
+
+
+def _replica_help(text: str) -> str:
+    """The replica's help speaks of relay_dir; users of Spark write relayDir."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: _camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 
 
 _FIELDS = [f for f in dataclasses.fields(SourceOptions) if f.metadata]
@@ -165,7 +176,11 @@ _PARSERS: dict[str, values.Parser] = {f.name: f.metadata["parse"] for f in _FIEL
 
 OPTIONS: tuple[Option, ...] = (
     *(Option(f.metadata["name"], f.name, f.metadata["default"], f.metadata["help"]) for f in _FIELDS),
-    *(Option(_camel(f), f, _replica_default(f), text, True) for f, text in REPLICA_HELP.items() if f not in _HIDDEN),
+    *(
+        Option(_camel(f), f, _replica_default(f), _replica_help(text), True)
+        for f, text in REPLICA_HELP.items()
+        if f not in _HIDDEN
+    ),
 )
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 

@@ -8,6 +8,7 @@ tests fail and say what to run.
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +19,20 @@ from tests.fixtures.mariadb import MariaDb
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+TESTS = Path(__file__).parent
+
 
 def pytest_report_header() -> str:
     found = installations()
     names = ", ".join(f"{short} ({one.full_version})" for short, one in found.items())
     return f"MariaDB servers: {names or 'none. ' + MISSING}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first: with one process a core, a long file that starts last is waited for alone."""
+    longest_first = {name: place for place, name in enumerate(("system", "spark", "integration", "unit"))}
+    items.sort(key=lambda item: longest_first.get(item.path.relative_to(TESTS).parts[0], 0))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

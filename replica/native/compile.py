@@ -21,7 +21,15 @@ KERNELS: list[Any] = []
 """Every kernel of the modules imported so far (numba dispatchers), for `replica.native.warm`."""
 
 # Kernels, their helpers, and the modules whose constants they take in when they are compiled.
-KERNEL_SOURCES = ("native/*.py", "*/kernel*.py", "relay/slots.py", "relay/state.py", "rows/records.py", "rows/types.py")
+KERNEL_SOURCES = (
+    "native/*.py",
+    "protocol/constants.py",
+    "*/kernel*.py",
+    "relay/slots.py",
+    "relay/state.py",
+    "rows/records.py",
+    "rows/types.py",
+)
 
 
 def _writable(folder: Path) -> bool:

@@ -57,7 +57,6 @@ _WRAP = 1 << 32
 
 _IN_USE, _ARTIFICIAL, _IGNORABLE = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL), int(HeaderFlag.IGNORABLE)
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
-_QUERY, _GTID = int(EventType.QUERY), int(EventType.GTID)
 
 # What an event type means to the grouping rule of the server (slave.cc: queue_event).
 _UNKNOWN, _MEMBER, _STATEMENT, _COMPRESSED_STATEMENT, _TERMINAL, _BEGIN, _CONTROL, _LOST = range(8)

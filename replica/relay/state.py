@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay import slots
 from replica.relay.kernel_deframe import MAX_DOMAINS, MAX_ENTRY_BYTES, WINDOW_BYTES, deframe
@@ -28,15 +29,7 @@ _DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
 class StreamState:
     """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none."""
 
-    def __init__(
-        self,
-        position: GtidPosition,
-        *,
-        framed: bool,
-        semi_sync: bool = False,
-        ends: int = 0,
-        stream_above: int = STREAM_ABOVE_BYTES,
-    ) -> None:
+    def __init__(self, position: GtidPosition, *, framed: bool, ends: int = 0) -> None:
         self._area: NDArray[np.int64] = np.zeros(slots.AREA_BYTES // 8, np.int64)
         self._cells = self._area.data
         self._ends: NDArray[np.int64] = np.zeros((ends, slots.END_COLUMNS), np.int64)
@@ -49,15 +42,19 @@ class StreamState:
         self[slots.WINDOW], self[slots.DOMAIN_TABLE] = self._window.ctypes.data, self._domains.ctypes.data
         self[slots.INDEX_ARENA], self[slots.INDEX_ARENA_BYTES] = self._index.ctypes.data, self._index.size
         self[slots.ENDS_TABLE], self[slots.ENDS_ROWS] = self._ends.ctypes.data, ends
-        self[slots.FRAMED], self[slots.SEMI_SYNC] = int(framed), int(semi_sync)
-        self[slots.CHECKSUM] = -1
-        self[slots.STREAM_ABOVE] = stream_above
+        self[slots.FRAMED], self[slots.CHECKSUM] = int(framed), -1
+        self[slots.STREAM_ABOVE] = STREAM_ABOVE_BYTES
         self[slots.ROLL_AT] = NEVER
         self.seed(position)
 
     def seed(self, position: GtidPosition) -> None:
         """Put the domain table at `position`; the order of its rows is the order of the domains."""
         rows = [tuple(gtid) for gtid in position]
+        if len(rows) > MAX_DOMAINS:
+            raise ConfigError(
+                f"The position names {len(rows)} GTID domains; {MAX_DOMAINS} is the most.",
+                hint="Each domain is kept in every position: use a few, one for each independent source.",
+            )
         self._domains[: len(rows)] = rows
         self[slots.DOMAINS], self[slots.LAST_DOMAIN] = len(rows), 0
 

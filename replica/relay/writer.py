@@ -24,6 +24,7 @@ from replica.relay.kernel_deframe import UNORDERED_FLAG
 from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay.lock import RelayLock
 from replica.relay.recovery import recover, remove_file
+from replica.relay.reserve import reserve
 from replica.relay.state import NEVER, StreamState
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class RelayWriter:
         self._number = 0
         self._format, self._format_file = b"", ""
         self._data_start = 0
+        self._reserved = 0
         self._directory_dirty = False
         self._broken = False
         self._sealer = ThreadPoolExecutor(1, "relay-sealer")
@@ -120,6 +122,8 @@ class RelayWriter:
                 hint="The server does not speak the protocol of a MariaDB primary.",
             )
         try:
+            if offset + len(span) > self._reserved:
+                self._reserved = reserve(self._file, self._reserved)
             while len(span):
                 written = os.pwrite(self._file, span, offset)
                 span, offset = span[written:], offset + written
@@ -230,7 +234,7 @@ class RelayWriter:
             raise self._failed(error) from error
         self._number, self._format, self._format_file = number, fde, self.primary_file
         self._directory_dirty = True
-        self._data_start = len(head)
+        self._data_start = self._reserved = len(head)
         for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
             state[slot] = len(head)
         state[slots.COMMITTED_POSITION], state[slots.UNORDERED] = state[slots.POSITION], 0
@@ -257,6 +261,10 @@ class RelayWriter:
             state[slots.LAST_DOMAIN],
             state.domain_bytes(),
         )
+        try:
+            os.ftruncate(file, state[slots.COMMITTED_OFFSET])  # also gives back what was reserved behind it
+        except OSError as error:
+            raise self._failed(error) from error
         self._wait_for_seals(_UNSEALED_FILES - 1)
         self._sealing.append(self._sealer.submit(_seal, file, index, encode_entry(entry)))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from replica.protocol.values import fraction_width
+from replica.rows.charsets import conversion
 from replica.rows.layout import ABSENT
 from replica.rows.records import (
     PLAN_A,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.protocol.charset import Charset
     from replica.rows.arena import ColumnSet
     from replica.rows.plan import ColumnPlan
     from replica.rows.types import ValuePolicy
@@ -50,6 +50,7 @@ class Template:
         self.records = np.zeros((len(columns), PLAN_BYTES // WORD), np.int64)
         self.outputs = np.array(outputs, np.int64)
         self._keep: list[npt.NDArray[Any]] = []
+        self._missing: npt.NDArray[np.int64] | None = None  # output columns without a wire column
         for record, plan, output in zip(self.records, columns, outputs, strict=True):
             record[PLAN_WIDTH // WORD] = -plan.prefix if plan.prefix else plan.width
             if output != ABSENT:
@@ -57,6 +58,7 @@ class Template:
 
     def _parameters(self, record: npt.NDArray[np.int64], plan: ColumnPlan, *, strict_dates: bool) -> None:
         kind = plan.kind
+        code: int = kind
         a = b = aux = 0
         if kind in (Kind.DECIMAL, Kind.DECIMAL_TEXT):
             a, b = decimal_shape(plan.precision, plan.scale), plan.scale
@@ -70,10 +72,10 @@ class Template:
             a = plan.length
         elif kind in (Kind.ENUM, Kind.SET):
             aux = self._address(label_table(plan.labels))
-        elif plan.charset is not None and plan.charset.table is not None and kind != Kind.TEXT:
-            kind = Kind.LATIN1  # the kernel's way for any set of one byte a character
-            aux = self._address(character_table(plan.charset))
-        record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = kind, a, b, aux
+        elif plan.charset is not None and kind in (Kind.LATIN1, Kind.ENCODED_TEXT):
+            code, a, table = conversion(plan.charset)
+            aux = 0 if table is None else self._address(table)
+        record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = code, a, b, aux
 
     def _address(self, table: npt.NDArray[Any]) -> int:
         self._keep.append(table)
@@ -90,7 +92,9 @@ class Template:
 
     def absent(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
         """PLAN records of the output columns that no column of the wire feeds."""
-        missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
+        if self._missing is None:
+            self._missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
+        missing = self._missing
         bound = np.zeros((len(missing), PLAN_BYTES // WORD), np.int64)
         for field, addresses in ((PLAN_VALUES, columns.values), (PLAN_VALID, columns.valid), (PLAN_TAIL, columns.tail)):
             bound[:, field // WORD] = addresses[missing]
@@ -120,10 +124,3 @@ def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
     head = np.array([len(texts), *offsets], "<u4").tobytes()
     # Kernels copy short labels in words of 32 bytes.
     return np.frombuffer(head + b"".join(texts) + bytes(32), np.uint8)
-
-
-@cache
-def character_table(charset: Charset) -> npt.NDArray[np.uint32]:
-    """Per byte: its character in UTF-8 in the low three bytes, the number of these in the top one."""
-    encoded = [character.encode() for character in charset.table or ""]
-    return np.array([len(text) << 24 | int.from_bytes(text, "little") for text in encoded], np.uint32)

@@ -149,9 +149,10 @@ def _worklist(found: Scan, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint
 
 
 def _refuse_prepared(found: Scan, slots: SlotTable) -> None:
-    group = r.column(found.events, r.EVENT_GROUP)
-    prepared = r.column(found.groups, r.GROUP_ENDING)[group] == r.ENDS_XA_PREPARE
-    for number in np.flatnonzero(prepared):
+    prepared = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_XA_PREPARE
+    if not prepared.any():
+        return
+    for number in np.flatnonzero(prepared[r.column(found.events, r.EVENT_GROUP)]):
         slot = int(r.column(found.events, r.EVENT_SLOT)[number])
         if slots.wanted[slot]:
             raise UnsupportedEventError(

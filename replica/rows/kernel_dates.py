@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper
 from replica.native.memory import load_i1, load_u1, load_u2, load_u4, load_u4be, load_u8
-from replica.rows.kernel_numbers import INVALID, big_endian
+from replica.rows.kernel_numbers import INVALID, big_endian, short_big_endian
 from replica.rows.types import Kind
 
 MICROS = 1_000_000
@@ -40,7 +40,7 @@ def fraction(address: int, size: int) -> int:
     """Microseconds of a fraction of 0 to 3 bytes: hundredths, ten-thousandths or millionths of a second."""
     if size == 0:
         return 0
-    value = big_endian(address, size)
+    value = short_big_endian(address, size)
     if size == 3:
         return value
     return value * 100 if size == 2 else value * 10_000

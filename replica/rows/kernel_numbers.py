@@ -16,7 +16,6 @@ from replica.native.memory import (
     load_u4,
     load_u4be,
     load_u8,
-    load_u8be,
     store_u8,
 )
 from replica.native.wide import multiply_add, negate
@@ -43,17 +42,36 @@ def copy_short(target: int, source: int, size: int, readable: int) -> None:
         copy(target, source, size)
 
 
+# Without loops, so that LLVM puts them into the kernels: they stand before every string and in every DECIMAL.
+
+
 @helper
-def big_endian(address: int, size: int) -> int:
-    """An unsigned number of 0 to 8 bytes."""
-    if size == 4:
-        return load_u4be(address)
+def short_little_endian(address: int, size: int) -> int:
+    """An unsigned number of 1 to 4 bytes."""
+    if size == 1:
+        return load_u1(address)
+    if size == 2:
+        return load_u2(address)
+    if size == 3:
+        return load_u2(address) | (load_u1(address + 2) << 16)
+    return load_u4(address)
+
+
+@helper
+def short_big_endian(address: int, size: int) -> int:
+    """An unsigned number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(address)
     if size == 2:
         return load_u2be(address)
-    if size == 8:
-        return load_u8be(address)
+    if size == 3:
+        return (load_u2be(address) << 8) | load_u1(address + 2)
+    return load_u4be(address)
+
+
+@helper
+def big_endian(address: int, size: int) -> int:
+    """An unsigned number of 0 to 8 bytes."""
     value = 0
     for i in range(size):
         value = (value << 8) | load_u1(address + i)
@@ -63,16 +81,6 @@ def big_endian(address: int, size: int) -> int:
 @helper
 def little_endian(address: int, size: int) -> int:
     """An unsigned number of 0 to 8 bytes."""
-    if size == 1:
-        return load_u1(address)
-    if size == 2:
-        return load_u2(address)
-    if size == 4:
-        return load_u4(address)
-    if size == 3:
-        return load_u2(address) | (load_u1(address + 2) << 16)
-    if size == 8:
-        return load_u8(address)
     value = 0
     for i in range(size):
         value |= load_u1(address + i) << (8 * i)
@@ -95,7 +103,7 @@ def sign_mask(address: int) -> int:
 @helper
 def decimal_part(p: int, size: int, flip: int, address: int) -> int:
     """The part at `p` of the DECIMAL at `address`, its bits put right; the first part holds the sign."""
-    value = big_endian(p, size) ^ flip
+    value = short_big_endian(p, size) ^ flip
     if p == address:
         value ^= 1 << (8 * size - 1)
     return value & ((1 << (8 * size)) - 1)
@@ -116,7 +124,10 @@ def decimal_small(address: int, shape: int) -> int:
             return CORRUPT
         p += lead
     for _ in range(groups):
-        group = decimal_part(p, 4, flip, address)
+        group = load_u4be(p) ^ flip
+        if p == address:
+            group ^= 0x80000000
+        group &= 0xFFFFFFFF
         if group >= GROUP:
             return CORRUPT
         value = value * GROUP + group
@@ -146,7 +157,10 @@ def decimal_wide(address: int, shape: int) -> tuple[int, int, bool]:
         corrupt = low >= (shape >> 16) & 0xFFFFFFFF
         p += lead
     for _ in range(groups):
-        group = decimal_part(p, 4, flip, address)
+        group = load_u4be(p) ^ flip
+        if p == address:
+            group ^= 0x80000000
+        group &= 0xFFFFFFFF
         corrupt |= group >= GROUP
         high, low = multiply_add(high, low, GROUP, group)
         p += 4

@@ -414,6 +414,11 @@ def scan_range(
             break
 
         if ends:
+            if ends == ENDS_ROLLBACK:
+                # The server logs a transaction that it rolled back when it did something that cannot be rolled back
+                # (CREATE TEMPORARY TABLE). In row format, changes of tables without transactions are groups of their
+                # own, so all rows here are undone.
+                n_events = load_u8(group + GROUP_FIRST)
             store_u8(group + GROUP_TIMESTAMP, load_u4(at))
             store_u8(group + GROUP_END, position + length)
             store_u8(group + GROUP_LAST, n_events)

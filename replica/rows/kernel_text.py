@@ -8,8 +8,9 @@ or CORRUPT for bytes that the server never writes.
 from __future__ import annotations
 
 from replica.native.compile import helper
-from replica.native.memory import copy, load_u1, load_u2, load_u4, load_u4be, load_u8, store_u1, store_u4
+from replica.native.memory import copy, load_u1, load_u2, load_u4, load_u4be, load_u8, store_u1
 from replica.rows import records as r
+from replica.rows.kernel_charsets import write_multibyte, write_table_text, write_utf16, write_utf32
 from replica.rows.kernel_dates import MICROS, datetime_bits, fraction, old_clock
 from replica.rows.kernel_numbers import CORRUPT, GROUP, POWERS, decimal_part, little_endian, sign_mask
 from replica.rows.types import Kind
@@ -194,17 +195,6 @@ def write_set(target: int, table: int, bits: int) -> int:
 
 
 @helper
-def write_table_text(target: int, source: int, size: int, table: int) -> int:
-    """A text of one byte a character as UTF-8, by binding.character_table; writes three bytes beyond it."""
-    p = target
-    for i in range(size):
-        entry = load_u4(table + load_u1(source + i) * 4)
-        store_u4(p, entry)
-        p += entry >> 24
-    return p - target
-
-
-@helper
 def hex_digit(value: int) -> int:
     return value + (48 if value < 10 else 87)
 
@@ -288,7 +278,7 @@ def inet6_text(target: int, source: int, size: int) -> int:
 @helper
 def text_room(kind: int, p: int, size: int, plan: int) -> int:
     """Bytes that `write_text` may write for a value of `size` bytes at `p`; negative if it is corrupt."""
-    if kind == Kind.LATIN1:
+    if kind == Kind.LATIN1 or kind >= r.KIND_MULTIBYTE:
         return size * 3 + 4
     if kind == Kind.PADDED_BYTES:
         return max(size, load_u8(plan + r.PLAN_A))
@@ -306,6 +296,12 @@ def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
     digits = load_u8(plan + r.PLAN_B)
     if kind == Kind.LATIN1:
         return write_table_text(target, p, size, load_u8(plan + r.PLAN_AUX))
+    if kind == r.KIND_MULTIBYTE:
+        return write_multibyte(target, p, size, load_u8(plan + r.PLAN_AUX))
+    if kind == r.KIND_UTF16:
+        return write_utf16(target, p, size, extra)
+    if kind == r.KIND_UTF32:
+        return write_utf32(target, p, size)
     if kind == Kind.PADDED_BYTES:
         copy(target, p, size)
         for i in range(size, extra):

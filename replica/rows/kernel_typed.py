@@ -37,7 +37,7 @@ from replica.rows.kernel_numbers import (
     copy_short,
     decimal_small,
     decimal_wide,
-    little_endian,
+    short_little_endian,
 )
 from replica.rows.kernel_text import label, text_room, write_text
 from replica.rows.kernel_walk import begin_event, skip_image
@@ -210,7 +210,7 @@ def decode_typed(
                             status = r.SHORT_IMAGE
                             column = c
                             break
-                        size = little_endian(p, prefix)
+                        size = short_little_endian(p, prefix)
                         p += prefix
                     if end - p < size:
                         status = r.SHORT_IMAGE
@@ -290,7 +290,7 @@ def decode_typed(
                         used = load_u8(tail + r.TAIL_END)
                         room = load_u8(tail + r.TAIL_CAPACITY) - used
                         target = load_u8(tail + r.TAIL_DATA) + used
-                        if kind == Kind.TEXT or kind == Kind.BYTES or kind == Kind.ENCODED_TEXT:
+                        if kind == Kind.TEXT or kind == Kind.BYTES:
                             if size > room:
                                 status = r.ROOM
                                 need = used + size
@@ -299,7 +299,7 @@ def decode_typed(
                                 used += size
                         elif kind == Kind.ENUM:
                             table = load_u8(plan + r.PLAN_AUX)
-                            index = little_endian(p, size)
+                            index = short_little_endian(p, size)
                             if index > load_u4(table):
                                 status = r.BAD_VALUE
                             elif index:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u4, load_u8, move, store_u1, store_u2, store_u4, store_u8
 from replica.rows import records as r
-from replica.rows.kernel_numbers import INVALID, little_endian
+from replica.rows.kernel_numbers import INVALID, short_little_endian
 from replica.rows.kernel_typed import no_rows
 from replica.rows.kernel_variant_values import FIXED_ROOM, NULL, put_value, value_room
 from replica.rows.kernel_walk import begin_event, skip_image
@@ -167,7 +167,7 @@ def decode_variant(
                                 status = r.SHORT_IMAGE
                                 column = c
                                 break
-                            size = little_endian(p, prefix)
+                            size = short_little_endian(p, prefix)
                             p += prefix
                         if end - p < size:
                             status = r.SHORT_IMAGE

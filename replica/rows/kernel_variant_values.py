@@ -28,7 +28,7 @@ from replica.rows.kernel_numbers import (
     copy_short,
     decimal_small,
     decimal_wide,
-    little_endian,
+    short_little_endian,
 )
 from replica.rows.kernel_text import MAX_TEXT, label, text_room, time_text, write_text
 from replica.rows.types import Kind
@@ -146,7 +146,7 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
         return size + TEXT_HEAD
     if kind == Kind.ENUM:
         table = load_u8(plan + r.PLAN_AUX)
-        index = little_endian(p, size)
+        index = short_little_endian(p, size)
         if index > load_u4(table):
             return CORRUPT
         if index == 0:
@@ -174,7 +174,7 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
     if kind == Kind.INT24:
         return put_integer(target, load_u2(p) | (load_i1(p + 2) << 16))
     if kind == Kind.UINT8 or kind == Kind.UINT16 or kind == Kind.UINT24 or kind == Kind.UINT32:
-        return put_integer(target, little_endian(p, size))
+        return put_integer(target, short_little_endian(p, size))
     if kind == Kind.UINT64:
         return put_unsigned(target, load_u8(p))
     if kind == Kind.BIT or kind == Kind.BIT64:
@@ -196,7 +196,7 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
         copy(target + TEXT_HEAD, p, size)
         return head_bytes(target, size)
     if kind == Kind.ENUM:
-        index = little_endian(p, size)
+        index = short_little_endian(p, size)
         if index == 0:
             return head_string(target, 0)
         text, length = label(load_u8(plan + r.PLAN_AUX), index - 1)

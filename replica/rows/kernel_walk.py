@@ -8,7 +8,7 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.rows import records as r
-from replica.rows.kernel_numbers import little_endian
+from replica.rows.kernel_numbers import short_little_endian
 
 
 @helper
@@ -60,7 +60,7 @@ def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int
             prefix = -size
             if end - p < prefix:
                 return 0
-            size = little_endian(p, prefix)
+            size = short_little_endian(p, prefix)
             p += prefix
         if end - p < size:
             return 0

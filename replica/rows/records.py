@@ -71,7 +71,7 @@ def column(records: npt.NDArray[np.int64], field: int) -> npt.NDArray[np.int64]:
 
 
 # One column of a compiled plan: how it lies on the wire, and where its values go.
-PLAN_KIND: Final = 0  # types.Kind, or KIND_TABLE_TEXT
+PLAN_KIND: Final = 0  # types.Kind, or KIND_*
 PLAN_WIDTH: Final = 8  # bytes on the wire, or minus the bytes of the length prefix
 PLAN_A: Final = 16  # fraction bytes; DECIMAL: decimal_shape(); BINARY and kin: the padded length
 PLAN_B: Final = 24  # dates: 1 if an invalid one is an error; text of temporals: digits of the fraction; DECIMAL: scale
@@ -80,6 +80,11 @@ PLAN_VALUES: Final = 40  # address of the values, of the int32 offsets; in VARIA
 PLAN_VALID: Final = 48  # address of the validity bitmap
 PLAN_TAIL: Final = 56  # address of a TAIL record, 0 for values of fixed size
 PLAN_BYTES: Final = 64
+
+# Kinds of text beyond types.Kind: ENCODED_TEXT, told apart for the kernels.
+KIND_MULTIBYTE: Final = 48
+KIND_UTF16: Final = 49  # PLAN_A: 1 for little endian
+KIND_UTF32: Final = 50
 
 # The growing data of a column of strings or bytes.
 TAIL_DATA: Final = 0  # address

@@ -8,7 +8,8 @@ committed; the GTID event's own is the start of the last statement.
 Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE, compressed rows,
 rows of the ancient format, a rows event without its table map or outside a group, INCIDENT (the primary lost events),
 an encrypted file, an event that ends too early, a group without its end. Groups that a crash of the primary cut short
-(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`.
+(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`. A
+group that ends with ROLLBACK stays, but its rows are dropped: they were undone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
 ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
 # First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
-BYTES_PER_RECORD: Final = 256
+BYTES_PER_RECORD: Final = 128
 FIRST_RECORDS: Final = 64
 FIRST_MAPS: Final = 64
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from replica.errors import ProtocolError, UnsupportedColumnError
+from replica.errors import ProtocolError
 from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows import records as r
 from replica.rows.batch import TableName
 from replica.rows.binding import Template
 from replica.rows.layout import RowLayout, compile_layout
 from replica.rows.plan import skip_column
-from replica.rows.types import Kind, OutputColumn, ValuePolicy
 from replica.rows.variant_reference import variant_metadata
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from replica.rows.arena import ColumnSet
     from replica.rows.scan import Scan
+    from replica.rows.types import OutputColumn, ValuePolicy
     from replica.schema.table import TableSchema
 
 # Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
@@ -99,13 +99,6 @@ class Table:
         if self._decode is None:
             layout = self.layout
             if self._output is None:
-                for plan in layout.columns:
-                    if plan.kind == Kind.ENCODED_TEXT and plan.charset is not None and plan.charset.table is None:
-                        raise UnsupportedColumnError(
-                            f"Column {plan.name} of table {'.'.join(self.name)} is text in {plan.charset.name}, which "
-                            "cannot be written as VARIANT yet.",
-                            hint="Read the table with typed columns (option table), or convert the column to utf8mb4.",
-                        )
                 names = [plan.name for plan in layout.columns]
                 self.metadata = np.frombuffer(variant_metadata(names), np.uint8)
                 self.ranks = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
@@ -171,7 +164,8 @@ class SlotTable:
 
     def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
         """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
-        self._used = np.unique(r.column(found.events, r.EVENT_SLOT)[work]).tolist()
+        met = np.bincount(r.column(found.events, r.EVENT_SLOT)[work], minlength=len(self._tables))
+        self._used = np.flatnonzero(met).tolist()
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]
             record[r.SLOT_WANTED // r.WORD] = table.wanted
@@ -187,10 +181,6 @@ class SlotTable:
     @property
     def max_columns(self) -> int:
         return max(self._tables[slot].columns for slot in self._used)
-
-    def layouts(self) -> list[tuple[int, RowLayout]]:
-        """The layouts of the wanted tables that the worklist meets, by slot."""
-        return [(slot, self._tables[slot].layout) for slot in self._used if self._tables[slot].wanted]
 
     def bind(self, before: ColumnSet, after: ColumnSet) -> None:
         """Write the addresses of these buffers into the plans of the wanted tables."""

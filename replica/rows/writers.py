@@ -1,8 +1,4 @@
-"""Where a decode kernel writes: the buffers of a batch, the call of the kernel, and the batch made of them afterwards.
-
-Text in a multi-byte character set other than UTF-8 is copied raw by the kernel and converted here, value by value, for
-the columns that have it and for no others.
-"""
+"""Where a decode kernel writes: the buffers of a batch, the kernel's call, and the batch made of them afterwards."""
 
 from __future__ import annotations
 
@@ -17,14 +13,12 @@ from replica.rows.batch import ChangeBatch, Groups
 from replica.rows.kernel_typed import decode_typed
 from replica.rows.kernel_variant import decode_variant
 from replica.rows.scan import Scan, address
-from replica.rows.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from replica.protocol.charset import Charset
     from replica.rows.tables import SlotTable
     from replica.rows.types import OutputColumn
 
@@ -128,36 +122,22 @@ class TypedWriter(Writer):
         super().__init__(before, after, limits, want_sql=want_sql)
         self._output = output
         self._flat = flat
-        self._raw: dict[int, dict[int, Charset | None]] = {}
 
     def fresh(self) -> TypedWriter:
         return TypedWriter(self._output, self._limits, flat=self._flat, want_sql=self._want_sql, like=self)
 
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
         slots.bind(self.before, self.after)
-        self._raw = _raw_columns(slots)
         return self._call(decode_typed, found, work, slots, run, int(self._flat))
 
     def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
         batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
-        slot = r.column(found.events, r.EVENT_SLOT)[self._meta.event[:rows]] if self._raw else np.empty(0, np.int64)
         if self._flat:
-            batch.columns = self._arrays(self.after, rows, slot)
+            batch.columns = self.after.arrays(rows)
         else:
-            batch.before = self._arrays(self.before, rows, slot)
-            batch.after = self._arrays(self.after, rows, slot)
+            batch.before = self.before.arrays(rows)
+            batch.after = self.after.arrays(rows)
         return batch
-
-    def _arrays(self, columns: ColumnSet, rows: int, slot: npt.NDArray[np.int64]) -> list[pa.Array]:
-        arrays = columns.arrays(rows)
-        for index, charsets in self._raw.items():
-            values = arrays[index].cast(pa.binary()).to_pylist()
-            texts = [
-                None if value is None else _text(value, charsets.get(number))
-                for value, number in zip(values, slot.tolist(), strict=True)
-            ]
-            arrays[index] = pa.array(texts, pa.string())
-        return arrays
 
 
 class VariantWriter(Writer):
@@ -189,20 +169,6 @@ class VariantWriter(Writer):
 def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.StructArray.from_buffers(VARIANT, len(valid), [bits], children=columns)
-
-
-def _raw_columns(slots: SlotTable) -> dict[int, dict[int, Charset | None]]:
-    """Output columns that some table fills with text of a multi-byte set: per slot, the set (None: it is UTF-8)."""
-    raw: dict[int, dict[int, Charset | None]] = {}
-    for slot, layout in slots.layouts():
-        for plan, output in zip(layout.columns, layout.slots, strict=True):
-            if output >= 0 and plan.kind == Kind.ENCODED_TEXT and plan.charset and plan.charset.table is None:
-                raw.setdefault(output, {})[slot] = plan.charset
-    return raw
-
-
-def _text(value: bytes, charset: Charset | None) -> str:
-    return charset.decode(value) if charset is not None else value.decode("utf-8", "replace")
 
 
 def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:

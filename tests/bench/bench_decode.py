@@ -1,6 +1,7 @@
 """One binlog, decoded on one core by four decoders in one run: `scripts/bench decode [--workload W] [--json]`.
 
-kernels                   ours: file -> scan -> Arrow batches, 16 MB a range, buffers reused; CRC32 measured apart
+kernels                   ours: file -> scan -> Arrow batches, a decoder for each 16 MB, buffers reused; CRC32 measured
+                          apart; the median of five passes
 twin                      our plain Python reference, on a prefix of the rows
 python-mysql-replication  the usual Python client: the same binlog over the network from a private server, on a prefix
 mariadb-binlog -v         the vendor's tool, the whole file, its text thrown away

@@ -19,7 +19,7 @@ from tests.spark.conftest import CONFIGURATION
 
 def _workers() -> list[int]:
     """Forked workers of this application: daemons' children, not the daemons and not the planner."""
-    table = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [
         (int(r[0]), int(r[1]), r[2]) for r in (line.split(maxsplit=2) for line in table.splitlines()) if len(r) == 3
     ]

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 def _children(parent: int, words: str) -> list[int]:
     """Descendants of a process whose command line holds `words`."""
-    table = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=2) for line in table.splitlines()]
     parents = {int(r[0]): int(r[1]) for r in rows if len(r) == 3}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replica.errors import ChecksumError, ProtocolError, ReplicaError, UnsupportedEventError
+from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.protocol.encode import encode_event, encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
@@ -459,3 +459,19 @@ def test_sequence_numbers_use_all_64_bits(tmp_path: Path) -> None:
         assert first is not None
         assert log.cut(first, relay.committed, 1).position == relay.position
         assert log.cut(RelayLocation(1, 0), relay.committed, 1).position == GtidPosition((gtids[0],))
+
+
+def test_the_last_domain_and_one_too_many(tmp_path: Path) -> None:
+    primary = Primary()
+    primary.open_file()
+    for domain in range(4097):
+        primary.gtid(Gtid(domain, 1, 1), GtidFlag.STANDALONE)
+        primary.event(EventType.QUERY, QUERY_HEAD + b"x")
+    with RelayWriter.open(tmp_path) as relay:
+        with pytest.raises(RelayError, match="4096 GTID domains"):
+            receive(relay, primary.wire(), [100_000])
+        assert len(relay.position) == 4096
+        log = RelayLog(tmp_path)
+        assert log.locate(relay.position) == relay.committed
+    with RelayWriter.open(tmp_path) as relay:
+        assert len(relay.position) == 4096

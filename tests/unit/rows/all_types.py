@@ -68,7 +68,7 @@ COLUMNS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("POINT", ("POINT(1,2)", "POINT(-1e300,0)", "POINT(0,0)")),
     ("INET6", ("'::'", "'2001:db8::1'", "'::ffff:10.0.0.1'")),
 )
-# These need a converter in Python, so VARIANT refuses them.
+# Text in characters of more than one byte, in sets other than UTF-8.
 MULTI_BYTE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("VARCHAR(30) CHARACTER SET gbk", ("'中文'", "'a中b'", "''")),
     ("VARCHAR(30) CHARACTER SET ucs2", ("'中文'", "'é'", "''")),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantUtils
 
-from replica.errors import ProtocolError, ReplicaError, UnsupportedColumnError
+from replica.errors import ProtocolError, ReplicaError
 from replica.native.compile import kernel
 from replica.native.wide import multiply_add, negate
 from replica.protocol.constants import EventType
@@ -83,20 +83,10 @@ def test_kernels_give_what_the_twin_gives(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(binlogs(multi_byte=True), st.sampled_from(("envelope", "flat")))
-def test_multi_byte_text_falls_back_by_column(data: bytes, shape: Shape) -> None:
+@given(binlogs(multi_byte=True), st.sampled_from(SHAPES))
+def test_multi_byte_text_reads_the_same_in_every_shape(data: bytes, shape: Shape) -> None:
     if list(reference_rows(data, WANTED)):
         check_twin(data, WANTED, DecodeOptions(shape=shape, batch_rows=3))
-
-
-def test_variant_refuses_multi_byte_text_by_name() -> None:
-    stream = Stream()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [MULTI_BYTE_CASES[0][0]]))
-    stream.event(INSERT, rows(1, 1, image([b"\x01a"])))
-    stream.xid()
-    with pytest.raises(UnsupportedColumnError, match=r"Column gbk of table d\.t is text in gbk"):
-        kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -103,6 +103,19 @@ def test_what_ends_a_transaction(end: Callable[[Stream], int], ending: int) -> N
     assert column(scan(bytes(stream), checksum=True), "GROUP_ENDING") == [ending]
 
 
+def test_a_rolled_back_group_stays_without_its_rows() -> None:
+    stream = Stream()
+    transaction(stream)
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
+    stream.event(INSERT, rows(7, 1, ONE))
+    stream.query(b"ROLLBACK")
+    transaction(stream)
+    found = scan(bytes(stream), checksum=True)
+    assert column(found, "GROUP_SEQUENCE") == [1, 2, 3]
+    assert column(found, "EVENT_GROUP") == [0, 2]
+
+
 @pytest.mark.parametrize("kind", [EventType.QUERY, EventType.QUERY_COMPRESSED])
 def test_a_standalone_group_ends_with_its_first_query(kind: int) -> None:
     stream = Stream()

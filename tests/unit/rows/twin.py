@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from replica.protocol.binlog_file import decode_file
+from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.transaction_events import GtidEvent
@@ -46,13 +47,18 @@ class Row(NamedTuple):
 
 
 def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolicy()) -> Iterator[Row]:  # noqa: B008
-    """All wanted row changes of a whole binlog file."""
+    """All wanted row changes of a whole binlog file, without those of transactions that were rolled back."""
     maps: dict[int, TableMapEvent] = {}
     layouts: dict[bytes, RowLayout] = {}
+    group: list[Row] = []
     gtid, ordinal = (0, 0, 0), 0  # of the transaction, over all its events
     for _, event in decode_file(data):
         if isinstance(event, GtidEvent):
+            yield from group
+            group = []
             gtid, ordinal = tuple(event.gtid), 0
+        elif isinstance(event, QueryEvent) and event.query == b"ROLLBACK":
+            group = []
         elif isinstance(event, TableMapEvent):
             maps[event.table_id] = event
         elif isinstance(event, RowsEvent) and not event.is_dummy:
@@ -66,8 +72,9 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
             layout = layouts[table_map.content]
             for change in reference.read_rows(event, layout, policy):
                 if name in tables.schemas:
-                    yield Row(gtid, ordinal, name, change, layout)
+                    group.append(Row(gtid, ordinal, name, change, layout))
                 ordinal += 1  # noqa: SIM113
+    yield from group
 
 
 class Decoded(NamedTuple):

@@ -1,0 +1,120 @@
+"""Text in any character set of the server -> UTF-8, for the decode kernels.
+
+Sets of one byte a character, and those whose characters are one, two or three bytes behind a lead byte, go through
+tables (charsets.py makes them from the reference's codecs); UTF-16 and UTF-32 are computed. What is no character
+becomes U+FFFD. Every function writes at most three bytes for each one it reads, and up to three beyond.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper
+from replica.native.memory import load_u1, load_u2, load_u2be, load_u4, load_u4be, store_u1, store_u4
+
+# A table entry holds a character's UTF-8 in its low three bytes and their number in the top one, or one of these there.
+TWO_BYTES = 0xFE  # the byte leads a character of two bytes: entry 256 + both bytes
+THREE_BYTES = 0xFF  # of three bytes: entry 256 + 65536 + the last two bytes
+PAIRS = 256
+TRIPLES = 256 + 65_536
+REPLACEMENT = 3 << 24 | 0xBDBFEF
+REPLACEMENT_CODE = 0xFFFD
+
+
+@helper
+def write_table_text(target: int, source: int, size: int, table: int) -> int:
+    """A set of one byte a character."""
+    p = target
+    for i in range(size):
+        entry = load_u4(table + load_u1(source + i) * 4)
+        store_u4(p, entry)
+        p += entry >> 24
+    return p - target
+
+
+@helper
+def write_multibyte(target: int, source: int, size: int, table: int) -> int:
+    """A set with lead bytes. A lead byte without its partner is no character, and its partner is read on its own."""
+    p = target
+    q = source
+    end = source + size
+    while q < end:
+        entry = load_u4(table + load_u1(q) * 4)
+        used = 1
+        if entry >> 24 >= TWO_BYTES:
+            used = 2
+            place = -1
+            if entry >> 24 == TWO_BYTES:
+                if end - q >= 2:
+                    place = PAIRS + load_u2be(q)
+            elif end - q >= 3:
+                place = TRIPLES + load_u2be(q + 1)
+                used = 3
+            entry = load_u4(table + place * 4) if place >= 0 else 0
+            if entry == 0:
+                entry = REPLACEMENT
+                used = 1
+        store_u4(p, entry)
+        p += entry >> 24
+        q += used
+    return p - target
+
+
+@helper
+def write_code(target: int, code: int) -> int:
+    """One code point in UTF-8."""
+    if code < 0x80:
+        store_u1(target, code)
+        return 1
+    if code < 0x800:
+        store_u1(target, 0xC0 | code >> 6)
+        store_u1(target + 1, 0x80 | (code & 63))
+        return 2
+    if code < 0x10000:
+        store_u1(target, 0xE0 | code >> 12)
+        store_u1(target + 1, 0x80 | (code >> 6 & 63))
+        store_u1(target + 2, 0x80 | (code & 63))
+        return 3
+    store_u1(target, 0xF0 | code >> 18)
+    store_u1(target + 1, 0x80 | (code >> 12 & 63))
+    store_u1(target + 2, 0x80 | (code >> 6 & 63))
+    store_u1(target + 3, 0x80 | (code & 63))
+    return 4
+
+
+@helper
+def write_utf16(target: int, source: int, size: int, little: int) -> int:
+    """UTF-16 and UCS-2, big endian or little."""
+    p = target
+    q = source
+    end = source + size
+    while q < end:
+        code = REPLACEMENT_CODE
+        used = 2
+        if end - q >= 2:
+            code = load_u2(q) if little else load_u2be(q)
+            if code & 0xF800 == 0xD800:
+                low = 0
+                if end - q >= 4:
+                    low = load_u2(q + 2) if little else load_u2be(q + 2)
+                if code < 0xDC00 and low & 0xFC00 == 0xDC00:
+                    code = 0x10000 + ((code & 0x3FF) << 10 | (low & 0x3FF))
+                    used = 4
+                else:
+                    code = REPLACEMENT_CODE
+        p += write_code(p, code)
+        q += used
+    return p - target
+
+
+@helper
+def write_utf32(target: int, source: int, size: int) -> int:
+    """UTF-32, big endian."""
+    p = target
+    q = source
+    end = source + size
+    while q < end:
+        code = load_u4be(q) if end - q >= 4 else REPLACEMENT_CODE
+        if code > 0x10FFFF or code & ~0x7FF == 0xD800:
+            code = REPLACEMENT_CODE
+        p += write_code(p, code)
+        q += 4
+    return p - target

@@ -1,0 +1,32 @@
+"""docs/spark.md names every option and every column there is, in the words of the tables in the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_source.options import OPTIONS
+from streaming_source.schema import ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
+
+PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
+IMAGES = "VARIANT, or STRUCT of the table's columns"
+
+OPTION_LINES = [f"| `{o.name}` | {f'`{o.default}`' if o.default else ''} | {o.help} |" for o in OPTIONS]
+COLUMN_LINES = [
+    f"| `{prefix}{column.name}` | {IMAGES if column.type == IMAGE else column.type} | {column.help} |"
+    for prefix, columns in (("", ENVELOPE), ("transaction.", TRANSACTION), ("source.", SOURCE), ("", FLAT))
+    for column in columns
+]
+
+
+@pytest.mark.parametrize("line", OPTION_LINES + COLUMN_LINES, ids=lambda line: line.split("`")[1])
+def test_the_page_has_the_line(line: str) -> None:
+    assert line in PAGE.read_text(encoding="utf-8").splitlines(), line
+
+
+def test_the_page_has_no_line_the_code_has_not() -> None:
+    """An option or a column that went away goes from the page too."""
+    tables = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    known = {line.split("`")[1] for line in OPTION_LINES + COLUMN_LINES}
+    assert {line.split("`")[1] for line in tables if "=" not in line.split("`")[1]} == known

@@ -1,6 +1,7 @@
 """Spark finds `format("mariadb-binlog")` through this module: it looks for `DefaultSource` in every `pyspark_*` module.
 
-One broken `pyspark_*` module switches discovery off for all sources, so this file imports nothing heavy and never raises.
+One broken `pyspark_*` module switches discovery off for all sources, so this file imports nothing heavy and never
+raises.
 """
 
 try:

@@ -112,8 +112,9 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
 
 
 def _exempt_imports_from_collection() -> None:
-    """Once per process. Spark's worker collects garbage after every task, and walking all that numba made takes 80 ms
-    each time: three times as long as decoding a partition."""
+    """Once per process: Spark's worker collects garbage after every task, and walking all that numba made takes 80 ms
+    each time, three times as long as decoding a partition.
+    """
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()

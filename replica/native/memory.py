@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from replica.native import compile as _compile  # chooses the kernel cache before numba is imported  # noqa: F401
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic

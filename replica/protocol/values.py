@@ -183,7 +183,7 @@ def set_(data: bytes, labels: Sequence[str]) -> str:
     text = ""
     for i, label in enumerate(labels):
         if bits >> i & 1:
-            # As the server does it (Field_set::val_str): no comma as long as the text is empty, even after an empty label.
+            # As the server does it (Field_set::val_str): no comma while the text is empty, even after an empty label.
             text += ("," if text else "") + label
     return text
 

@@ -99,7 +99,6 @@ SIDE_TAIL_COUNT: Final = 8
 SIDE_VALID: Final = 16  # address of its first validity bitmap, bytes from one to the next, and how many
 SIDE_STRIDE: Final = 24
 SIDE_VALID_COUNT: Final = 32
-SIDE_WORDS: Final = 5
 
 # One table map with its plan.
 SLOT_WANTED: Final = 0  # 1: its rows are delivered; 0: they are only counted
@@ -136,7 +135,6 @@ BAD_WIDTH: Final = 4
 BAD_VALUE: Final = 5
 BAD_DATE: Final = 6
 NO_COLUMNS: Final = 7
-BAD_KIND: Final = 8
 
 # The batch's own columns: one address each, in this order, in the kernel's `meta` argument.
 META_OP: Final = 0  # int8
@@ -145,10 +143,6 @@ META_GROUP: Final = 16  # int32
 META_ORDINAL: Final = 24  # int64
 META_LAST: Final = 32  # int8
 META_EVENT: Final = 40  # int32
-META_WORDS: Final = 6
 
-# OP_* of the flat shape: an UPDATE is two rows.
-FLAT_INSERT: Final = 0
-FLAT_BEFORE: Final = 1
-FLAT_AFTER: Final = 2
+# The flat shape's fourth operation. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
 FLAT_DELETE: Final = 3

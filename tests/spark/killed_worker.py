@@ -1,6 +1,6 @@
 """A Spark application (local[2,4]: tasks are tried four times) that kills its own Python workers while they read.
 
-python killed_worker.py PORT TABLE POSITION FOLDER   prints: workers killed, rows, distinct row identities
+python killed_worker.py PORT TABLE POSITION FOLDER   prints: failed task attempts, rows, distinct identities
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +27,14 @@ def _workers() -> list[int]:
     (jvm,) = [pid for pid, parent, args in rows if parent == os.getpid() and "java" in args]
     daemons = {pid for pid, parent, args in rows if parent == jvm and "pyspark.daemon" in args}
     return [pid for pid, parent, _ in rows if parent in daemons]
+
+
+def failed_tasks(spark: SparkSession, job_group: str) -> int:
+    """Attempts of a query's tasks that failed; the query went on, or it would have ended with an error."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(job_group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return sum(stage.numFailedTasks for stage in stages if stage)
 
 
 def main(port: str, table: str, position: str, folder: str) -> None:
@@ -44,22 +53,25 @@ def main(port: str, table: str, position: str, folder: str) -> None:
         "relayDir": f"{folder}/killed-relay",
     }
     changes = spark.readStream.format("mariadb-binlog").options(**options).load()
-    killed: list[int] = []
     results: list[tuple[int, int]] = []
 
-    def kill_once() -> None:
+    def kill_twice() -> None:
+        for _ in range(2):  # of the four attempts a task has
+            time.sleep(0.5)
+            kill_workers()
+
+    def kill_workers() -> None:
         for worker in _workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
 
     def count(batch: DataFrame, _: int) -> None:
         if batch.isEmpty():
             return
-        killer = threading.Timer(0.4, kill_once)
+        killer = threading.Thread(target=kill_twice)
         killer.start()
         # Slow enough that a worker dies in the middle of its range: the socket holds the reader back.
-        slow = batch.selectExpr("transaction.ordinal AS ordinal", "reduce(sequence(1, 100), 0, (a, x) -> a + x) AS s")
+        slow = batch.selectExpr("transaction.ordinal AS ordinal", "reduce(sequence(1, 300), 0, (a, x) -> a + x) AS s")
         rows = slow.selectExpr("count(s)", "count(DISTINCT ordinal)").first()
         killer.join()
         results.append((rows[0], rows[1]))
@@ -71,7 +83,7 @@ def main(port: str, table: str, position: str, folder: str) -> None:
         .start()
     )
     query.awaitTermination()
-    print(len(killed), sum(r for r, _ in results), sum(d for _, d in results))
+    print(failed_tasks(spark, str(query.runId)), sum(r for r, _ in results), sum(d for _, d in results))
     spark.stop()
 
 

@@ -106,8 +106,8 @@ def test_a_killed_worker_costs_a_retry_and_no_row(shop: Shop) -> None:
         check=False,
     )
     assert job.returncode == 0, job.stderr[-3000:]
-    killed, rows, distinct = map(int, job.stdout.split()[-3:])
-    assert killed > 0
+    failed_attempts, rows, distinct = map(int, job.stdout.split()[-3:])
+    assert failed_attempts > 0
     assert (rows, distinct) == (40_000, 40_000)
 
 

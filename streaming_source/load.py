@@ -1,7 +1,7 @@
 """What `.load()` does: options, a look at the server and its catalog, and from both the plan that tasks read with.
 
-In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host that answers. Refused
-here, before a query exists: bad options, a failed login, a server that cannot be replicated from (all unmet
+In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host
+that answers. Refused here, before a query exists: bad options, a failed login, a server that cannot be replicated from (all unmet
 prerequisites at once), a table that does not exist (with the nearest names), columns that cannot be decoded.
 """
 
@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import itertools
 from typing import TYPE_CHECKING
+
+import tenacity
 
 from replica.errors import DisconnectedError, SchemaError
 from replica.handshake.catalog import read_tables
@@ -24,7 +27,7 @@ from streaming_source.resolver import SelectedTables, matcher
 from streaming_source.schema import TableColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from replica.config import Endpoint
     from replica.schema.table import TableSchema
@@ -67,17 +70,23 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
 
 
 async def _ask(options: SourceOptions) -> Catalog:
+    """Ask one host after the other, again and again for connect_retry_s: a primary may be restarting."""
     config = options.replica
-    unreachable: DisconnectedError | None = None
-    for endpoint in config.endpoints:
-        try:
-            login = await log_in(config, endpoint)
-            with contextlib.closing(login):
-                return await login.run(_questions(options, endpoint))
-        except DisconnectedError as error:
-            unreachable = unreachable or error
-    assert unreachable is not None, "a configuration has at least one endpoint"  # noqa: S101
-    raise unreachable
+    retrying = tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(DisconnectedError),
+        wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
+        stop=tenacity.stop_after_delay(config.connect_retry_s),
+        reraise=True,
+    )
+    endpoints = itertools.cycle(config.endpoints)
+    return await retrying(_ask_one, options, endpoints)
+
+
+async def _ask_one(options: SourceOptions, endpoints: Iterator[Endpoint]) -> Catalog:
+    endpoint = next(endpoints)
+    login = await log_in(options.replica, endpoint)
+    with contextlib.closing(login):
+        return await login.run(_questions(options, endpoint))
 
 
 def _questions(options: SourceOptions, endpoint: Endpoint) -> Steps[Catalog]:

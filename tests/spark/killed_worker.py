@@ -19,13 +19,13 @@ from tests.spark.conftest import CONFIGURATION
 
 
 def _workers() -> list[int]:
-    """Forked workers of this application: daemons' children, not the daemons and not the planner."""
+    """Forked workers of this application: children of its daemon, not the daemon and not the planners."""
     table = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [
         (int(r[0]), int(r[1]), r[2]) for r in (line.split(maxsplit=2) for line in table.splitlines()) if len(r) == 3
     ]
     (jvm,) = [pid for pid, parent, args in rows if parent == os.getpid() and "java" in args]
-    daemons = {pid for pid, parent, args in rows if parent == jvm and "pyspark.daemon" in args}
+    daemons = {pid for pid, parent, args in rows if parent == jvm and "pyspark.daemon pyspark.worker" in args}
     return [pid for pid, parent, _ in rows if parent in daemons]
 
 
@@ -55,24 +55,27 @@ def main(port: str, table: str, position: str, folder: str) -> None:
     changes = spark.readStream.format("mariadb-binlog").options(**options).load()
     results: list[tuple[int, int]] = []
 
-    def kill_twice() -> None:
-        for _ in range(2):  # of the four attempts a task has
-            time.sleep(0.5)
-            kill_workers()
+    def kill_twice(done: threading.Event) -> None:
+        """Two of the four attempts a task has, each a moment after its worker appeared."""
+        kills = 0
+        while kills < 2 and not done.is_set():
+            workers = _workers()
+            time.sleep(0.3)
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+            kills += bool(workers)
 
-    def kill_workers() -> None:
-        for worker in _workers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGKILL)
-
-    def count(batch: DataFrame, _: int) -> None:
-        if batch.isEmpty():
+    def count(batch: DataFrame, batch_id: int) -> None:
+        if batch_id == 0:  # the empty anchor
             return
-        killer = threading.Thread(target=kill_twice)
+        done = threading.Event()
+        killer = threading.Thread(target=kill_twice, args=(done,))
         killer.start()
         # Slow enough that a worker dies in the middle of its range: the socket holds the reader back.
-        slow = batch.selectExpr("transaction.ordinal AS ordinal", "reduce(sequence(1, 300), 0, (a, x) -> a + x) AS s")
+        slow = batch.selectExpr("transaction.ordinal AS ordinal", "reduce(sequence(1, 500), 0, (a, x) -> a + x) AS s")
         rows = slow.selectExpr("count(s)", "count(DISTINCT ordinal)").first()
+        done.set()
         killer.join()
         results.append((rows[0], rows[1]))
 

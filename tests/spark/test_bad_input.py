@@ -39,7 +39,7 @@ def _ours(error: Exception) -> str:
         ({"maxBytesPerTrigger": "lots"}, "ConfigError: option maxBytesPerTrigger='lots' is not a size"),
         ({"startingPosition": "0-1"}, "ConfigError: option startingPosition='0-1' is neither latest nor earliest"),
         ({"rowShape": "flat", "table": None, "tables": "a.*"}, "ConfigError: rowShape=flat needs table=database.table"),
-        ({"host": "127.0.0.1", "port": 1}, "DisconnectedError: no connection to 127.0.0.1:1"),
+        ({"host": "127.0.0.1", "port": 1, "connectRetry": "1s"}, "DisconnectedError: no connection to 127.0.0.1:1"),
     ],
     ids=["password", "unknown-option", "size", "position", "flat", "no-server"],
 )
@@ -82,6 +82,16 @@ def _fails(shop: Shop, name: str = "failing", **options: object) -> str:
         query.awaitTermination(90)
     assert run.rows == []
     return _ours(caught.value)
+
+
+def _purge(server: MariaDb, oldest: str) -> None:
+    """The server keeps a file that its crash recovery may need, without a word, until it has written a checkpoint."""
+
+    def purged() -> bool:
+        server.sql(f"PURGE BINARY LOGS TO '{oldest}'")
+        return server.binlogs()[0] == oldest
+
+    wait(purged, f"{oldest} is the oldest binlog")
 
 
 def test_a_position_the_server_does_not_have_or_has_purged_fails_before_the_first_row(

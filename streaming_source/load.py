@@ -1,8 +1,9 @@
 """What `.load()` does: options, a look at the server and its catalog, and from both the plan that tasks read with.
 
-In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host
-that answers. Refused here, before a query exists: bad options, a failed login, a server that cannot be replicated from (all unmet
-prerequisites at once), a table that does not exist (with the nearest names), columns that cannot be decoded.
+In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host that answers; a broken
+one is tried again. Refused here, before a query exists: bad options, a failed login, a server that cannot be replicated
+from (all unmet prerequisites at once), a table that does not exist (with the nearest names), columns that cannot be
+decoded.
 """
 
 from __future__ import annotations

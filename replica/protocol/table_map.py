@@ -19,7 +19,7 @@ from replica.protocol.wire import Buffer, Cursor, is_set
 if TYPE_CHECKING:
     from replica.protocol.format_description import FormatDescriptionEvent
 
-__all__ = ["ColumnDef", "TableMapEvent", "TableName", "decode_table_map", "parse_table_map", "parse_table_name"]
+__all__ = ["ColumnDef", "TableMapEvent", "TableName", "decode_table_map", "parse_table_map"]
 
 NO_HEADER: Final = EventHeader(0, EventType.TABLE_MAP, 0, HEADER_LENGTH, 0, 0)
 """Header of a table map that was parsed from a body alone."""
@@ -57,11 +57,6 @@ def parse_table_map(body: Buffer, post_header_length: int = 8, header: EventHead
     UnsupportedColumnError names the table when a column's type code is unknown.
     """
     return _read(Cursor(body), post_header_length, header)
-
-
-def parse_table_name(body: Buffer, post_header_length: int = 8) -> TableName:
-    """Only the name: works for tables whose columns cannot be decoded."""
-    return _read_name(Cursor(body), post_header_length)[0]
 
 
 def decode_table_map(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> TableMapEvent:

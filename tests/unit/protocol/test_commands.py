@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ConfigError
-from replica.protocol.commands import com_binlog_dump, com_query, com_register_slave
+from replica.protocol.commands import com_binlog_dump, com_register_slave
 from replica.protocol.constants import DumpFlag
-
-
-def test_com_query() -> None:
-    assert com_query("SELECT 'é'") == b"\x03SELECT '\xc3\xa9'"
 
 
 def test_com_register_slave() -> None:

@@ -32,6 +32,8 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
         else:
             context = ssl.create_default_context(cafile=config.tls_ca)
             context.check_hostname = mode == "verify-identity"
+        # Not what the machine's OpenSSL allows: every server since 10.2 speaks 1.2, and older versions can be broken.
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         if config.tls_cert and config.tls_key:
             context.load_cert_chain(config.tls_cert, config.tls_key)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError

@@ -54,7 +54,7 @@ def _storer(name: str) -> Any:
 load_u1, load_u2, load_u4, load_u8 = (_loader(n) for n in ("u1", "u2", "u4", "u8"))
 load_i1, load_i2, load_i4 = (_loader(n, signed=True) for n in ("u1", "u2", "u4"))
 # Big endian.
-load_u2be, load_u4be, load_u8be = (_loader(n, swap=True) for n in ("u2", "u4", "u8"))
+load_u2be, load_u4be = (_loader(n, swap=True) for n in ("u2", "u4"))
 # Stores take an int64 and keep its low bits.
 store_u1, store_u2, store_u4, store_u8 = (_storer(n) for n in ("u1", "u2", "u4", "u8"))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import CONFIGURATION
@@ -20,13 +20,12 @@ from tests.spark.conftest import CONFIGURATION
 
 def _workers() -> list[int]:
     """Forked workers of this application: children of its daemon, not the daemon and not the planners."""
-    table = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [
-        (int(r[0]), int(r[1]), r[2]) for r in (line.split(maxsplit=2) for line in table.splitlines()) if len(r) == 3
-    ]
-    (jvm,) = [pid for pid, parent, args in rows if parent == os.getpid() and "java" in args]
-    daemons = {pid for pid, parent, args in rows if parent == jvm and "pyspark.daemon pyspark.worker" in args}
-    return [pid for pid, parent, _ in rows if parent in daemons]
+    found = []
+    for daemon in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "pyspark.daemon pyspark.worker" in " ".join(daemon.cmdline()) and "java" in daemon.parent().name():
+                found += [worker.pid for worker in daemon.children()]
+    return found
 
 
 def failed_tasks(spark: SparkSession, job_group: str) -> int:

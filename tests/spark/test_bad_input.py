@@ -108,7 +108,7 @@ def test_a_position_the_server_does_not_have_or_has_purged_fails_before_the_firs
         assert message.startswith("PositionLostError: "), message
         assert "0-1-4711" in message
         wait(lambda: not server.dump_threads(), "the last replica is gone")
-        shop.sql("PURGE BINARY LOGS TO 'bin.000002'")
+        _purge(server, "bin.000002")
         message = _fails(shop, "purged", startingPosition=purged, relayDir=tmp_path / "purged")
         assert message.startswith("PositionLostError: "), message
         assert "purged" in message
@@ -122,7 +122,7 @@ def test_a_position_the_server_does_not_have_or_has_purged_fails_before_the_firs
         shop.sql("FLUSH BINARY LOGS")
         shop.insert(7)
         wait(lambda: not server.dump_threads(), "the last replica is gone")
-        shop.sql("PURGE BINARY LOGS TO 'bin.000003'")
+        _purge(server, "bin.000003")
         query = stale.start(
             shop.changes(startingPosition="earliest", relayDir=tmp_path / "elsewhere"), available_now=True
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark import cloudpickle
 
@@ -23,14 +25,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 def _children(parent: int, words: str) -> list[int]:
     """Descendants of a process whose command line holds `words`."""
-    table = subprocess.run(["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(maxsplit=2) for line in table.splitlines()]
-    parents = {int(r[0]): int(r[1]) for r in rows if len(r) == 3}
-
-    def descends(pid: int) -> bool:
-        return parents.get(pid, 0) == parent or (pid in parents and descends(parents[pid]))
-
-    return [int(r[0]) for r in rows if len(r) == 3 and words in r[2] and descends(int(r[0]))]
+    found = []
+    for process in psutil.Process(parent).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if words in " ".join(process.cmdline()):
+                found.append(process.pid)
+    return found
 
 
 def test_stop_says_goodbye_to_the_primary_and_lets_the_relay_folder_go(shop: Shop) -> None:

@@ -44,6 +44,7 @@ TRIGGER_BYTES = 64 << 20
 FILL_TIMEOUT_S = 600.0
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
@@ -204,7 +205,7 @@ def compare(spark: SparkSession, server: MariaDb, workload: str, shape: str, rep
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--megabytes", type=int, default=100, help="binlog of each workload (10^6 bytes)")
+    parser.add_argument("--megabytes", type=int, default=300, help="binlog of each workload (10^6 bytes)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="repeatable; default narrow, bulk")

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -20,6 +20,7 @@ def session(cores: int = 2) -> SparkSession:
         SparkSession.builder.master(f"local[{cores},4]")
         .appName("mariadb-binlog-system-test")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.session.timeZone", "UTC")

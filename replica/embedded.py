@@ -19,12 +19,11 @@ import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import structlog
-import tenacity
 
 from replica.client import Replica
 from replica.errors import DisconnectedError, RelayError, ReplicaError
+from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
-from replica.handshake.login import log_in
 from replica.handshake.resume import Stored
 from replica.handshake.start import earliest_position, latest_position
 from replica.protocol.gtid import Order
@@ -237,22 +236,6 @@ class EmbeddedReplica:
         self._raise_failure()
         loop = self._running_loop()
         try:
-            return asyncio.run_coroutine_threadsafe(self._asked(question), loop).result()
+            return asyncio.run_coroutine_threadsafe(ask(self._config, lambda _: question()), loop).result()
         except concurrent.futures.CancelledError:
             raise DisconnectedError("the replica was closed while it asked the primary.") from None
-
-    async def _asked(self, question: Callable[[], Steps[_Result]]) -> _Result:
-        config = self._config
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(DisconnectedError),
-            wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
-            stop=tenacity.stop_after_delay(config.connect_retry_s),
-            reraise=True,
-        )
-        async for attempt in retrying:
-            with attempt:
-                number = attempt.retry_state.attempt_number
-                login = await log_in(config, config.endpoints[(number - 1) % len(config.endpoints)])
-                with contextlib.closing(login):
-                    return await login.run(question())
-        raise DisconnectedError("no attempt to connect was made.")

@@ -9,16 +9,12 @@ decoded.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
-import itertools
 from typing import TYPE_CHECKING
 
-import tenacity
-
-from replica.errors import DisconnectedError, SchemaError
+from replica.errors import SchemaError
+from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
-from replica.handshake.login import log_in
 from replica.handshake.registration import Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.rows.types import ValuePolicy, output_column
@@ -28,7 +24,7 @@ from streaming_source.resolver import SelectedTables, matcher
 from streaming_source.schema import TableColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from replica.config import Endpoint
     from replica.schema.table import TableSchema
@@ -49,7 +45,7 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
 
     """
     options = SourceOptions.parse(given)
-    catalog = asyncio.run(_ask(options))
+    catalog = asyncio.run(ask(options.replica, lambda endpoint: _questions(options, endpoint)))
     columns = None
     patterns = options.patterns
     if options.table is not None:
@@ -68,26 +64,6 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment
     return plan
-
-
-async def _ask(options: SourceOptions) -> Catalog:
-    """Ask one host after the other, again and again for connect_retry_s: a primary may be restarting."""
-    config = options.replica
-    retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(DisconnectedError),
-        wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
-        stop=tenacity.stop_after_delay(config.connect_retry_s),
-        reraise=True,
-    )
-    endpoints = itertools.cycle(config.endpoints)
-    return await retrying(_ask_one, options, endpoints)
-
-
-async def _ask_one(options: SourceOptions, endpoints: Iterator[Endpoint]) -> Catalog:
-    endpoint = next(endpoints)
-    login = await log_in(options.replica, endpoint)
-    with contextlib.closing(login):
-        return await login.run(_questions(options, endpoint))
 
 
 def _questions(options: SourceOptions, endpoint: Endpoint) -> Steps[Catalog]:

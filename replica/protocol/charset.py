@@ -50,6 +50,16 @@ class Charset:
         remap = _REMAPPED.get(self.name)
         return text.translate(remap) if remap else text
 
+    def is_valid(self, data: bytes) -> bool:
+        """Whether all of `data` is characters of the set: whether `decode` invents no U+FFFD."""
+        if not self.codec.startswith("utf"):
+            return "\ufffd" not in self.decode(data)
+        try:
+            data.decode(self.codec)
+        except UnicodeDecodeError:
+            return False
+        return True
+
 
 CHARSETS: Mapping[str, Charset] = {
     c.name: c

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError, UnsupportedColumnError
 from replica.protocol.constants import ColumnType
+from replica.protocol.values import decimal_width
 
 if TYPE_CHECKING:
     from replica.protocol.wire import Cursor
@@ -32,14 +33,20 @@ NUMERIC: Final = frozenset(
 )
 """Types with a bit in SIGNEDNESS. YEAR counts (its bit is always 1), BIT does not."""
 
-CHARACTER: Final = frozenset({_T.STRING, _T.VARCHAR, _T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.VARCHAR_COMPRESSED})
-"""Types counted by DEFAULT_CHARSET and COLUMN_CHARSET; binary ones are among them, with collation 63."""
+CHARACTER: Final = frozenset(
+    {_T.STRING, _T.VARCHAR, _T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.VARCHAR_COMPRESSED, _T.VECTOR}
+)
+"""Types counted by DEFAULT_CHARSET and COLUMN_CHARSET; binary ones are among them, with collation 63. MySQL does not
+count GEOMETRY."""
 
 _FIXED_WIDTH: Final[dict[int, int]] = {
     _T.TINY: 1, _T.SHORT: 2, _T.INT24: 3, _T.LONG: 4, _T.LONGLONG: 8, _T.YEAR: 1, _T.DATE: 3,
     _T.TIMESTAMP: 4, _T.TIME: 3, _T.DATETIME: 8,
 }  # fmt: skip
 _TEMPORAL_WIDTH: Final[dict[int, int]] = {_T.TIMESTAMP2: 4, _T.DATETIME2: 5, _T.TIME2: 3}
+_PREFIXED: Final = frozenset({_T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.JSON, _T.VECTOR})
+_CHARACTERS: Final = frozenset({_T.STRING, _T.VARCHAR, _T.VARCHAR_COMPRESSED})
+_MAX_SHORT: Final = 255  # bytes up to which CHAR and VARCHAR have one byte of length, above two
 _MAX_FSP: Final = 6
 _MAX_PRECISION: Final = 65
 
@@ -129,3 +136,14 @@ def _string(metadata: bytes, index: int, at: int) -> ColumnDef:
     if real not in widths or length not in widths[ColumnType(real)]:
         raise ProtocolError(f"column {index + 1} is STRING with metadata {metadata.hex()}", offset=at)
     return ColumnDef(type=real, metadata=metadata, length=length)
+
+
+def value_extent(column: ColumnDef) -> tuple[int, int]:
+    """(width, prefix): bytes of every value in a row image, or bytes of the length that stands before each."""
+    if column.type in _PREFIXED:
+        return 0, column.length
+    if column.type in _CHARACTERS:
+        return 0, 1 if column.length <= _MAX_SHORT else 2
+    if column.type == _T.NEWDECIMAL:
+        return decimal_width(column.precision, column.scale), 0
+    return (column.length + 7) // 8 if column.type == _T.BIT else column.length, 0

@@ -82,6 +82,22 @@ class EventType(IntEnum):
     PARTIAL_ROW_DATA = 172
 
 
+HISTORICAL: Final = frozenset(
+    {
+        EventType.START_V3,
+        EventType.LOAD,
+        EventType.SLAVE,
+        EventType.CREATE_FILE,
+        EventType.EXEC_LOAD,
+        EventType.NEW_LOAD,
+        EventType.PRE_GA_WRITE_ROWS,
+        EventType.PRE_GA_UPDATE_ROWS,
+        EventType.PRE_GA_DELETE_ROWS,
+    }
+)
+"""Events of servers before MySQL 5.1 (LOAD DATA of old, rows before their release), which nothing writes today."""
+
+
 def event_name(event_type: int) -> str:
     """The type's name for messages, with the number when it has no name here."""
     try:

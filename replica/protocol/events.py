@@ -15,6 +15,7 @@ from replica.protocol import checksum as checksums
 from replica.protocol.constants import (
     CHECKSUM_LENGTH,
     HEADER_LENGTH,
+    HISTORICAL,
     ChecksumAlgorithm,
     EventType,
     HeaderFlag,
@@ -29,6 +30,7 @@ from replica.protocol.file_events import (
     StopEvent,
     decode_binlog_checkpoint,
     decode_heartbeat,
+    decode_heartbeat_v2,
     decode_incident,
     decode_rotate,
     decode_start_encryption,
@@ -40,6 +42,14 @@ from replica.protocol.format_description import (
     decode_format_description,
 )
 from replica.protocol.header import HEADER, Event, EventHeader, parse_header
+from replica.protocol.mysql_gtid import (
+    MySqlGtidEvent,
+    PreviousGtidsEvent,
+    decode_mysql_gtid,
+    decode_previous_gtids,
+    decode_tagged_gtid,
+)
+from replica.protocol.partial_row_data import PartialRowDataEvent, decode_partial_row_data
 from replica.protocol.query import QueryEvent, StatusVars, decode_query
 from replica.protocol.rows_event import ROWS_EVENTS, RowsEvent, RowsKind, decode_rows
 from replica.protocol.statement_events import (
@@ -70,6 +80,7 @@ from replica.protocol.transaction_events import (
     decode_xa_prepare,
     decode_xid,
 )
+from replica.protocol.transaction_payload import TransactionPayloadEvent, decode_transaction_payload
 from replica.protocol.wire import Buffer, Cursor
 
 if TYPE_CHECKING:
@@ -91,6 +102,9 @@ __all__ = [
     "IncidentEvent",
     "IntvarEvent",
     "LoadBlockEvent",
+    "MySqlGtidEvent",
+    "PartialRowDataEvent",
+    "PreviousGtidsEvent",
     "QueryEvent",
     "RandEvent",
     "RotateEvent",
@@ -101,6 +115,7 @@ __all__ = [
     "StatusVars",
     "StopEvent",
     "TableMapEvent",
+    "TransactionPayloadEvent",
     "UnknownEvent",
     "UserVarEvent",
     "XaId",
@@ -114,9 +129,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class UnknownEvent(Event):
-    """An event of a type without a decoder whose IGNORABLE flag allows to skip it."""
+    """An event of a type without a decoder that may be skipped.
+
+    Its IGNORABLE flag says so, or it is MySQL's own bookkeeping (of group replication) that holds no change.
+    """
 
     body: bytes
+
+
+def _decode_unknown(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> UnknownEvent:
+    return UnknownEvent(header, bytes(body.rest()))
 
 
 DECODERS: Final[dict[int, Callable[[EventHeader, Cursor, FormatDescriptionEvent], Event]]] = {
@@ -129,6 +151,7 @@ DECODERS: Final[dict[int, Callable[[EventHeader, Cursor, FormatDescriptionEvent]
     EventType.USER_VAR: decode_user_var,
     EventType.XID: decode_xid,
     EventType.BEGIN_LOAD_QUERY: decode_load_block,
+    EventType.DELETE_FILE: decode_load_block,
     EventType.EXECUTE_LOAD_QUERY: decode_execute_load_query,
     EventType.TABLE_MAP: decode_table_map,
     EventType.INCIDENT: decode_incident,
@@ -141,6 +164,16 @@ DECODERS: Final[dict[int, Callable[[EventHeader, Cursor, FormatDescriptionEvent]
     EventType.GTID_LIST: decode_gtid_list,
     EventType.START_ENCRYPTION: decode_start_encryption,
     EventType.QUERY_COMPRESSED: decode_query,
+    EventType.IGNORABLE: _decode_unknown,
+    EventType.GTID_LOG: decode_mysql_gtid,
+    EventType.ANONYMOUS_GTID: decode_mysql_gtid,
+    EventType.PREVIOUS_GTIDS: decode_previous_gtids,
+    EventType.TRANSACTION_CONTEXT: _decode_unknown,
+    EventType.VIEW_CHANGE: _decode_unknown,
+    EventType.TRANSACTION_PAYLOAD: decode_transaction_payload,
+    EventType.HEARTBEAT_V2: decode_heartbeat_v2,
+    EventType.GTID_TAGGED_LOG: decode_tagged_gtid,
+    EventType.PARTIAL_ROW_DATA: decode_partial_row_data,
     **dict.fromkeys(ROWS_EVENTS, decode_rows),
 }
 """Event type: decoder of the body. FORMAT_DESCRIPTION is not here because the others are read by it."""
@@ -174,8 +207,14 @@ def decode(
     decoder = DECODERS.get(header.event_type)
     if decoder is not None:
         return decoder(header, body, description)
+    if header.event_type in HISTORICAL:
+        raise UnsupportedEventError(
+            f"{event_name(header.event_type)} is an event of servers before MySQL 5.1",
+            offset=0,
+            hint="Nothing has written it since: the file was put together, or its bytes are damaged.",
+        )
     if header.flags & HeaderFlag.IGNORABLE:
-        return UnknownEvent(header, bytes(body.rest()))
+        return _decode_unknown(header, body, description)
     raise UnsupportedEventError(
         f"{event_name(header.event_type)} event cannot be read and must not be skipped",
         offset=0,

@@ -1,4 +1,4 @@
-"""Events about the binlog itself: ROTATE, STOP, HEARTBEAT, BINLOG_CHECKPOINT, START_ENCRYPTION, INCIDENT.
+"""Events about the binlog itself: ROTATE, STOP, HEARTBEAT (V2), BINLOG_CHECKPOINT, START_ENCRYPTION, INCIDENT.
 
 None of them belongs to a transaction.
 """
@@ -6,7 +6,7 @@ None of them belongs to a transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.protocol.header import Event
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from replica.protocol.format_description import FormatDescriptionEvent
     from replica.protocol.header import EventHeader
     from replica.protocol.wire import Cursor
+
+
+_HEARTBEAT_FILE: Final = 1
+_HEARTBEAT_POSITION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,19 @@ def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDesc
     # A position that does not fit the header's 32 bits is sent as 0 there and in full before the name.
     position = header.log_pos or body.u64()
     return HeartbeatEvent(header, body.text(body.remaining), position)
+
+
+def decode_heartbeat_v2(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
+    """MySQL 8.0.26+: fields of type, size and value up to a type 0; types of later servers are passed over."""
+    file, position = "", 0
+    while field := body.lenenc():
+        with body.restrict(body.lenenc()):
+            if field == _HEARTBEAT_FILE:
+                file = body.text(body.remaining)
+            elif field == _HEARTBEAT_POSITION:
+                position = body.lenenc()
+            body.rest()
+    return HeartbeatEvent(header, file, position)
 
 
 def decode_binlog_checkpoint(

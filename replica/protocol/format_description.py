@@ -32,6 +32,10 @@ class FormatDescriptionEvent(Event):
     """Length of the fixed part of type 1, 2, 3 ..."""
     checksum: ChecksumAlgorithm
 
+    @property
+    def is_mysql(self) -> bool:
+        return "MariaDB" not in self.server_version
+
     def post_header_length(self, event_type: int) -> int:
         if not 0 < event_type <= len(self.post_header_lengths):
             raise ProtocolError(f"the FORMAT_DESCRIPTION event does not describe {event_name(event_type)} events")

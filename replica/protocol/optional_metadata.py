@@ -30,12 +30,15 @@ class OptionalMetadata:
     primary_key: tuple[int, ...] = ()
     key_prefixes: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
+    mysql: bool = False
+    """Written by MySQL, which does not count GEOMETRY among the columns with a character set."""
 
     def __post_init__(self) -> None:
         self.columns = [{} for _ in self.types]
 
     def of_type(self, types: frozenset[ColumnType]) -> list[dict[str, Any]]:
-        return [column for code, column in zip(self.types, self.columns, strict=True) if code in types]
+        counted = types - _GEOMETRY if self.mysql and types is CHARACTER else types
+        return [column for code, column in zip(self.types, self.columns, strict=True) if code in counted]
 
 
 _ENUM = frozenset({ColumnType.ENUM})
@@ -137,9 +140,9 @@ _READERS: Final[dict[int, Callable[[OptionalMetadata, Cursor], None]]] = {
 }
 
 
-def read_optional_metadata(types: Sequence[int], cursor: Cursor) -> OptionalMetadata:
-    """Reads to the end of the cursor; `types` are the resolved column types."""
-    found = OptionalMetadata(types)
+def read_optional_metadata(types: Sequence[int], cursor: Cursor, *, mysql: bool = False) -> OptionalMetadata:
+    """Reads to the end of the cursor; `types` are the resolved column types, `mysql` says which server wrote it."""
+    found = OptionalMetadata(types, mysql=mysql)
     while cursor:
         code, length = cursor.u8(), cursor.lenenc()
         reader = _READERS.get(code)

@@ -154,5 +154,5 @@ def decode_query(header: EventHeader, body: Cursor, description: FormatDescripti
     database = body.text(db_length)
     body.nul()
     compressed = header.event_type == EventType.QUERY_COMPRESSED
-    query = inflate(body.rest()) if compressed else bytes(body.rest())
+    query = bytes(inflate(body.rest()) if compressed else body.rest())
     return QueryEvent(header, thread_id, exec_time, error, database, query, status, compressed)

@@ -1,8 +1,9 @@
 """Rows events: which table, which columns are present, and the undecoded row images.
 
-In: the body of WRITE, UPDATE and DELETE rows events, version 1 (all MariaDB servers), version 2 (MySQL), and MariaDB's
-compressed forms. Out: a `RowsEvent` whose `images` is a view of the event. How the images are split into rows and
-values depends on the table map and is not decided here.
+In: the body of WRITE, UPDATE and DELETE rows events, version 1 (all MariaDB servers), version 2 (MySQL), MariaDB's
+compressed forms, and MySQL's PARTIAL_UPDATE (partial_update.py makes plain images of its own). Out: a `RowsEvent` whose
+`images` is a view of the event. How the images are split into rows and values depends on the table map and is not
+decided here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import ProtocolError
 from replica.protocol.constants import MAX_COLUMNS, EventType, RowsFlag
 from replica.protocol.header import Event
+from replica.protocol.rows_extra import NO_EXTRA, RowsExtra, read_rows_extra
 
 if TYPE_CHECKING:
     from replica.protocol.format_description import FormatDescriptionEvent
@@ -37,6 +39,7 @@ ROWS_EVENTS: Final[dict[int, tuple[RowsKind, int, bool]]] = {
     EventType.WRITE_ROWS: (RowsKind.INSERT, 2, False),
     EventType.UPDATE_ROWS: (RowsKind.UPDATE, 2, False),
     EventType.DELETE_ROWS: (RowsKind.DELETE, 2, False),
+    EventType.PARTIAL_UPDATE_ROWS: (RowsKind.UPDATE, 2, False),
     EventType.WRITE_ROWS_COMPRESSED_V1: (RowsKind.INSERT, 1, True),
     EventType.UPDATE_ROWS_COMPRESSED_V1: (RowsKind.UPDATE, 1, True),
     EventType.DELETE_ROWS_COMPRESSED_V1: (RowsKind.DELETE, 1, True),
@@ -64,8 +67,13 @@ class RowsEvent(Event):
     images: memoryview
     """Null bitmap and values per image; one compressed block when `compressed`."""
     compressed: bool
-    extra: bytes = b""
-    """Version 2 only: MySQL's partition or NDB information, undecoded."""
+    extra: RowsExtra = NO_EXTRA
+    """Version 2 only: MySQL's partition and NDB information."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether after images may hold JSON diffs."""
+        return self.header.event_type == EventType.PARTIAL_UPDATE_ROWS
 
     @property
     def ends_statement(self) -> bool:
@@ -79,7 +87,6 @@ class RowsEvent(Event):
 def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> RowsEvent:
     kind, version, compressed = ROWS_EVENTS[header.event_type]
     fixed = description.post_header_length(header.event_type)
-    extra = b""
     with body.restrict(fixed):
         table_id = body.u32() if fixed == 6 else body.u48()
         flags = body.u16()
@@ -87,7 +94,8 @@ def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptio
         body.rest()
     if extra_length < 2:
         raise ProtocolError("the extra data of a rows event is shorter than its own length field", offset=body.offset)
-    extra = bytes(body.take(extra_length - 2))
+    at = body.offset
+    extra = read_rows_extra(body.take(extra_length - 2), at, update=kind is RowsKind.UPDATE)
     at = body.offset
     width = body.lenenc()
     if width > MAX_COLUMNS:

@@ -62,7 +62,7 @@ class UserVarEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class LoadBlockEvent(Event):
-    """BEGIN_LOAD_QUERY or APPEND_BLOCK: a piece of the file a LOAD DATA statement read."""
+    """BEGIN_LOAD_QUERY or APPEND_BLOCK: a piece of the file a LOAD DATA statement read; DELETE_FILE: it failed."""
 
     file_id: int
     data: memoryview

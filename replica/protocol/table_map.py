@@ -51,16 +51,18 @@ class TableMapEvent(Event):
     """Everything after table id and flags: equal bytes mean an equal definition."""
 
 
-def parse_table_map(body: Buffer, post_header_length: int = 8, header: EventHeader = NO_HEADER) -> TableMapEvent:
+def parse_table_map(
+    body: Buffer, post_header_length: int = 8, header: EventHeader = NO_HEADER, *, mysql: bool = False
+) -> TableMapEvent:
     """The table map in `body`: an event without its header and checksum. Offsets in errors count from its start.
 
     UnsupportedColumnError names the table when a column's type code is unknown.
     """
-    return _read(Cursor(body), post_header_length, header)
+    return _read(Cursor(body), post_header_length, header, mysql=mysql)
 
 
 def decode_table_map(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> TableMapEvent:
-    return _read(body, description.post_header_length(header.event_type), header)
+    return _read(body, description.post_header_length(header.event_type), header, mysql=description.is_mysql)
 
 
 def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableName, memoryview]:
@@ -73,7 +75,7 @@ def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableName, memo
     return TableName(table_id, flags, cursor.name(), cursor.name()), content
 
 
-def _read(cursor: Cursor, post_header_length: int, header: EventHeader) -> TableMapEvent:
+def _read(cursor: Cursor, post_header_length: int, header: EventHeader, *, mysql: bool) -> TableMapEvent:
     name, content = _read_name(cursor, post_header_length)
     at = cursor.offset
     count = cursor.lenenc()
@@ -86,7 +88,7 @@ def _read(cursor: Cursor, post_header_length: int, header: EventHeader) -> Table
     except UnsupportedColumnError as error:
         raise UnsupportedColumnError(f"{name.database}.{name.table}: {error.message}", hint=error.hint) from None
     nullable = cursor.bits(count)
-    optional = read_optional_metadata([column.type for column in bare], cursor)
+    optional = read_optional_metadata([column.type for column in bare], cursor, mysql=mysql)
     columns = tuple(
         replace(column, nullable=is_set(nullable, index), **optional.columns[index])
         for index, column in enumerate(bare)

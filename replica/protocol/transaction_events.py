@@ -130,6 +130,11 @@ def decode_xid(header: EventHeader, body: Cursor, _description: FormatDescriptio
 
 
 def decode_xa_prepare(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> XaPrepareEvent:
+    return XaPrepareEvent(header, *read_xa_prepare(body))
+
+
+def read_xa_prepare(body: Cursor) -> tuple[bool, XaId]:
+    """Whether the transaction is committed with it (one phase), and its id."""
     one_phase = bool(body.u8())
     # Unlike in the GTID event both lengths have four bytes here.
-    return XaPrepareEvent(header, one_phase, _xa_id(body, body.u32(), body.u32(), body.u32()))
+    return one_phase, _xa_id(body, body.u32(), body.u32(), body.u32())

@@ -26,6 +26,7 @@ _EXACT = Context(prec=65)  # the server's longest DECIMAL
 _TIME_OFFSET = 0x800000
 _DATETIME_OFFSET = 0x8000000000
 _LAST_HOUR_OF_TIME = 838
+SRID_BYTES = 4
 
 
 class DateTimeParts(NamedTuple):
@@ -215,6 +216,22 @@ def inet6(data: bytes) -> str:
         return f"::{'ffff:' if length == 5 else ''}{IPv4Address(raw[12:])}"
     text = [f"{w:x}" for w in words]
     return f"{':'.join(text[:start])}::{':'.join(text[start + length :])}" if length else ":".join(text)
+
+
+def geometry(data: bytes) -> dict[str, int | bytes] | None:
+    """GEOMETRY: the SRID, little endian, then WKB; None for the empty value that INSERT IGNORE leaves in NOT NULL."""
+    if not data:
+        return None
+    if len(data) < SRID_BYTES:
+        raise ProtocolError(f"{data.hex()} is no GEOMETRY")
+    return {"srid": int.from_bytes(data[:SRID_BYTES], "little", signed=True), "wkb": data[SRID_BYTES:]}
+
+
+def vector(data: bytes) -> list[float]:
+    """VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
+    if len(data) % 4:
+        raise ProtocolError(f"a VECTOR of {len(data)} bytes")
+    return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
 def as_date(parts: DateTimeParts) -> date | None:

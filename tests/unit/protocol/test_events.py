@@ -107,12 +107,16 @@ def test_an_unknown_type_that_may_be_ignored_comes_out_with_its_bytes() -> None:
 
 @pytest.mark.parametrize(
     "event_type",
-    [EventType.PARTIAL_ROW_DATA, EventType.PARTIAL_UPDATE_ROWS, EventType.TRANSACTION_PAYLOAD, EventType.GTID_LOG,
-     EventType.PRE_GA_WRITE_ROWS, EventType.START_V3],
-)  # fmt: skip
+    [
+        *(EventType.START_V3, EventType.LOAD, EventType.SLAVE, EventType.CREATE_FILE, EventType.EXEC_LOAD),
+        *(EventType.NEW_LOAD, EventType.PRE_GA_WRITE_ROWS, EventType.PRE_GA_UPDATE_ROWS, EventType.PRE_GA_DELETE_ROWS),
+    ],
+)
 def test_known_types_without_a_decoder_are_never_skipped_silently(event_type: EventType) -> None:
-    with pytest.raises(UnsupportedEventError, match=event_type.name):
-        decode(encode_event(event_type, bytes(30), server_id=1, checksum=NONE), DESCRIPTION)
+    for flags in (0, HeaderFlag.IGNORABLE):
+        raw = encode_event(event_type, bytes(30), server_id=1, checksum=NONE, flags=flags)
+        with pytest.raises(UnsupportedEventError, match=f"{event_type.name} .* before MySQL 5.1"):
+            decode(raw, DESCRIPTION)
 
 
 def test_events_before_the_description() -> None:

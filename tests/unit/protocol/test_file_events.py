@@ -62,9 +62,21 @@ def test_heartbeat_with_the_position_in_its_header() -> None:
     assert (event.file, event.position) == ("bin.000002", 1234)
 
 
+@pytest.mark.edge(66)
 def test_heartbeat_beyond_4_gib_has_the_position_in_its_body() -> None:
     event = decode_body(HeartbeatEvent, EventType.HEARTBEAT, (5 << 30).to_bytes(8, "little") + b"bin.000002", log_pos=0)
     assert (event.file, event.position) == ("bin.000002", 5 << 30)
+
+
+def test_heartbeat_v2_of_a_mysql_server() -> None:
+    """The bytes that MySQL 9.7 sent while its binlog was idle."""
+    event = decode_body(HeartbeatEvent, EventType.HEARTBEAT_V2, "010a" + b"bin.000001".hex() + "02019e00")
+    assert (event.file, event.position) == ("bin.000001", 158)
+
+
+def test_heartbeat_v2_with_fields_of_a_later_server_and_a_position_beyond_4_gib() -> None:
+    event = decode_body(HeartbeatEvent, EventType.HEARTBEAT_V2, "07036162630209fe000000400100000001016200")
+    assert (event.file, event.position) == ("b", 5 << 30)
 
 
 def test_start_encryption_as_sent_over_the_network() -> None:

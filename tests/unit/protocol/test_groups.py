@@ -14,6 +14,7 @@ from replica.protocol.encode import encode_event
 from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.header import parse_header
 from tests.vectors.load import BINLOGS, HERE, VERSIONS, listing, name_of
+from tests.vectors.mysql.load import binlogs, listed_gtids, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +128,38 @@ def test_members_without_a_group_are_refused(kind: EventType) -> None:
 
 def test_dummy_events_for_old_replicas_are_outside() -> None:
     tracker = GroupTracker()
-    query = QUERY_HEAD + b"# Dummy event replacing event type 163 that slave cannot handle."
-    assert feed(tracker, EventType.QUERY, query, HeaderFlag.SUPPRESS_USE) is Place.OUTSIDE
+    text = b"# Dummy event replacing event type 163 that slave cannot handle."
+    for shown in (text, text[:5], text[:1], text + b" " * 200):  # 11.8 sends "# Dum" for a GTID event
+        assert feed(tracker, EventType.QUERY, bytes(14) + shown, HeaderFlag.SUPPRESS_USE) is Place.OUTSIDE
+    for other in (bytes(14), bytes(14) + b"# Dumb", bytes(14) + b"## Dummy event"):
+        with pytest.raises(ProtocolError, match="outside of an event group"):
+            feed(tracker, EventType.QUERY, other)
     assert feed(tracker, EventType.USER_VAR, b"\x09\0\0\0!dummyvar\x01", HeaderFlag.SUPPRESS_USE) is Place.OUTSIDE
     assert feed(tracker, 200, b"", HeaderFlag.IGNORABLE) is Place.OUTSIDE
+
+
+@pytest.mark.parametrize("name", [name for stem in ("groups", "payload", "partial_json") for name in binlogs(stem)])
+def test_groups_of_mysql_end_before_the_next_gtid(name: str) -> None:
+    tracker = GroupTracker()
+    ended = 0
+    for found in walk(read(name)):
+        place = tracker.feed(found.header, checksum.strip(found.event, found.description.checksum))
+        ended += place is Place.END
+        assert tracker.gtid is None
+    assert (ended, tracker.cut_groups, tracker.is_open) == (len(listed_gtids(name)), 0, False)
+
+
+def test_what_the_first_statement_says_of_a_group_of_mysql() -> None:
+    gtid = (EventType.GTID_LOG, bytes(25))
+
+    def statement(sql: bytes) -> tuple[int, bytes]:
+        return EventType.QUERY, QUERY_HEAD[:8] + b"\1" + QUERY_HEAD[9:] + sql
+
+    begin, end, member = Place.BEGIN.value, Place.END.value, Place.MEMBER.value
+    assert places(gtid, statement(b"CREATE TABLE t (id INT)")) == [begin, end]
+    assert places(gtid, statement(b"BEGIN"), statement(b"x"), (EventType.XID, bytes(8))) == [begin, member, member, end]
+    assert places(gtid, statement(b"BEGIN"), statement(b"COMMIT")) == [begin, member, end]
+    assert places(gtid, statement(b"XA START X'61',X'',1"), (EventType.XA_PREPARE, bytes(13))) == [begin, member, end]
+    assert places(gtid, statement(b"XA COMMIT X'61',X'',1")) == [begin, end]
+    assert places(gtid, (EventType.TRANSACTION_PAYLOAD, b"")) == [begin, end]
+    assert places(gtid, gtid, statement(b"BEGIN")) == [begin, begin, member]

@@ -8,6 +8,7 @@ from replica.errors import ProtocolError
 from replica.protocol.compression import inflate
 from replica.protocol.constants import EventType, RowsFlag
 from replica.protocol.events import RowsEvent, RowsKind, TableMapEvent
+from replica.protocol.rows_extra import RowsExtra
 from tests.unit.protocol.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, decode_file
 
@@ -83,10 +84,10 @@ def test_compressed_images_inflate_to_the_plain_ones(version: str) -> None:
     )  # fmt: skip
 
 
-def test_version_2_skips_extra_data() -> None:
+def test_version_2_reads_extra_data() -> None:
     # by hand, as MySQL writes partition information: type 1, partition id 3
     event = decode_body(RowsEvent, EventType.WRITE_ROWS, "120000000000 0100 0500 010300 02 03 fc 01000000")
-    assert (event.version, event.extra.hex(), event.width) == (2, "010300", 2)
+    assert (event.version, event.extra, event.width) == (2, RowsExtra(partition=3), 2)
     assert len(event.images) == 5
 
 

@@ -1,0 +1,54 @@
+-- What opens and ends a transaction in MySQL: DDL, XID, COMMIT of an engine without transactions, tags, XA, no GTID.
+SET GLOBAL binlog_rows_query_log_events = ON;
+-- session: a
+CREATE DATABASE v;
+USE v;
+CREATE TABLE t (id INT PRIMARY KEY, s VARCHAR(20)) ENGINE = InnoDB;
+CREATE TABLE m (id INT PRIMARY KEY, s VARCHAR(20)) ENGINE = MyISAM;
+INSERT INTO t VALUES (1, 'one'), (2, 'two');
+INSERT INTO m VALUES (1, 'no transactions');
+BEGIN;
+UPDATE t SET s = 'zwei' WHERE id = 2;
+SAVEPOINT p;
+INSERT INTO t VALUES (3, 'undone');
+ROLLBACK TO p;
+DELETE FROM t WHERE id = 1;
+COMMIT;
+SET gtid_next = 'AUTOMATIC:nightly_job';
+INSERT INTO t VALUES (4, 'tagged');
+SET gtid_next = 'f1f2f3f4-8081-8283-ff00-7f8001020304:t:9007199254740993';
+INSERT INTO t VALUES (5, 'tagged by hand');
+SET gtid_next = 'f1f2f3f4-8081-8283-ff00-7f8001020304:9223372036854775806';
+INSERT INTO t VALUES (6, 'the last number');
+SET gtid_next = 'AUTOMATIC';
+CREATE TABLE c AS SELECT * FROM t;
+XA START 'prepared', 'b', 3;
+INSERT INTO t VALUES (7, 'XA');
+XA END 'prepared', 'b', 3;
+XA PREPARE 'prepared', 'b', 3;
+-- session: b
+USE v;
+INSERT INTO t VALUES (8, 'between');
+XA COMMIT 'prepared', 'b', 3;
+XA START 'undone';
+INSERT INTO t VALUES (9, 'XA, undone');
+XA END 'undone';
+XA PREPARE 'undone';
+XA ROLLBACK 'undone';
+XA START 'one';
+INSERT INTO t VALUES (10, 'XA, one phase');
+XA END 'one';
+XA COMMIT 'one' ONE PHASE;
+-- session: c
+USE v;
+SET GLOBAL gtid_mode = ON_PERMISSIVE;
+SET GLOBAL gtid_mode = OFF_PERMISSIVE;
+INSERT INTO t VALUES (11, 'without a GTID');
+CREATE TABLE d (id INT);
+SET GLOBAL gtid_mode = ON_PERMISSIVE;
+SET GLOBAL gtid_mode = ON;
+SET SESSION binlog_format = 'STATEMENT';
+INSERT INTO t VALUES (12, 'COMMIT');
+SET SESSION binlog_format = 'ROW';
+DROP TABLE d;
+TRUNCATE TABLE m;

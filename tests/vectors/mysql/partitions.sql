@@ -1,0 +1,14 @@
+-- Rows v2 with the extra information of partitioned tables; an UPDATE names two partitions.
+-- session: a
+CREATE DATABASE v;
+USE v;
+CREATE TABLE p (id INT PRIMARY KEY, s VARCHAR(20)) PARTITION BY RANGE (id) (
+  PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20), PARTITION p2 VALUES LESS THAN (300));
+INSERT INTO p VALUES (1, 'first'), (2, 'first'), (11, 'second'), (299, 'third');
+UPDATE p SET id = 211 WHERE id = 1;
+UPDATE p SET s = 'stays' WHERE id = 11;
+DELETE FROM p WHERE id = 299;
+CREATE TABLE s (a INT, b INT) PARTITION BY RANGE (a) SUBPARTITION BY HASH (b) SUBPARTITIONS 3 (
+  PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE);
+INSERT INTO s VALUES (1, 1), (1, 2), (12, 1), (12, 5);
+UPDATE s SET b = b + 1;

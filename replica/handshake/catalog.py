@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from replica.handshake.registration import Query, Steps
 from replica.schema.catalog import Selection, columns_query, keys_query, read_catalog
+from replica.schema.labels import doubtful_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,11 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
     columns = yield Query(*columns_query(selection))
     keys = yield Query(*keys_query(selection))
     tables = read_catalog(columns, keys)
+    for name, schema in tables.items():
+        told = list(schema.columns)
+        for doubtful in doubtful_labels(schema):
+            told[doubtful.column] = doubtful.answered((yield Query(doubtful.query())))
+        tables[name] = replace(schema, columns=tuple(told))
     # The names come back as the server spells them, which with lower_case_table_names is not as they were asked for.
     found = {(database.lower(), table.lower()) for database, table in tables}
     missing = [f"{d}.{t}" for d, t in selection if t is not None and (d.lower(), t.lower()) not in found]

@@ -2,17 +2,18 @@
 
 In: which tables. Out: two queries with their arguments, and from the rows of both one `TableSchema` per table. Nothing
 is sent from here. Views have no rows in a binlog and are left out; so are the server's own databases, unless they are
-asked for by name. The account sees only tables it has a privilege on: a missing table is the caller's to notice.
+asked for by name. Tables WITH SYSTEM VERSIONING get the columns of the row period that information_schema hides. The
+account sees only tables it has a privilege on: a missing table is the caller's to notice.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from replica.errors import SchemaError
-from replica.schema.table import ColumnSchema, TableSchema
+from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _COLUMNS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
        c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
-       c.COLUMN_COMMENT, t.TABLE_TYPE
+       c.COLUMN_COMMENT, c.GENERATION_EXPRESSION, t.TABLE_TYPE
   FROM information_schema.COLUMNS c
   JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
  WHERE t.TABLE_TYPE NOT LIKE '%%VIEW' AND {condition}
@@ -38,6 +39,7 @@ SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.INDEX_NAME, c.COLUMN_NAME
 # A label as the server quotes it: '' for a quote, a backslash before what SQL would not take as it is.
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(,|$)", re.DOTALL)
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+_PERIODS: dict[str | None, Literal["start", "end"]] = {"ROW START": "start", "ROW END": "end"}
 _CONTROL = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 
 Selection = tuple[str, str | None]
@@ -95,7 +97,7 @@ def _condition(selection: Sequence[Selection]) -> tuple[str, tuple[str, ...]]:
 
 
 def _column(row: Sequence[Any]) -> ColumnSchema:
-    name, data_type, column_type, nullable, charset, collation, octets, precision, scale, fsp, comment = row
+    name, data_type, column_type, nullable, charset, collation, octets, precision, scale, fsp, comment, generated = row
     data_type = data_type.lower()
     labelled = data_type in ("enum", "set")
     counted = data_type in ("decimal", "bit")
@@ -112,6 +114,7 @@ def _column(row: Sequence[Any]) -> ColumnSchema:
         precision=int(precision) if counted else None,
         scale=int(scale) if data_type == "decimal" else None,
         fsp=None if fsp is None else int(fsp),
+        period=_PERIODS.get(generated),
         comment=comment,
     )
 
@@ -121,6 +124,8 @@ def _table(
 ) -> TableSchema:
     positions = {column.name: index for index, column in enumerate(columns)}
     primary_key = keys.pop("PRIMARY", [])
+    if versioned and not any(column.period for column in columns):
+        columns = [*columns, *ROW_PERIOD]
     return TableSchema(
         database=name[0],
         table=name[1],

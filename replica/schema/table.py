@@ -8,6 +8,7 @@ that a table whose definition changed since is noticed and never guessed at.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +31,41 @@ class ColumnSchema:
     scale: int | None = None  # DECIMAL: digits after the point
     fsp: int | None = None  # fractional digits of TIME, DATETIME and TIMESTAMP
     key: bool = False  # part of the primary key
+    period: Literal["start", "end"] | None = None  # GENERATED ALWAYS AS ROW START / ROW END of a versioned table
+    hidden: bool = False  # the server's own: SELECT * and information_schema do not show it
     comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """One table. `columns` in table order; `primary_key` holds column indexes in key order, empty without a key."""
+    """One table. `columns` in table order; `primary_key` holds column indexes in key order, empty without a key.
+
+    A table that is versioned without columns of its own for the row period ends with `ROW_PERIOD`.
+    """
 
     database: str
     table: str
     columns: tuple[ColumnSchema, ...]
     primary_key: tuple[int, ...] = ()
-    versioned: bool = False  # system-versioned: row images may end with row_start and row_end
+    versioned: bool = False  # system-versioned
     hash_keys: int = 0  # unique keys too long for an index: at most so many hidden hash columns end the row images
 
     @property
     def name(self) -> str:
         return f"{self.database}.{self.table}"
+
+
+_PERIOD: tuple[tuple[str, Literal["start", "end"]], ...] = (("row_start", "start"), ("row_end", "end"))
+ROW_PERIOD = tuple(
+    ColumnSchema(
+        name=name,
+        data_type="timestamp",
+        column_type="timestamp(6)",
+        nullable=False,
+        fsp=6,
+        period=period,
+        hidden=True,
+    )
+    for name, period in _PERIOD
+)
+"""What WITH SYSTEM VERSIONING adds to a table without a period of its own (`Vers_parse_info::fix_implicit`)."""

@@ -9,18 +9,21 @@ from hypothesis import strategies as st
 
 from replica.errors import SchemaError
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, parse_labels, read_catalog
-from replica.schema.table import ColumnSchema, TableSchema
+from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 
 
 def row(name: str, column_type: str, **values: Any) -> tuple[Any, ...]:
     """A row of the columns query, as a server answers it."""
     defaults = {
         "nullable": "YES", "charset": None, "collation": None, "octets": None, "precision": None, "scale": None,
-        "fsp": None, "comment": "", "table_type": "BASE TABLE", "table": "a",
+        "fsp": None, "comment": "", "generated": None, "table_type": "BASE TABLE", "table": "a",
     }  # fmt: skip
     told = defaults | values
     data_type = column_type.split("(", maxsplit=1)[0].split(" ", maxsplit=1)[0]
-    last = [told[k] for k in ("nullable", "charset", "collation", "octets", "precision", "scale", "fsp", "comment")]
+    last = [
+        told[k]
+        for k in ("nullable", "charset", "collation", "octets", "precision", "scale", "fsp", "comment", "generated")
+    ]
     return ("t", told["table"], name, data_type, column_type, *last, told["table_type"])
 
 
@@ -76,11 +79,28 @@ def test_keys_versioning_and_hidden_hashes() -> None:
     assert list(tables) == [("t", "a"), ("t", "plain")]
     table, plain = tables.values()
     assert (table.primary_key, table.versioned, table.hash_keys) == ((1, 0), True, 1)
-    assert [column.key for column in table.columns] == [True, True]
+    assert [column.key for column in table.columns] == [True, True, False, False]
+    assert table.columns[2:] == ROW_PERIOD
     assert table.columns[1].comment == "it's"
     assert (plain.primary_key, plain.versioned, plain.hash_keys, plain.columns[0].key) == ((), False, 0, False)
     assert table.name == "t.a"
     assert pickle.loads(pickle.dumps(tables)) == tables  # noqa: S301
+
+
+def test_a_period_with_names_of_its_own() -> None:
+    columns = [
+        row("a", "int(11)", table_type="SYSTEM VERSIONED"),
+        row("since", "timestamp(6)", fsp=6, generated="ROW START", table_type="SYSTEM VERSIONED"),
+        row("until", "timestamp(6)", fsp=6, generated="ROW END", table_type="SYSTEM VERSIONED"),
+    ]
+
+    (table,) = read_catalog(columns, []).values()
+
+    assert [(column.name, column.period, column.hidden) for column in table.columns] == [
+        ("a", None, False),
+        ("since", "start", False),
+        ("until", "end", False),
+    ]
 
 
 @pytest.mark.parametrize("query", [columns_query, keys_query])

@@ -1,0 +1,170 @@
+"""One column of a table while DDL is followed: all that the server keeps of it and a later ALTER may need.
+
+In: a column as it was declared. Out: `ColumnSchema`, or the column after its character set was settled or converted. A
+character set makes of CHAR a BINARY where it is binary, and TEXT(n) the smallest type that holds n characters. The
+length of text is kept in characters, because CONVERT TO CHARACTER SET changes its bytes. Labels that the server would
+store as something else than was written are a SchemaError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from replica.errors import SchemaError
+from replica.protocol.charset import charset_named
+from replica.schema.table import ColumnSchema
+
+BLOBS: Final = {"tinyblob": 255, "blob": 65_535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1}
+TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
+GEOMETRIES: Final = (
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+)  # fmt: skip
+TEXTUAL: Final = ("char", "varchar", "enum", "set", *TEXTS)
+_MAX_VARCHAR_BYTES: Final = 65_535
+_AS_BYTES: Final = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
+_WIDTHS: Final = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
+_TEMPORAL: Final = ("time", "datetime", "timestamp")
+_ESCAPED: Final = str.maketrans({"\0": "\\0", "\n": "\\n", "\r": "\\r", "\\": "\\\\", "'": "''"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column's definition, with all that a later ALTER may need. `length`: characters of text, bytes of binary."""
+
+    name: str
+    data_type: str = ""
+    length: int | None = None  # CHAR, VARCHAR, BINARY, VARBINARY, BIT, VECTOR
+    digits: tuple[int, ...] = ()  # what stood in parentheses behind a number type
+    unsigned: bool = False
+    zerofill: bool = False
+    charset: str | None = None  # None: not text, or not known
+    collation: str | None = None
+    guessed_width: bool = False  # 'utf8' was written: 3 or 4 bytes a character, as old_mode says
+    labels: tuple[str, ...] | None = None
+    nullable: bool | None = None  # None: nothing was said
+    compressed: bool = False
+    json: bool = False  # declared as JSON, which MariaDB keeps as longtext
+    period: Literal["start", "end"] | None = None
+    comment: str = ""
+    wanted: int | None = None  # TEXT(n): how many characters are asked for, until a size is chosen
+
+    @property
+    def octets(self) -> int | None:
+        """Longest value in bytes; None where it does not apply or the bytes of a character are not known."""
+        if self.data_type in TEXTS or self.data_type in BLOBS:
+            return (TEXTS | BLOBS)[self.data_type]
+        if self.data_type in ("binary", "varbinary"):
+            return self.length
+        if self.data_type == "vector":
+            return None if self.length is None else 4 * self.length
+        if self.data_type in ("char", "varchar") and self.length is not None:
+            return None if self.charset is None or self.guessed_width else self.length * width_of(self.charset)
+        return None
+
+    def schema(self, *, key: bool) -> ColumnSchema:
+        """The column as information_schema would describe it."""
+        decimal = self.digits if self.data_type == "decimal" else (None, None)
+        temporal = self.data_type in ("time", "datetime", "timestamp", "date")
+        return ColumnSchema(
+            name=self.name,
+            data_type=self.data_type,
+            column_type=self._declaration(),
+            nullable=self.nullable is not False and not key and self.period is None,
+            unsigned=self.unsigned,
+            charset=self.charset,
+            collation=self.collation,
+            labels=self.labels,
+            octets=self.octets,
+            precision=self.length if self.data_type == "bit" else decimal[0],
+            scale=decimal[1],
+            fsp=(self.digits or (0,))[0] if temporal and self.data_type != "date" else None,
+            key=key,
+            period=self.period,
+            comment=self.comment,
+        )
+
+    def _declaration(self) -> str:
+        """COLUMN_TYPE as the server prints it."""
+        text = self.data_type
+        if self.labels is not None:
+            text += f"({','.join(map(_quoted, self.labels))})"
+        elif self.length is not None:
+            text += f"({self.length})"
+        elif self.digits and any(self.digits):
+            text += f"({','.join(map(str, self.digits))})"
+        text += " unsigned" * self.unsigned + " zerofill" * self.zerofill
+        return text + " /*M!100301 COMPRESSED*/" * self.compressed
+
+
+def with_charset(column: Column, charset: str | None, collation: str | None) -> Column:
+    """The column with a character set: BINARY of CHAR where it is binary, and the size that TEXT(n) asked for."""
+    if column.data_type in TEXTUAL:
+        data_type = column.data_type
+        if charset == "binary" and data_type in _AS_BYTES:
+            data_type, charset, collation = _AS_BYTES[data_type], None, None
+        column = replace(column, data_type=data_type, charset=charset, collation=collation)
+    if column.labels is not None:
+        _check_labels(column)
+        if charset != "binary":
+            column = replace(column, labels=tuple(label.rstrip(" ") for label in column.labels))
+    return _sized(column)
+
+
+def converted(column: Column, charset: str, collation: str | None) -> Column:
+    """The column after CONVERT TO CHARACTER SET: a TEXT grows where its characters would no longer fit."""
+    if column.data_type not in TEXTUAL or column.charset == "binary":
+        return column
+    if column.labels is not None and any(_bytes(x, column.charset) != _bytes(x, charset) for x in column.labels):
+        # Servers take the old bytes of a label for bytes of the new set.
+        raise SchemaError(f"Column {column.name} has labels that servers damage when they convert them to {charset}.")
+    wanted = None
+    if column.data_type in TEXTS and charset != "binary":
+        if column.charset is None:
+            raise SchemaError(f"Column {column.name} is converted from a character set that is not known.")
+        wanted = TEXTS[column.data_type] // width_of(column.charset)
+    return with_charset(replace(column, wanted=wanted, guessed_width=False), charset, collation)
+
+
+def _check_labels(column: Column) -> None:
+    """The server stores labels in the column's set; what it makes of a character that the set lacks is its secret."""
+    if any(_bytes(label, column.charset) is None for label in column.labels or ()):
+        raise SchemaError(f"Column {column.name} has a label with characters that its character set may not have.")
+
+
+def _bytes(label: str, charset: str | None) -> bytes | None:
+    """A label in a character set, None if that may not have its characters."""
+    codec = "ascii" if charset in (None, "binary") else charset_named(charset).codec
+    try:
+        return label.encode(codec)
+    except UnicodeEncodeError:
+        return None
+
+
+def _sized(column: Column) -> Column:
+    """TEXT(n) as the smallest type that holds n characters; a VARCHAR too long for its type (no strict mode)."""
+    width = width_of(column.charset)
+    names = list(TEXTS if column.data_type in TEXTS or column.data_type == "varchar" else BLOBS)
+    wanted = column.wanted
+    if column.data_type in ("varchar", "varbinary") and (column.length or 0) * width > _MAX_VARCHAR_BYTES:
+        wanted = column.length
+    if wanted is None:
+        return column
+    data_type = next((name for name in names if wanted * width <= (TEXTS | BLOBS)[name]), names[-1])
+    return replace(column, data_type=data_type, length=None, wanted=None)
+
+
+def width_of(charset: str | None) -> int:
+    """The most bytes a character takes; 1 for what is not text."""
+    return 1 if charset is None else 1 if charset == "binary" else charset_named(charset).max_bytes
+
+
+def with_default_width(column: Column) -> Column:
+    """An integer whose width was left out gets the one that the server prints, once its sign is known."""
+    if column.data_type in _WIDTHS and not column.digits:
+        return replace(column, digits=(_WIDTHS[column.data_type][column.unsigned],))
+    return column
+
+
+def _quoted(label: str) -> str:
+    return f"'{label.translate(_ESCAPED)}'"

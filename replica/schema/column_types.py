@@ -1,0 +1,120 @@
+"""What stands behind a column's name in CREATE TABLE -> a `Column`: the type as the server resolves it.
+
+Synonyms become the one name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
+unsigned), and lengths that were left out become the server's defaults. A type that is not in the table here, or that
+sql_mode gives another meaning, is a SchemaError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import SchemaError
+from replica.schema.column import BLOBS, GEOMETRIES, TEXTS, Column
+
+if TYPE_CHECKING:
+    from replica.schema.cursor import Tokens
+
+REAL_AS_FLOAT: Final = 1
+ORACLE: Final = 512
+MAXDB: Final = 4096
+
+_SYNONYMS: Final[dict[str, str]] = {
+    "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint",
+    "MEDIUMINT": "mediumint", "INT3": "mediumint", "MIDDLEINT": "mediumint",
+    "INT": "int", "INTEGER": "int", "INT4": "int", "BIGINT": "bigint", "INT8": "bigint",
+    "DECIMAL": "decimal", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal",
+    "FLOAT": "float", "FLOAT4": "float", "DOUBLE": "double", "FLOAT8": "double",
+    "BIT": "bit", "YEAR": "year", "DATE": "date", "TIME": "time", "DATETIME": "datetime", "TIMESTAMP": "timestamp",
+    "CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar",
+    "BINARY": "binary", "VARBINARY": "varbinary", "ENUM": "enum", "SET": "set",
+    **{name.upper(): name for name in (*BLOBS, *TEXTS)},
+    "UUID": "uuid", "INET4": "inet4", "INET6": "inet6", "VECTOR": "vector",
+    **{name.upper(): name for name in GEOMETRIES},
+}  # fmt: skip
+_STANDS_FOR: Final[dict[str, Column]] = {
+    "BOOL": Column(name="", data_type="tinyint", digits=(1,)),
+    "BOOLEAN": Column(name="", data_type="tinyint", digits=(1,)),
+    "SERIAL": Column(name="", data_type="bigint", digits=(20,), unsigned=True, nullable=False),
+    "JSON": Column(name="", data_type="longtext", charset="utf8mb4", collation="utf8mb4_bin", json=True),
+}
+_FIRST_DOUBLE: Final = 25  # FLOAT(p) with p of 25 and more digits is a double
+
+
+def read_type(tokens: Tokens, name: str, sql_mode: int) -> Column:
+    """The type's name with its parentheses; attributes like UNSIGNED or CHARACTER SET come after and are not read."""
+    token = tokens.take()
+    word = token.upper
+    column = _special(tokens, name, word)
+    if column is not None:
+        return column
+    if word == "REAL":
+        data_type = "float" if sql_mode & REAL_AS_FLOAT else "double"
+    elif word in _SYNONYMS and not (sql_mode & ORACLE and word in ("DATE", "BLOB")):
+        data_type = _SYNONYMS[word]
+    else:
+        raise SchemaError(f"Column {name} has the type {token.text}, which is not known.")
+    if word in ("DOUBLE", "REAL"):
+        tokens.accept("PRECISION")
+    if sql_mode & MAXDB and data_type == "timestamp":
+        data_type = "datetime"
+    if word in ("CHAR", "CHARACTER") and tokens.accept("VARYING"):
+        data_type = "varchar"
+    if data_type in ("enum", "set"):
+        return Column(name=name, data_type=data_type, labels=_labels(tokens, name))
+    return _with_digits(Column(name=name, data_type=data_type), tokens.numbers())
+
+
+def _special(tokens: Tokens, name: str, word: str) -> Column | None:
+    """Types of several words, and those that stand for a type with attributes."""
+    if word in _STANDS_FOR:
+        return replace(_STANDS_FOR[word], name=name)
+    national = (word == "NATIONAL" and tokens.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")) or ""
+    if national or word in ("NCHAR", "NVARCHAR"):
+        varying = "VARCHAR" in (national or word) or bool(tokens.accept_any("VARYING", "VARCHAR", "VARCHARACTER"))
+        column = Column(name=name, data_type="varchar" if varying else "char", charset="utf8mb3")
+        return _with_digits(column, tokens.numbers())
+    if word != "LONG":
+        return None
+    if tokens.accept("VARBINARY"):
+        return Column(name=name, data_type="mediumblob")
+    if not tokens.accept_any("VARCHAR", "VARCHARACTER") and tokens.accept_any("CHAR", "CHARACTER"):
+        tokens.expect("VARYING")
+    return Column(name=name, data_type="mediumtext")
+
+
+def _with_digits(column: Column, digits: tuple[int, ...]) -> Column:
+    """The numbers in parentheses, or the server's defaults."""
+    match column.data_type:
+        case "decimal":
+            precision, scale = (*digits, *(10, 0)[len(digits) :])
+            column = replace(column, digits=(precision or 10, scale))
+        case "float" if len(digits) == 1:
+            column = replace(column, data_type="float" if digits[0] < _FIRST_DOUBLE else "double")
+        case "year":
+            column = replace(column, digits=digits if digits == (2,) else (4,))
+        case "char" | "binary" | "bit" | "varchar" | "varbinary" | "vector":
+            if not digits and column.data_type not in ("char", "binary", "bit"):
+                raise SchemaError(f"Column {column.name} is {column.data_type} without a length.")
+            column = replace(column, length=digits[0] if digits else 1)
+        case "blob" | "text" if digits:
+            column = replace(column, wanted=digits[0] or None)
+        case _:
+            column = replace(column, digits=digits)
+    return column
+
+
+def _labels(tokens: Tokens, name: str) -> tuple[str, ...]:
+    tokens.expect("(")
+    labels: list[str] = []
+    while not labels or tokens.accept(","):
+        token = tokens.peek()
+        if token is not None and token.upper == "N":
+            tokens.take()
+        label = tokens.string()
+        if "\N{REPLACEMENT CHARACTER}" in label:
+            raise SchemaError(f"A label of column {name} is not valid in the character set of the client.")
+        labels.append(label)
+    tokens.expect(")")
+    return tuple(labels)

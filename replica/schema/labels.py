@@ -1,0 +1,63 @@
+"""Labels of ENUM and SET that information_schema cannot print, asked of the server in another way.
+
+The server keeps column declarations in the three-byte UTF-8 of its identifiers, so a character beyond U+FFFF in a label
+is a '?' in information_schema and in SHOW CREATE TABLE. A variable of the column's type shows the label itself. In: the
+tables of the catalog. Out: for each doubtful column a statement, and with its answer the column as it is. Only labels
+with a '?' in columns whose character set has such characters are doubted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import SchemaError
+from replica.protocol.charset import charset_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from replica.schema.table import ColumnSchema, TableSchema
+
+_LOST = "?"
+_BYTES_BEYOND_BMP = 4  # of a character in the sets that have any beyond U+FFFF
+
+
+class DoubtfulLabels(NamedTuple):
+    """Column number `column` of a table, and the indexes of its labels that may not be what they seem."""
+
+    schema: TableSchema
+    column: int
+    labels: tuple[int, ...]
+
+    def query(self) -> str:
+        """One statement that answers with one row: the labels in hexadecimal UTF-8. Needs SELECT on the table."""
+        column = self.schema.columns[self.column]
+        place = (self.schema.database, self.schema.table, column.name)
+        names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
+        values = [index + 1 if column.data_type == "enum" else 1 << index for index in self.labels]
+        steps = (f"DECLARE v{i} TYPE OF {names} DEFAULT {value};" for i, value in enumerate(values))
+        shown = ", ".join(f"HEX(CONVERT(v{i} USING utf8mb4))" for i in range(len(values)))
+        return f"BEGIN NOT ATOMIC {' '.join(steps)} SELECT {shown}; END"
+
+    def answered(self, rows: Iterable[Sequence[object]]) -> ColumnSchema:
+        """The column with the labels that the server answered."""
+        column = self.schema.columns[self.column]
+        row = next(iter(rows), ())
+        if column.labels is None or len(row) != len(self.labels):
+            raise SchemaError(
+                f"The server does not tell the labels of {column.name} in {self.schema.name}.",
+                hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
+            )
+        labels = list(column.labels)
+        for index, text in zip(self.labels, row, strict=True):
+            labels[index] = bytes.fromhex(str(text)).decode()
+        return replace(column, labels=tuple(labels))
+
+
+def doubtful_labels(schema: TableSchema) -> Iterator[DoubtfulLabels]:
+    """The columns of a table whose labels have to be asked for."""
+    for number, column in enumerate(schema.columns):
+        labels = tuple(index for index, label in enumerate(column.labels or ()) if _LOST in label)
+        if labels and column.charset and charset_named(column.charset).max_bytes >= _BYTES_BEYOND_BMP:
+            yield DoubtfulLabels(schema, number, labels)

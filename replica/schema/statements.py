@@ -1,0 +1,160 @@
+"""Which statement a text is, and which tables or databases it names: the head of DDL, from its first words.
+
+In: the text of a statement. Out: a `Statement` whose `tokens` stand behind the head, or None for what defines no table
+(DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from replica.schema.cursor import Tokens
+from replica.schema.sql_tokens import ANY_VERSION, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
+_FIRST = re.compile(
+    rb"(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*+(?:CREATE|ALTER|DROP|RENAME|SET|/\*M?!)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class Verb(Enum):
+    CREATE_TABLE = auto()
+    CREATE_SEQUENCE = auto()
+    ALTER_TABLE = auto()
+    ALTER_SEQUENCE = auto()
+    DROP_TABLES = auto()
+    RENAME_TABLES = auto()
+    CREATE_DATABASE = auto()
+    ALTER_DATABASE = auto()
+    DROP_DATABASE = auto()
+    USE = auto()
+
+
+TableNames = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """`tables`: (database, table) in order; of RENAME old, new, old, new. `database`: of CREATE DATABASE, USE …"""
+
+    verb: Verb
+    tokens: Tokens
+    tables: TableNames = ()
+    database: str = ""
+    temporary: bool = False
+    or_replace: bool = False
+    conditional: bool = False  # IF EXISTS, IF NOT EXISTS
+
+
+def may_define(query: bytes) -> bool:
+    """Whether a text may be DDL, from its first letters: most statements are not, and need no lexer."""
+    return _FIRST.match(query) is not None
+
+
+def read_statement(
+    text: str, database: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION
+) -> Statement | None:
+    """The statement's head; `database` is the session's default."""
+    tokens = Tokens(tokenize(text, sql_mode=sql_mode, server_version=server_version))
+    if tokens.accept("SET", "STATEMENT"):
+        while not tokens.accept("FOR"):
+            tokens.take()
+    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "USE")
+    match verb:
+        case "CREATE":
+            return _create(tokens, database)
+        case "ALTER":
+            return _alter(tokens, database)
+        case "DROP":
+            return _drop(tokens, database)
+        case "RENAME" if tokens.accept_any("TABLE", "TABLES"):
+            return Statement(verb=Verb.RENAME_TABLES, tokens=tokens, tables=_renamed(tokens, database))
+        case "USE":
+            return Statement(verb=Verb.USE, tokens=tokens, database=tokens.name())
+    return None
+
+
+def _create(tokens: Tokens, database: str) -> Statement | None:
+    or_replace = tokens.accept("OR", "REPLACE")
+    temporary = tokens.accept("TEMPORARY")
+    what = tokens.accept_any("TABLE", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "NOT", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        return Statement(
+            verb=Verb.CREATE_DATABASE,
+            tokens=tokens,
+            database=tokens.name(),
+            or_replace=or_replace,
+            conditional=conditional,
+        )
+    return Statement(
+        verb=Verb.CREATE_TABLE if what == "TABLE" else Verb.CREATE_SEQUENCE,
+        tokens=tokens,
+        tables=(tokens.table_name(database),),
+        temporary=temporary,
+        or_replace=or_replace,
+        conditional=conditional,
+    )
+
+
+def _alter(tokens: Tokens, database: str) -> Statement | None:
+    tokens.accept("ONLINE")
+    tokens.accept("IGNORE")
+    what = tokens.accept_any("TABLE", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        # ALTER DATABASE CHARACTER SET …: the name may be left out.
+        words = ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "UPGRADE")
+        named = database if any(tokens.sees(word) for word in words) else tokens.name()
+        return Statement(verb=Verb.ALTER_DATABASE, tokens=tokens, database=named)
+    table = tokens.table_name(database)
+    if tokens.accept("WAIT"):
+        tokens.number()
+    tokens.accept("NOWAIT")
+    verb = Verb.ALTER_TABLE if what == "TABLE" else Verb.ALTER_SEQUENCE
+    return Statement(verb=verb, tokens=tokens, tables=(table,), conditional=conditional)
+
+
+def _drop(tokens: Tokens, database: str) -> Statement | None:
+    temporary = tokens.accept("TEMPORARY")
+    what = tokens.accept_any("TABLE", "TABLES", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        return Statement(verb=Verb.DROP_DATABASE, tokens=tokens, database=tokens.name(), conditional=conditional)
+    tables = [tokens.table_name(database)]
+    while tokens.accept(","):
+        tables.append(tokens.table_name(database))
+    return Statement(
+        verb=Verb.DROP_TABLES, tokens=tokens, tables=tuple(tables), temporary=temporary, conditional=conditional
+    )
+
+
+def _renamed(tokens: Tokens, database: str) -> TableNames:
+    tokens.accept("IF", "EXISTS")
+    tables: list[tuple[str, str]] = []
+    while not tables or tokens.accept(","):
+        tables.append(tokens.table_name(database))
+        if tokens.accept("WAIT"):
+            tokens.number()
+        tokens.accept("NOWAIT")
+        tokens.expect("TO")
+        tables.append(tokens.table_name(database))
+    return tuple(tables)
+
+
+def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """The (old, new) names of RENAME."""
+    return list(zip(tables[::2], tables[1::2], strict=True))

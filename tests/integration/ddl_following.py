@@ -1,0 +1,159 @@
+"""A server whose DDL a `SchemaHistory` follows through the binlog file, and the comparison with information_schema.
+
+`Follower.run` executes statements and feeds the history what the server wrote of them; `assert_equal` compares every
+table; `rows` reads the row changes with the names that the DDL before them gave.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from replica.protocol.binlog_file import FIRST_POSITION, walk
+from replica.protocol.events import decode
+from replica.protocol.query import QueryEvent
+from replica.protocol.rows_event import RowsEvent
+from replica.protocol.table_map import TableMapEvent
+from replica.rows.file_tables import FileResolver
+from replica.rows.images_reference import plain_rows
+from replica.rows.layout import compile_layout
+from replica.rows.reference import read_rows
+from replica.rows.types import ValuePolicy
+from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pymysql
+
+    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.header import Event
+    from replica.rows.layout import RowLayout
+    from replica.rows.reference import RowChange
+    from replica.schema.history import SchemaHistory
+    from replica.schema.table import ColumnSchema, TableSchema
+    from tests.fixtures.mariadb import MariaDb
+
+TEXT = ValuePolicy("text")
+
+
+class Follower:
+    """One session on a server, and what the server has written since it began, in its last binlog file."""
+
+    def __init__(self, server: MariaDb) -> None:
+        server.sql("FLUSH BINARY LOGS")
+        self.server = server
+        self.file = server.datadir / server.binlogs()[-1]
+        self.position = FIRST_POSITION
+        self.description: FormatDescriptionEvent | None = None
+        self.resolver = FileResolver()
+        self.touched: list[tuple[str, str]] = []
+        self.session: pymysql.Connection = server.connect()
+        self._observer: pymysql.Connection = server.connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.session.close()
+        self._observer.close()
+
+    @property
+    def history(self) -> SchemaHistory:
+        return self.resolver.history
+
+    def run(self, *statements: str | bytes) -> list[str]:
+        """Execute and follow; what the history did not understand."""
+        with self.session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        return self.follow()
+
+    def follow(self) -> list[str]:
+        applied = [self.resolver.apply(event) for event in self.events() if isinstance(event, QueryEvent)]
+        self.touched = sorted({name for one in applied for name in one.tables})
+        return [one.reason for one in applied if one.reason]
+
+    def rows(self) -> Iterator[tuple[RowLayout, RowChange]]:
+        """The row changes since the last call, read with what the DDL up to each of them says."""
+        maps: dict[int, tuple[RowLayout, tuple[ColumnDef, ...]]] = {}
+        for event in self.events():
+            if isinstance(event, QueryEvent):
+                self.resolver.apply(event)
+            elif isinstance(event, TableMapEvent):
+                target = self.resolver.resolve(event)
+                assert target is not None
+                maps[event.table_id] = compile_layout(event, target.schema, None, TEXT), event.columns
+            elif isinstance(event, RowsEvent):
+                layout, columns = maps[event.table_id]
+                for change in read_rows(plain_rows(event, columns, layout), layout, TEXT):
+                    yield layout, change
+
+    def events(self) -> Iterator[Event]:
+        """What was written since the last call."""
+        data = self.file.read_bytes()
+        for found in walk(data, self.position, self.description):
+            self.description = found.description
+            yield decode(found.event, found.description)
+        self.position = len(data)
+
+    def catalog(self, selection: Sequence[tuple[str, str]] = ()) -> dict[tuple[str, str], TableSchema]:
+        with self._observer.cursor() as cursor:
+            answers = []
+            for query, arguments in (columns_query(selection), keys_query(selection)):
+                cursor.execute(query, arguments)
+                answers.append(cursor.fetchall())
+        return read_catalog(*answers)
+
+    def assert_equal(self) -> None:
+        """Every table of the server is known as the server itself describes it, and no other is."""
+        assert_equal(self.history, self.catalog())
+
+    def assert_touched_equal(self) -> None:
+        """The same for the tables of the last statements alone: the server describes few tables quickly."""
+        if self.touched:
+            catalog = self.catalog(self.touched)
+            assert_each_equal(self.history, catalog)
+            known = {name for name in self.touched if self.history.table(*name)}
+            assert known == set(catalog)
+
+
+def assert_equal(history: SchemaHistory, catalog: dict[tuple[str, str], TableSchema]) -> None:
+    assert_each_equal(history, catalog)
+    assert {name for name in history.tables() if name[0] not in SYSTEM_DATABASES} == set(catalog)
+
+
+def assert_each_equal(history: SchemaHistory, catalog: dict[tuple[str, str], TableSchema]) -> None:
+    for name, expected in catalog.items():
+        found = history.table(*name)
+        assert found is not None, f"{name}: {history.reason(*name)}"
+        assert compared(found, expected) == plain(expected), name
+
+
+def plain(schema: TableSchema) -> TableSchema:
+    """The catalog's word in the spelling of servers since 10.6, without what DDL alone does not tell."""
+    return replace(schema, columns=tuple(map(_plain, schema.columns)), hash_keys=0)
+
+
+def _plain(column: ColumnSchema) -> ColumnSchema:
+    collation = column.collation and re.sub("^utf8_", "utf8mb3_", column.collation)
+    return replace(column, charset="utf8mb3" if column.charset == "utf8" else column.charset, collation=collation)
+
+
+def compared(found: TableSchema, expected: TableSchema) -> TableSchema:
+    """The history's word; where it says nothing of a collation or a width, the catalog's."""
+    assert found.hash_keys >= expected.hash_keys, f"{found.hash_keys} hidden columns, the server has more"
+    expected = plain(expected)
+    if len(found.columns) != len(expected.columns):
+        return found
+    columns = []
+    for mine, theirs in zip(found.columns, expected.columns, strict=True):
+        column = mine
+        if mine.collation is None:
+            column = replace(column, collation=theirs.collation)
+        if mine.octets is None and mine.charset == "utf8mb3":
+            column = replace(column, octets=theirs.octets)
+        columns.append(column)
+    return replace(found, columns=tuple(columns), hash_keys=0)

@@ -1,0 +1,34 @@
+"""Tables from statements, for tests: `table("a INT")` is what CREATE TABLE d.t (a INT) makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.schema.history import SchemaHistory
+
+if TYPE_CHECKING:
+    from replica.schema.table import ColumnSchema, TableSchema
+
+
+def history(*statements: str, **session: object) -> SchemaHistory:
+    made = SchemaHistory()
+    for statement in ("CREATE DATABASE d CHARACTER SET utf8mb4", *statements):
+        made.apply(statement, "d", **session)  # type: ignore[arg-type]
+    return made
+
+
+def table(items: str, options: str = "", *alters: str, **session: object) -> TableSchema:
+    made = history(f"CREATE TABLE t ({items}) {options}", *(f"ALTER TABLE t {a}" for a in alters), **session)
+    found = made.table("d", "t")
+    assert found is not None, made.reason("d", "t")
+    return found
+
+
+def column(declaration: str, **session: object) -> ColumnSchema:
+    return table(f"c {declaration}", **session).columns[0]
+
+
+def refusal(items: str, options: str = "", *alters: str, **session: object) -> str:
+    made = history(f"CREATE TABLE t ({items}) {options}", *(f"ALTER TABLE t {a}" for a in alters), **session)
+    assert made.table("d", "t") is None
+    return made.reason("d", "t")

@@ -24,11 +24,12 @@ KERNELS: list[Any] = []
 KERNEL_SOURCES = (
     "native/*.py",
     "protocol/constants.py",
+    "protocol/groups.py",
     "*/kernel*.py",
     "relay/slots.py",
     "relay/state.py",
     "rows/records.py",
-    "rows/types.py",
+    "rows/kinds.py",
 )
 
 
@@ -85,4 +86,10 @@ def kernel(function: _Function) -> _Function:
 def helper(function: _Function) -> _Function:
     """A small function that kernels call: inlined by LLVM, cached with its caller."""
     compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", inline="never")(function)
+    return compiled
+
+
+def inlined(function: _Function) -> _Function:
+    """A helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
+    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", forceinline=True)(function)
     return compiled

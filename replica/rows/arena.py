@@ -14,16 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from replica.errors import ProtocolError
+from replica.protocol.values import SRID_BYTES
 from replica.rows.records import TAIL_BYTES, TAIL_CAPACITY, TAIL_DATA, TAIL_END, TAIL_VALUES, WORD
+from replica.rows.types import GEOMETRY_ARROW, VECTOR_ARROW
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
 ALIGN: Final = 64
 # Columns of equal size would start at equal page offsets and fight for the same lines of the first-level cache.
 STAGGER: Final = 320
+FLOAT_BYTES: Final = 4  # of a component of a VECTOR
 # Arrow's string and binary arrays count bytes in int32.
 MAX_DATA: Final = (1 << 31) - 1
 # Kernels that write words may write a few bytes beyond a value.
@@ -34,8 +37,8 @@ LARGE: Final = 16 << 20
 
 
 def item_bytes(kind: pa.DataType) -> int:
-    """Bytes of one value in Arrow's buffer; 0 for strings and bytes."""
-    return 0 if kind in (pa.string(), pa.binary()) else kind.bit_width // 8
+    """Bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries too."""
+    return 0 if kind in (pa.string(), pa.binary(), VECTOR_ARROW, GEOMETRY_ARROW) else kind.bit_width // 8
 
 
 class ColumnSet:
@@ -73,6 +76,7 @@ class ColumnSet:
             offset = int(self.values[index]) - _address(self._memory)
             self._memory[offset : offset + 4] = 0
         self._strings = strings
+        self._makers = [_from_bytes(kind) for kind in self.kinds]
         self._buffers: list[list[pa.Buffer | None]] = []
         for index, item in enumerate(items):
             size = rows * item if item else (rows + 1) * 4
@@ -111,11 +115,47 @@ class ColumnSet:
         """The first `rows` rows of every column. The arrays keep this set's memory alive."""
         # Buffers may be longer than their rows: Arrow trims what it sends.
         return [
-            pa.Array.from_buffers(kind, rows, buffers) for kind, buffers in zip(self.kinds, self._buffers, strict=True)
+            make(kind, rows, *buffers) if make else pa.Array.from_buffers(kind, rows, buffers)
+            for kind, make, buffers in zip(self.kinds, self._makers, self._buffers, strict=True)
         ]
+
+    def text(self, index: int) -> tuple[int, int]:
+        """The addresses of the offsets and of the data of a column of strings."""
+        return int(self.values[index]), int(self.tails[self._strings.index(index), TAIL_DATA // WORD])
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
         return self._buffer.slice(start - _address(self._memory), size)
+
+
+def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
+    """Bytes of whole float32 as lists, without a copy of the numbers."""
+    items = np.frombuffer(offsets, np.int32, rows + 1) // FLOAT_BYTES
+    floats = pa.Array.from_buffers(pa.float32(), int(items[-1]), [None, data])
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(items)], children=[floats])
+
+
+def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.StructArray:
+    """SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
+    ends = np.frombuffer(offsets, np.int32, rows + 1)
+    stored = np.frombuffer(data, np.uint8, int(ends[-1]))
+    valid = ends[1:] > ends[:-1]
+    heads = ends[:-1][valid, None] + np.arange(SRID_BYTES, dtype=np.int32)
+    srid = np.zeros(rows, np.int32)
+    srid[valid] = stored[heads].view("<i4").ravel()
+    rest = np.ones(len(stored), np.bool_)
+    rest[heads.ravel()] = False
+    wkb_ends = ends - SRID_BYTES * np.concatenate(([0], np.cumsum(valid)))
+    wkb = [None, pa.py_buffer(wkb_ends.astype(np.int32)), pa.py_buffer(stored[rest])]
+    children = [pa.array(srid), pa.Array.from_buffers(pa.binary(), rows, wkb)]
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(kind, rows, [bits], children=children)
+
+
+def _from_bytes(kind: pa.DataType) -> Callable[..., pa.Array] | None:
+    # Equal types may differ in the names of their fields, as Spark's and Arrow's lists do; hashes tell them apart.
+    if pa.types.is_list(kind):
+        return _vectors
+    return _geometries if pa.types.is_struct(kind) else None
 
 
 def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from replica.rows.expand import Expansion
+    from replica.rows.tables import SlotTable
+
 
 class TableName(NamedTuple):
     database: str
@@ -20,9 +23,12 @@ class TableName(NamedTuple):
 
 
 class Groups:
-    """The event groups of a range in stream order: one int64 array a field, views of the scan's records."""
+    """The event groups of a range in stream order: one int64 array a field, views of the scan's records.
 
-    def __init__(self, records: npt.NDArray[np.int64]) -> None:
+    `expansion`: of a range that was written out for the scan; `start` and `end` are offsets in the range itself.
+    """
+
+    def __init__(self, records: npt.NDArray[np.int64], expansion: Expansion | None = None) -> None:
         self._records = records
         self.domain = r.column(records, r.GROUP_DOMAIN)
         self.server_id = r.column(records, r.GROUP_SERVER)
@@ -34,9 +40,16 @@ class Groups:
         self.thread_id = r.column(records, r.GROUP_THREAD)  # 0 where the server does not log it (before 11.5)
         self.start = r.column(records, r.GROUP_START)  # offsets in the range
         self.end = r.column(records, r.GROUP_END)
+        if expansion is not None:
+            self.start, self.end = expansion.origins(self.start), expansion.origins(self.end)
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def records(self) -> npt.NDArray[np.int64]:
+        """All fields, laid out as GROUP_* say."""
+        return self._records
 
 
 @dataclass(slots=True)
@@ -45,6 +58,15 @@ class ChangeBatch:
 
     `op`: 0 insert, 1 update, 2 delete; in the flat shape 0 insert, 1 update_preimage, 2 update_postimage, 3 delete,
     where both rows of an update have the same ordinal. Typed columns are NULL where an image does not hold them.
+
+    `absent_before`, `absent_after` and, in the flat shape, `absent` tell such a NULL from the column's own: lists of
+    output column names (VARIANT: of all shown columns of the table) that the row's image left out, as
+    binlog_row_image=MINIMAL and its kin do. NULL where the image is whole or there is none; the array itself is None
+    where that holds for every row. A column that the table does not have at all is in no list.
+
+    `history`: for rows of system-versioned tables whether the row is a closed version (its `row_end` lies before the
+    end of time) and not the current one; of the after image, for a delete of the before image. NULL for other tables
+    and where the image does not tell; None where no table of the range is versioned.
     """
 
     rows: int
@@ -59,6 +81,13 @@ class ChangeBatch:
     after: list[pa.Array] = field(default_factory=list)
     columns: list[pa.Array] = field(default_factory=list)  # flat
     sql: pa.Array | None = None  # text of the statement (ANNOTATE_ROWS), where asked for
+    absent_before: pa.ListArray | None = None  # list<string> a row; envelope and variant
+    absent_after: pa.ListArray | None = None
+    absent: pa.ListArray | None = None  # flat
+    history: pa.BooleanArray | None = None
+    event: npt.NDArray[np.int32] | None = None  # per row the number of its rows event in `events`
+    events: npt.NDArray[np.int64] | None = None  # the range's rows events, laid out as EVENT_* say
+    slots: SlotTable | None = None  # the compiled tables, by EVENT_SLOT
 
     @property
     def before_valid(self) -> npt.NDArray[np.bool_]:

@@ -15,6 +15,8 @@ from replica.protocol.values import fraction_width
 from replica.rows.charsets import conversion
 from replica.rows.layout import ABSENT
 from replica.rows.records import (
+    KIND_ROW_END,
+    KIND_ROW_END_TEXT,
     PLAN_A,
     PLAN_AUX,
     PLAN_B,
@@ -44,7 +46,7 @@ _DATES: Final = frozenset({Kind.DATE, Kind.DATETIME, Kind.TIMESTAMP, Kind.OLD_DA
 
 
 class Template:
-    """PLAN records of one table. `plans[i]` may be None for a column that is only stepped over."""
+    """PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
 
     def __init__(self, columns: Sequence[ColumnPlan], outputs: Sequence[int], policy: ValuePolicy) -> None:
         self.records = np.zeros((len(columns), PLAN_BYTES // WORD), np.int64)
@@ -54,12 +56,15 @@ class Template:
         for record, plan, output in zip(self.records, columns, outputs, strict=True):
             record[PLAN_WIDTH // WORD] = -plan.prefix if plan.prefix else plan.width
             if output != ABSENT:
-                self._parameters(record, plan, strict_dates=policy.invalid_dates == "error")
+                self._parameters(record, plan, policy)
+            elif plan.row_end:
+                record[PLAN_KIND // WORD] = KIND_ROW_END
 
-    def _parameters(self, record: npt.NDArray[np.int64], plan: ColumnPlan, *, strict_dates: bool) -> None:
+    def _parameters(self, record: npt.NDArray[np.int64], plan: ColumnPlan, policy: ValuePolicy) -> None:
         kind = plan.kind
         code: int = kind
         a = b = aux = 0
+        strict_dates, strict_text = policy.invalid_dates == "error", policy.invalid_text == "error"
         if kind in (Kind.DECIMAL, Kind.DECIMAL_TEXT):
             a, b = decimal_shape(plan.precision, plan.scale), plan.scale
             aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
@@ -72,9 +77,14 @@ class Template:
             a = plan.length
         elif kind in (Kind.ENUM, Kind.SET):
             aux = self._address(label_table(plan.labels))
+        elif kind == Kind.TEXT:
+            b = int(strict_text)
         elif plan.charset is not None and kind in (Kind.LATIN1, Kind.ENCODED_TEXT):
             code, a, table = conversion(plan.charset)
+            b = int(strict_text)
             aux = 0 if table is None else self._address(table)
+        if plan.row_end:
+            code = KIND_ROW_END_TEXT if kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
         record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = code, a, b, aux
 
     def _address(self, table: npt.NDArray[Any]) -> int:

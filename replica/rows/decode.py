@@ -5,32 +5,41 @@ decodes all wanted rows of all tables into the buffers of a batch. Rows of other
 of the same transaction are stepped over, because ordinals count every row; groups without wanted rows cost the scan
 alone.
 
+Images that kernels cannot read (compressed ones, MySQL's JSON) are written out plain before, in slices (images.py).
+
 Shapes: `envelope` (before and after columns), `flat` (one row an image), `variant` (before and after as Spark VARIANT).
 
-Refused: what the scan refuses, images that do not fit their table map, values the server never writes, and wanted
-rows of an XA transaction that is only prepared: they are not committed there, and may never be.
+Rows of an XA transaction come at its XA COMMIT (xa.py); those that are only prepared in the range do not come.
+
+Refused: what the scan refuses, images that do not fit their table map, values the server never writes, and an XA COMMIT
+whose rows are not at hand.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from replica.errors import ConfigError, ProtocolError, UnsupportedEventError
+from replica.errors import ConfigError, ProtocolError, ReplicaError
 from replica.rows import records as r
 from replica.rows.batch import ChangeBatch, Groups
+from replica.rows.faults import image_fault
+from replica.rows.images import Arena, PlainImages
 from replica.rows.kernel_walk import count_images
-from replica.rows.scan import Bytes, Scan, address, scan
+from replica.rows.scan import Bytes, Scan, address, scan, scan_until
 from replica.rows.tables import SlotTable, TableCache, TableResolver, TableTarget
 from replica.rows.types import OutputColumn, ValuePolicy
 from replica.rows.writers import TypedWriter, VariantWriter
+from replica.rows.xa import CarriedGroup, XaGroup, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+
+    from replica.rows.batch import TableName
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
 
@@ -47,6 +56,8 @@ class DecodeOptions:
 
     shape: Shape = "envelope"
     invalid_dates: Literal["null", "error", "text"] = "null"
+    invalid_text: Literal["replace", "error"] = "replace"
+    geometry: Literal["binary", "spark"] = "binary"
     batch_rows: int = 16_384
     batch_bytes: int = 2 << 20
     want_sql: bool = False
@@ -58,7 +69,7 @@ class DecodeOptions:
 
     @property
     def policy(self) -> ValuePolicy:
-        return ValuePolicy(self.invalid_dates)
+        return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
 
 
 class RangeDecoder:
@@ -77,27 +88,62 @@ class RangeDecoder:
         limits = (options.batch_rows, options.batch_bytes)
         self._options = options
         self._tables = TableCache(resolver, columns, options.policy)
+        self._arena = Arena()
         self._given_out = False  # whether the writer's buffers are in a batch that somebody may keep
         self._writer: TypedWriter | VariantWriter = (
             VariantWriter(limits, want_sql=options.want_sql)
             if columns is None
-            else TypedWriter(columns, limits, flat=options.shape == "flat", want_sql=options.want_sql)
+            else TypedWriter(
+                columns,
+                limits,
+                flat=options.shape == "flat",
+                want_sql=options.want_sql,
+                strict_text=options.invalid_text == "error",
+            )
         )
 
-    def decode(self, data: Bytes, *, checksum: bool) -> Iterator[ChangeBatch]:
-        """All wanted row changes of a range of whole event groups. Offsets in errors count from its start."""
-        found = scan(data, checksum=checksum)
+    def decode(
+        self,
+        data: Bytes,
+        *,
+        checksum: bool,
+        carried: Sequence[CarriedGroup] = (),
+        unprepared: list[XaGroup] | None = None,
+    ) -> Iterator[ChangeBatch]:
+        """All wanted row changes of a range of whole event groups. Offsets in errors count from its start.
+
+        At an event that must not be passed (INCIDENT, an unknown one) it stops with the error, after the groups before.
+
+        `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
+        from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
+        range; without it the first of them is a DataLossError.
+        """
+        found, stop = scan_until(data, checksum=checksum)
+        groups = Groups(found.groups, found.expansion)
+        for part in deliver(found, carried, unprepared):
+            try:
+                yield from self._decode(part, groups)
+            except ReplicaError as error:
+                if part.data is not found.data:
+                    error.add_note("in an XA group that was prepared before the range; offsets count from its start")
+                raise
+        if stop is not None:
+            raise stop
+
+    def _decode(self, found: Scan, groups: Groups) -> Iterator[ChangeBatch]:
         slots = self._tables.slots(found)
         work = _worklist(found, slots.wanted)
         if not len(work):
             return
-        _refuse_prepared(found, slots)
         slots.load(found, work)
+        images = PlainImages(found, slots, work, self._arena)
+        found = images.found
         run = np.zeros(r.RUN_WORDS, np.int64)
         run[r.RUN_GROUP // r.WORD] = -1
-        groups = Groups(found.groups)
-        status = r.FULL
-        while status != r.DONE:
+        status = r.DONE
+        while status != r.DONE or run[r.RUN_ITEM // r.WORD] < len(work):
+            if status == r.DONE:
+                run[r.RUN_STOP // r.WORD] = images.advance()
             if self._given_out and not self._options.reuse_buffers:
                 self._writer = self._writer.fresh()
             writer, self._given_out = self._writer, False
@@ -113,27 +159,66 @@ class RangeDecoder:
                 yield writer.batch(rows, found, slots, groups)
 
 
-def count_rows(data: Bytes, resolver: TableResolver, *, checksum: bool) -> tuple[Groups, npt.NDArray[np.int64]]:
-    """The range's groups, and how many row changes of wanted tables each holds (an UPDATE of one row counts once)."""
+def count_rows(
+    data: Bytes, resolver: TableResolver, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
+) -> tuple[Groups, npt.NDArray[np.int64]]:
+    """The range's groups, and how many row changes of wanted tables each holds (an UPDATE of one row counts once).
+
+    Rows of an XA transaction count in the group that commits it; those that are not at hand count nothing.
+    """
     found = scan(data, checksum=checksum)
-    slots = TableCache(resolver, None, ValuePolicy()).slots(found)
     counts = np.zeros(len(found.groups), np.int64)
+    tables = TableCache(resolver, None, ValuePolicy())
+    for part in deliver(found, carried, unprepared=[]):
+        _count(part, tables.slots(part), counts)
+    return Groups(found.groups, found.expansion), counts
+
+
+def count_by_table(
+    found: Scan, resolver: TableResolver, *, carried: Sequence[CarriedGroup] = (), shown: npt.NDArray[np.bool_] | None
+) -> dict[TableName, npt.NDArray[np.int64]]:
+    """Row changes of wanted tables in a scanned range: three counts a table, indexed by OP_*.
+
+    `shown`: per group, whether its rows count; None: all do. Rows of XA transactions as in `count_rows`.
+    """
+    counts: dict[TableName, npt.NDArray[np.int64]] = {}
+    tables = TableCache(resolver, None, ValuePolicy())
+    for part in deliver(found, carried, unprepared=[]):
+        slots = tables.slots(part)
+        events = part.events if shown is None else part.events[shown[r.column(part.events, r.EVENT_GROUP)]]
+        keyed = events.copy()
+        keyed[:, r.EVENT_GROUP // r.WORD] = r.column(events, r.EVENT_SLOT) * r.OPERATIONS + r.column(events, r.EVENT_OP)
+        by_slot = np.zeros((len(part.maps), r.OPERATIONS), np.int64)
+        _count(replace(part, events=keyed), slots, by_slot)
+        for slot in np.flatnonzero(by_slot.any(axis=1)).tolist():
+            name = slots.table(slot).name
+            counts[name] = counts.get(name, 0) + by_slot[slot]
+    return counts
+
+
+def _count(found: Scan, slots: SlotTable, counts: npt.NDArray[np.int64]) -> None:
     wanted = np.flatnonzero(slots.wanted[r.column(found.events, r.EVENT_SLOT)]).astype(np.uint32)
-    if len(wanted):
-        slots.load(found, wanted, walk_only=True)
-        run = np.zeros(r.RUN_WORDS, np.int64)
+    if not len(wanted):
+        return
+    slots.load(found, wanted, walk_only=True)
+    images = PlainImages(found, slots, wanted, Arena(), walk_only=True)
+    found = images.found
+    run = np.zeros(r.RUN_WORDS, np.int64)
+    done = 0
+    while done < len(wanted):
+        part = wanted[done : images.advance()]
+        done += len(part)
         status = count_images(
             address(found.data),
             address(found.events),
-            address(wanted),
-            len(wanted),
+            address(part),
+            len(part),
             address(slots.records),
             address(counts),
             address(run),
         )
         if status != r.DONE:
             raise _fault(status, run, found, slots)
-    return Groups(found.groups), counts
 
 
 def _worklist(found: Scan, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
@@ -148,41 +233,10 @@ def _worklist(found: Scan, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint
     return np.flatnonzero(np.arange(len(chosen)) <= last[group]).astype(np.uint32)
 
 
-def _refuse_prepared(found: Scan, slots: SlotTable) -> None:
-    prepared = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_XA_PREPARE
-    if not prepared.any():
-        return
-    for number in np.flatnonzero(prepared[r.column(found.events, r.EVENT_GROUP)]):
-        slot = int(r.column(found.events, r.EVENT_SLOT)[number])
-        if slots.wanted[slot]:
-            raise UnsupportedEventError(
-                f"rows of {slots.name(slot)} in an XA transaction that is only prepared",
-                offset=int(r.column(found.events, r.EVENT_START)[number]),
-                hint="XA transactions cannot be read yet: leave the table out, or write to it without XA.",
-            )
-
-
 def _fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:
     event = found.events[int(run[r.RUN_EVENT // r.WORD])]
-    slot = int(event[r.EVENT_SLOT // r.WORD])
-    where = slots.name(slot)
-    column = int(run[r.RUN_COLUMN // r.WORD])
-    if column >= 0:
-        where = f"column {slots.column_name(slot, column)} of {where}"
-    if status == r.BAD_DATE:
-        return ProtocolError(
-            f"{where} holds a date that no calendar has",
-            offset=int(run[r.RUN_FAULT // r.WORD]),
-            hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
-        )
-    text = {
-        r.SHORT_IMAGE: "ends beyond its event",
-        r.BAD_WIDTH: "has another number of columns in its rows than in its table map",
-        r.NO_COLUMNS: "has row images without any column",
-        r.BAD_VALUE: "holds bytes that are no value of its type",
-    }[status]
-    return ProtocolError(
-        f"the row image of {where} {text}" if status == r.SHORT_IMAGE else f"{where} {text}",
-        offset=int(run[r.RUN_FAULT // r.WORD]),
-        hint="The bytes are damaged; verify the relay log's checksums.",
-    )
+    offset = int(run[r.RUN_FAULT // r.WORD])
+    if not 0 <= offset < len(found.data):  # in images that were written out plain
+        offset = int(event[r.EVENT_START // r.WORD])
+    slot, column = int(event[r.EVENT_SLOT // r.WORD]), int(run[r.RUN_COLUMN // r.WORD])
+    return image_fault(status, slots, slot, column=column, offset=found.origin(offset))

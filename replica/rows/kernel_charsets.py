@@ -2,7 +2,8 @@
 
 Sets of one byte a character, and those whose characters are one, two or three bytes behind a lead byte, go through
 tables (charsets.py makes them from the reference's codecs); UTF-16 and UTF-32 are computed. What is no character
-becomes U+FFFD. Every function writes at most three bytes for each one it reads, and up to three beyond.
+becomes U+FFFD, or makes a `strict` function return NO_TEXT. Every function writes at most three bytes for each one it
+reads, and up to three beyond.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ PAIRS = 256
 TRIPLES = 256 + 65_536
 REPLACEMENT = 3 << 24 | 0xBDBFEF
 REPLACEMENT_CODE = 0xFFFD
+NO_TEXT = -2
 
 
 @helper
-def write_table_text(target: int, source: int, size: int, table: int) -> int:
+def write_table_text(target: int, source: int, size: int, table: int, strict: int) -> int:
     """A set of one byte a character."""
     p = target
     for i in range(size):
         entry = load_u4(table + load_u1(source + i) * 4)
+        if strict and entry == REPLACEMENT:
+            return NO_TEXT
         store_u4(p, entry)
         p += entry >> 24
     return p - target
 
 
 @helper
-def write_multibyte(target: int, source: int, size: int, table: int) -> int:
+def write_multibyte(target: int, source: int, size: int, table: int, strict: int) -> int:
     """A set with lead bytes. A lead byte without its partner is no character, and its partner is read on its own."""
     p = target
     q = source
@@ -52,6 +56,8 @@ def write_multibyte(target: int, source: int, size: int, table: int) -> int:
             if entry == 0:
                 entry = REPLACEMENT
                 used = 1
+        if strict and entry == REPLACEMENT:
+            return NO_TEXT
         store_u4(p, entry)
         p += entry >> 24
         q += used
@@ -81,13 +87,13 @@ def write_code(target: int, code: int) -> int:
 
 
 @helper
-def write_utf16(target: int, source: int, size: int, little: int) -> int:
+def write_utf16(target: int, source: int, size: int, little: int, strict: int) -> int:
     """UTF-16 and UCS-2, big endian or little."""
     p = target
     q = source
     end = source + size
     while q < end:
-        code = REPLACEMENT_CODE
+        code = -1
         used = 2
         if end - q >= 2:
             code = load_u2(q) if little else load_u2be(q)
@@ -99,21 +105,27 @@ def write_utf16(target: int, source: int, size: int, little: int) -> int:
                     code = 0x10000 + ((code & 0x3FF) << 10 | (low & 0x3FF))
                     used = 4
                 else:
-                    code = REPLACEMENT_CODE
+                    code = -1
+        if code < 0:
+            if strict:
+                return NO_TEXT
+            code = REPLACEMENT_CODE
         p += write_code(p, code)
         q += used
     return p - target
 
 
 @helper
-def write_utf32(target: int, source: int, size: int) -> int:
+def write_utf32(target: int, source: int, size: int, strict: int) -> int:
     """UTF-32, big endian."""
     p = target
     q = source
     end = source + size
     while q < end:
-        code = load_u4be(q) if end - q >= 4 else REPLACEMENT_CODE
-        if code > 0x10FFFF or code & ~0x7FF == 0xD800:
+        code = load_u4be(q) if end - q >= 4 else -1
+        if code < 0 or code > 0x10FFFF or code & ~0x7FF == 0xD800:
+            if strict:
+                return NO_TEXT
             code = REPLACEMENT_CODE
         p += write_code(p, code)
         q += 4

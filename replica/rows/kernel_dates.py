@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0911  (one return a type)
+# ruff: noqa: PLR0911, PLR1714  (one return a type; numba has no sets)
 """Dates and times for the decode kernels: wire bytes -> days or microseconds, INVALID for what no calendar has."""
 
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 from replica.native.compile import helper
 from replica.native.memory import load_i1, load_u1, load_u2, load_u4, load_u4be, load_u8
 from replica.rows.kernel_numbers import INVALID, big_endian, short_big_endian
+from replica.rows.records import HISTORY_CLOSED, HISTORY_CURRENT
 from replica.rows.types import Kind
 
 MICROS = 1_000_000
@@ -127,3 +128,11 @@ def temporal(kind: int, p: int, extra: int) -> int:
     date = packed // 1_000_000
     clock = old_clock(packed - date * 1_000_000)
     return datetime_micros(date // 10_000, date // 100 % 100, date % 100, clock, 0)
+
+
+@helper
+def closed_version(p: int) -> int:
+    """Whether a row_end, TIMESTAMP(6), lies before the end of time: 2038, from MariaDB 11.5 on 2106, .999999 both."""
+    seconds = load_u4be(p)
+    last = (seconds == 0x7FFFFFFF or seconds == 0xFFFFFFFF) and fraction(p + 4, 3) == MICROS - 1
+    return HISTORY_CURRENT if last else HISTORY_CLOSED

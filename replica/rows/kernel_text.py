@@ -17,6 +17,7 @@ from replica.rows.types import Kind
 
 # The longest text of a value of bounded length: DECIMAL(65,0..38) with sign, point and a zero before the point.
 MAX_TEXT = 80
+SRID_BYTES = 4
 MINUS, POINT, ZERO, COLON, COMMA, SPACE = b"-.0:, "
 
 
@@ -278,8 +279,12 @@ def inet6_text(target: int, source: int, size: int) -> int:
 @helper
 def text_room(kind: int, p: int, size: int, plan: int) -> int:
     """Bytes that `write_text` may write for a value of `size` bytes at `p`; negative if it is corrupt."""
-    if kind == Kind.LATIN1 or kind >= r.KIND_MULTIBYTE:
+    if kind == Kind.LATIN1 or (kind >= r.KIND_MULTIBYTE and kind <= r.KIND_UTF32):
         return size * 3 + 4
+    if kind == Kind.GEOMETRY:
+        return CORRUPT if size and size < SRID_BYTES else size
+    if kind == Kind.VECTOR:
+        return CORRUPT if size & 3 else size
     if kind == Kind.PADDED_BYTES:
         return max(size, load_u8(plan + r.PLAN_A))
     if kind == Kind.SET:
@@ -291,17 +296,20 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
 
 @helper
 def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
-    """What SELECT prints of the value, or CORRUPT."""
+    """What SELECT prints of the value, or CORRUPT; NO_TEXT for bytes that are no characters where that is an error."""
     extra = load_u8(plan + r.PLAN_A)
-    digits = load_u8(plan + r.PLAN_B)
+    digits = load_u8(plan + r.PLAN_B)  # of a fraction; for character sets: whether to be strict
     if kind == Kind.LATIN1:
-        return write_table_text(target, p, size, load_u8(plan + r.PLAN_AUX))
+        return write_table_text(target, p, size, load_u8(plan + r.PLAN_AUX), digits)
     if kind == r.KIND_MULTIBYTE:
-        return write_multibyte(target, p, size, load_u8(plan + r.PLAN_AUX))
+        return write_multibyte(target, p, size, load_u8(plan + r.PLAN_AUX), digits)
     if kind == r.KIND_UTF16:
-        return write_utf16(target, p, size, extra)
+        return write_utf16(target, p, size, extra, digits)
     if kind == r.KIND_UTF32:
-        return write_utf32(target, p, size)
+        return write_utf32(target, p, size, digits)
+    if kind == Kind.GEOMETRY or kind == Kind.VECTOR:
+        copy(target, p, size)
+        return size
     if kind == Kind.PADDED_BYTES:
         copy(target, p, size)
         for i in range(size, extra):
@@ -325,7 +333,7 @@ def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
         year = months // 13
         clock = packed & 0x1FFFF
         return datetime_text(target, year, months - year * 13, (packed >> 17) & 31, clock, micros, digits)
-    if kind == Kind.TIMESTAMP_TEXT:
+    if kind == Kind.TIMESTAMP_TEXT or kind == r.KIND_ROW_END_TEXT:
         micros = fraction(p + 4, extra)
         if micros >= MICROS:
             return CORRUPT

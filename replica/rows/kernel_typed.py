@@ -29,7 +29,8 @@ from replica.native.memory import (
     store_u8,
 )
 from replica.rows import records as r
-from replica.rows.kernel_dates import temporal
+from replica.rows.kernel_charsets import NO_TEXT
+from replica.rows.kernel_dates import closed_version, temporal
 from replica.rows.kernel_numbers import (
     CORRUPT,
     INVALID,
@@ -96,6 +97,7 @@ def decode_typed(
 ) -> int:
     """Decode until the work is done or the batch is full; see DONE and its kin in records.py for what comes back."""
     item = load_u8(run + r.RUN_ITEM)
+    stop = load_u8(run + r.RUN_STOP)
     offset = load_u8(run + r.RUN_OFFSET)
     group = load_u8(run + r.RUN_GROUP)
     ordinal = load_u8(run + r.RUN_ORDINAL)
@@ -105,6 +107,7 @@ def decode_typed(
     out_ordinal = load_u8(meta + r.META_ORDINAL)
     out_last = load_u8(meta + r.META_LAST)
     out_event = load_u8(meta + r.META_EVENT)
+    out_history = load_u8(meta + r.META_HISTORY)
     rows = 0
     consumed = 0
     filled_before = 0
@@ -114,7 +117,7 @@ def decode_typed(
     column = -1
     need = 0
     number = 0
-    while item < work_size and status == r.DONE:
+    while item < stop and status == r.DONE:
         number = load_u4(work + item * 4)
         event = events + number * r.EVENT_BYTES
         slot = slots + load_u8(event + r.EVENT_SLOT) * r.SLOT_BYTES
@@ -272,7 +275,15 @@ def decode_typed(
                         or kind == Kind.OLD_DATETIME
                         or kind == Kind.OLD_TIMESTAMP
                         or kind == Kind.OLD_TIME
+                        or kind == r.KIND_ROW_END
                     ):
+                        if kind == r.KIND_ROW_END:
+                            store_u1(out_history + row, closed_version(p))
+                            if values == 0:
+                                p += size
+                                plan += r.PLAN_BYTES
+                                continue
+                            kind = Kind.TIMESTAMP
                         value = temporal(kind, p, load_u8(plan + r.PLAN_A))
                         if value == INVALID:
                             if load_u8(plan + r.PLAN_B):
@@ -311,6 +322,8 @@ def decode_typed(
                                     copy_short(target, text, length, 32)
                                     used += length
                         else:
+                            if kind == r.KIND_ROW_END_TEXT:
+                                store_u1(out_history + row, closed_version(p))
                             longest = text_room(kind, p, size, plan)
                             if longest > room:
                                 status = r.ROOM
@@ -320,7 +333,7 @@ def decode_typed(
                             else:
                                 length = write_text(kind, target, p, size, plan)
                                 if length < 0:
-                                    status = r.BAD_VALUE
+                                    status = r.BAD_TEXT if length == NO_TEXT else r.BAD_VALUE
                                 used += length
                         if status != r.DONE:
                             column = tail if status == r.ROOM else c

@@ -3,8 +3,8 @@
 An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids point into the
 table's dictionary (metadata), which is sorted and built once per table, so a column's id is its rank among the names;
 the values stand in the order of the wire, because offsets need not grow. Columns that the image does not hold are
-absent from the object; NULL is the variant null. Integers take their smallest width, dates that no calendar has are
-null.
+absent from the object, and so are columns of the kind OPAQUE; NULL is the variant null. Integers take their smallest
+width, dates that no calendar has are null.
 
 Rows, restarts and faults are handled as in kernel_typed.
 """
@@ -14,10 +14,21 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u4, load_u8, move, store_u1, store_u2, store_u4, store_u8
 from replica.rows import records as r
+from replica.rows.kernel_charsets import NO_TEXT
+from replica.rows.kernel_dates import closed_version
 from replica.rows.kernel_numbers import INVALID, short_little_endian
 from replica.rows.kernel_typed import no_rows
-from replica.rows.kernel_variant_values import FIXED_ROOM, NULL, put_value, value_room
+from replica.rows.kernel_variant_values import (
+    BEYOND_ASCII,
+    FIXED_ROOM,
+    NO_ROOM,
+    NULL,
+    put_beyond_ascii,
+    put_value,
+    value_room,
+)
 from replica.rows.kernel_walk import begin_event, skip_image
+from replica.rows.types import Kind
 
 OBJECT = 2
 
@@ -25,6 +36,18 @@ OBJECT = 2
 @helper
 def number_bytes(value: int) -> int:
     return 1 if value < 1 << 8 else 2 if value < 1 << 16 else 3 if value < 1 << 24 else 4
+
+
+@helper
+def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int) -> int:
+    """How many of the columns present are put out."""
+    if shown == columns:
+        return present
+    fields = 0
+    for c in range(columns):
+        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(plan + c * r.PLAN_BYTES + r.PLAN_KIND):
+            fields += 1
+    return fields
 
 
 @kernel
@@ -44,6 +67,7 @@ def decode_variant(
 ) -> int:
     """As `decode_typed`; each side has two columns, value and metadata. `scratch`: one int64 a column of any table."""
     item = load_u8(run + r.RUN_ITEM)
+    stop = load_u8(run + r.RUN_STOP)
     offset = load_u8(run + r.RUN_OFFSET)
     group = load_u8(run + r.RUN_GROUP)
     ordinal = load_u8(run + r.RUN_ORDINAL)
@@ -53,6 +77,7 @@ def decode_variant(
     out_ordinal = load_u8(meta + r.META_ORDINAL)
     out_last = load_u8(meta + r.META_LAST)
     out_event = load_u8(meta + r.META_EVENT)
+    out_history = load_u8(meta + r.META_HISTORY)
     rows = 0
     consumed = 0
     filled_before = 0
@@ -63,7 +88,7 @@ def decode_variant(
     need = 0
     number = 0
     guess = 1
-    while item < work_size and status == r.DONE:
+    while item < stop and status == r.DONE:
         number = load_u4(work + item * 4)
         event = events + number * r.EVENT_BYTES
         slot = slots + load_u8(event + r.EVENT_SLOT) * r.SLOT_BYTES
@@ -88,7 +113,10 @@ def decode_variant(
         metadata = load_u8(slot + r.SLOT_METADATA)
         metadata_size = load_u8(slot + r.SLOT_METADATA_SIZE)
         ranks = load_u8(slot + r.SLOT_RANKS)
-        id_bytes = 1 if columns <= 256 else 2
+        shown = load_u8(slot + r.SLOT_SHOWN)
+        id_bytes = 1 if shown <= 256 else 2
+        fields_before = shown_fields(plans, columns, shown, present_before, before) if wanted else 0
+        fields_after = shown_fields(plans, columns, shown, present_after, after) if wanted else 0
         position = data + offset
 
         while position < end:
@@ -110,6 +138,7 @@ def decode_variant(
             for image in range(images):
                 bitmap = after if image == 1 else before
                 present = present_after if image == 1 else present_before
+                fields = fields_after if image == 1 else fields_before
                 whole = present == columns
                 if op == r.OP_INSERT or image == 1:
                     if filled_after < rows:
@@ -125,15 +154,15 @@ def decode_variant(
                 capacity = load_u8(tail + r.TAIL_CAPACITY)
                 target = load_u8(tail + r.TAIL_DATA) + used
                 limit = target + capacity - used
-                count_bytes = 4 if present > 255 else 1
-                fixed = 1 + count_bytes + present * id_bytes
+                count_bytes = 4 if fields > 255 else 1
+                fixed = 1 + count_bytes + fields * id_bytes
                 # Room for the largest offsets, so that the guess can be corrected in place.
-                if target + fixed + (present + 1) * 4 > limit:
+                if target + fixed + (fields + 1) * 4 > limit:
                     status = r.ROOM
                     column = tail
-                    need = used + fixed + (present + 1) * 4 + FIXED_ROOM
+                    need = used + fixed + (fields + 1) * 4 + FIXED_ROOM
                     break
-                first = target + fixed + (present + 1) * guess
+                first = target + fixed + (fields + 1) * guess
                 q = first
 
                 nulls = position
@@ -154,10 +183,12 @@ def decode_variant(
                     k += 1
                     null = bits & 1
                     bits >>= 1
-                    store_u8(scratch + load_u8(plan + r.PLAN_VALUES) * 8, q - first)
                     size = load_u8(plan + r.PLAN_WIDTH)
                     kind = load_u8(plan + r.PLAN_KIND)
                     if null:
+                        if kind == Kind.OPAQUE:
+                            plan += r.PLAN_BYTES
+                            continue
                         room = 1
                         size = 0
                     else:
@@ -173,23 +204,43 @@ def decode_variant(
                             status = r.SHORT_IMAGE
                             column = c
                             break
+                        if kind <= Kind.OPAQUE:
+                            if kind == Kind.OPAQUE:
+                                p += size
+                                plan += r.PLAN_BYTES
+                                continue
+                            store_u1(out_history + rows, closed_version(p))
+                            kind = Kind.TIMESTAMP if kind == r.KIND_ROW_END else Kind.TIMESTAMP_TEXT
                         room = value_room(kind, p, size, plan)
                         if room < 0:
                             status = r.BAD_VALUE
                             column = c
                             break
-                    if q + room + (present + 1) * 3 > limit:
+                    if q + room + (fields + 1) * 3 > limit:
                         status = r.ROOM
                         column = tail
-                        need = used + q - target + room + (present + 1) * 3
+                        need = used + q - target + room + (fields + 1) * 3
                         break
+                    store_u8(scratch + load_u8(plan + r.PLAN_VALUES) * 8, q - first)
                     if null:
                         store_u1(q, NULL)
                         q += 1
                     else:
                         written = put_value(kind, q, p, size, plan, end - p)
+                        if written == BEYOND_ASCII:
+                            most = limit - (fields + 1) * 3
+                            written = put_beyond_ascii(q, p, size, load_u8(plan + r.PLAN_B), most)
+                            if written == NO_ROOM:
+                                status = r.ROOM
+                                column = tail
+                                need = used + q - target + size * 3 + FIXED_ROOM + (fields + 1) * 3
+                                break
                         if written < 0:
-                            status = r.BAD_DATE if written == INVALID else r.BAD_VALUE
+                            status = r.BAD_VALUE
+                            if written == INVALID:
+                                status = r.BAD_DATE
+                            elif written == NO_TEXT:
+                                status = r.BAD_TEXT
                             column = c
                             break
                         q += written
@@ -200,18 +251,18 @@ def decode_variant(
                 total = q - first
                 width = number_bytes(total)
                 if width != guess:
-                    moved = target + fixed + (present + 1) * width
+                    moved = target + fixed + (fields + 1) * width
                     move(moved, first, total)
                     first = moved
                     guess = width
-                store_u1(target, OBJECT | (width - 1) << 2 | (id_bytes - 1) << 4 | (64 if present > 255 else 0))
-                if present > 255:
-                    store_u4(target + 1, present)
+                store_u1(target, OBJECT | (width - 1) << 2 | (id_bytes - 1) << 4 | (64 if fields > 255 else 0))
+                if fields > 255:
+                    store_u4(target + 1, fields)
                 else:
-                    store_u1(target + 1, present)
+                    store_u1(target + 1, fields)
                 ids = target + 1 + count_bytes
                 offsets = target + fixed
-                for i in range(columns):
+                for i in range(shown):
                     if not whole:
                         c = load_u8(ranks + i * 8)
                         if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:

@@ -2,16 +2,18 @@
 
 In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
 column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire
-lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. A
-column whose type changed, or a catalog that has other columns than the wire, is a SchemaError.
+lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. The
+server's hashes of long keys are put out nowhere. A column whose type changed, or a catalog that has other columns than
+the wire, is a SchemaError.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
+from replica.rows.hidden import hidden_columns
 from replica.rows.match import catalog_columns
 from replica.rows.plan import ColumnPlan, plan_column, skip_column
 from replica.rows.types import Kind, OutputColumn
@@ -38,6 +40,21 @@ class RowLayout:
     sources: tuple[int, ...]
 
     @property
+    def shown(self) -> tuple[ColumnPlan, ...]:
+        """The columns that a reader of all columns sees."""
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """Per wire column the name it is put out under, None where nobody asked for it."""
+        return tuple(None if slot == ABSENT else self.outputs[slot].name for slot in self.slots)
+
+    @property
+    def versioned(self) -> bool:
+        """Whether history rows can be told from current ones."""
+        return any(column.row_end for column in self.columns)
+
+    @property
     def slots(self) -> tuple[int, ...]:
         """The other way round: per wire column the output column it feeds, or ABSENT."""
         found = [ABSENT] * len(self.columns)
@@ -53,18 +70,23 @@ def compile_layout(
     output: Sequence[OutputColumn] | None,
     policy: ValuePolicy,
 ) -> RowLayout:
-    """The layout of one table map. `output` None: every column of the wire is put out, in its order; empty: none is."""
+    """The layout of one table map. `output` None: all shown columns are put out, in wire order; empty: none is."""
     name = f"{table_map.database}.{table_map.table}"
     known = catalog_columns(table_map, schema)
     names = [c.name or (k.name if k else None) for c, k in zip(table_map.columns, known, strict=True)]
     wanted = None if output is None else {column.name.casefold() for column in output}
+    hidden = hidden_columns(table_map.columns, known)
     columns = []
     for position, (column, schema_column, column_name) in enumerate(zip(table_map.columns, known, names, strict=True)):
-        if wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
-            columns.append(skip_column(column, column_name or ""))
+        if position in hidden.hashes:
+            plan = skip_column(column, column_name or "", hidden=True)
+        elif wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
+            plan = skip_column(column, column_name or "", schema_column, position=position, table=name)
         else:
-            columns.append(plan_column(column, schema_column, policy, position=position, table=name))
-    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in columns))
+            plan = plan_column(column, schema_column, policy, position=position, table=name)
+        columns.append(replace(plan, row_end=True) if position == hidden.row_end else plan)
+    shown = (c for c in columns if not c.hidden)
+    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in shown))
     by_name = {plan.name.casefold(): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
     sources = tuple(by_name.get(column.name.casefold(), ABSENT) for column in outputs)
     for out, source in zip(outputs, sources, strict=True):

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, charset_named, charset_of
 from replica.protocol.constants import ColumnType
+from replica.rows.plan import PREPARED
 from replica.rows.types import TYPES
-from replica.schema.table import ColumnSchema
+from replica.schema.table import ROW_PERIOD, ColumnSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,6 @@ _WIRE_TYPES: dict[str, set[ColumnType]] = {}
 for _row in TYPES:
     for _name in _row.data_types:
         _WIRE_TYPES.setdefault(_name, set()).update(_row.wire)
-_COMPRESSED = {ColumnType.VARCHAR_COMPRESSED: ColumnType.VARCHAR, ColumnType.BLOB_COMPRESSED: ColumnType.BLOB}
 _TEMPORAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)
 _ADDRESS_BYTES = {"uuid": 16, "inet4": 4, "inet6": 16}
 _HINT = "Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition."
@@ -47,11 +47,11 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
             for column, known in zip(table_map.columns, candidates, strict=True)
         ]
     name = f"{table_map.database}.{table_map.table}"
-    expected = [*schema.columns, *_hidden(table_map.columns[len(schema.columns) :], schema)]
-    if len(table_map.columns) != len(expected):
+    expected = _expected(table_map.columns, schema)
+    if expected is None:
         raise SchemaError(
-            f"Table {name} has {len(table_map.columns)} columns in the binlog and {len(schema.columns)} in the "
-            f"catalog: {_STALE}",
+            f"Table {name} has {len(table_map.columns)} columns in the binlog and "
+            f"{sum(not column.hidden for column in schema.columns)} in the catalog: {_STALE}",
             hint=_HINT,
         )
     for column, known in zip(table_map.columns, expected, strict=True):
@@ -65,29 +65,39 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
     return list(expected)
 
 
-def _hidden(extra: Sequence[ColumnDef], schema: TableSchema) -> list[ColumnSchema]:
-    """What the catalog does not list but row images hold, in their order: the row period, then hashes of long keys."""
-    period = [ColumnType.TIMESTAMP2] * 2 if schema.versioned and len(extra) >= 2 else []
-    hashes = len(extra) - len(period)
-    expected = period + [ColumnType.LONGLONG] * hashes
-    if hashes > schema.hash_keys or [column.type for column in extra] != expected:
-        return []
-    return [
-        *(
-            ColumnSchema(name=name, data_type="timestamp", column_type="timestamp(6)", nullable=False, fsp=6)
-            for name in ("row_start", "row_end")[: len(period)]
-        ),
-        *(
-            ColumnSchema(name=f"DB_ROW_HASH_{i}", data_type="bigint", column_type="bigint unsigned", unsigned=True)
-            for i in range(1, hashes + 1)
-        ),
-    ]
+def _expected(wire: Sequence[ColumnDef], schema: TableSchema) -> list[ColumnSchema] | None:
+    """The catalog's columns as the wire has them: with the hidden ones that are there; None if they cannot be so many.
+
+    Behind the declared columns stand the row period, if the table is versioned and was so when the row was written, and
+    hashes of keys too long for an index.
+    """
+    shown = [column for column in schema.columns if not column.hidden]
+    period = [column for column in schema.columns if column.hidden]
+    if schema.versioned and not any(column.period for column in schema.columns):
+        period = list(ROW_PERIOD)
+    for columns in ([*shown, *period], shown):
+        extra = wire[len(columns) :]
+        types = [column.type for column in wire[len(shown) : len(columns)]]
+        if (
+            len(wire) >= len(columns)
+            and len(extra) <= schema.hash_keys
+            and all(column.type == ColumnType.LONGLONG for column in extra)
+            and types == [ColumnType.TIMESTAMP2] * len(types)
+        ):
+            return [*columns, *map(_hash, range(1, len(extra) + 1))]
+    return None
+
+
+def _hash(number: int) -> ColumnSchema:
+    return ColumnSchema(
+        name=f"DB_ROW_HASH_{number}", data_type="bigint", column_type="bigint unsigned", unsigned=True, hidden=True
+    )
 
 
 def _disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
     """What the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
     code = ColumnType(column.type)
-    if _COMPRESSED.get(code, code) not in _WIRE_TYPES.get(schema.data_type, ()):
+    if PREPARED.get(code, code) not in _WIRE_TYPES.get(schema.data_type, ()):
         return "type"
     if _length(column, schema):
         return "length"
@@ -110,10 +120,12 @@ def _length(column: ColumnDef, schema: ColumnSchema) -> bool:
             expected = 1 if labels < 256 else 2
         case ColumnType.SET:
             expected = (labels + 7) // 8 if labels <= 32 else 8
-        case ColumnType.BLOB if schema.octets is not None:
+        case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED if schema.octets is not None:
             expected = (schema.octets.bit_length() + 7) // 8
         case ColumnType.STRING | ColumnType.VARCHAR:
             expected = _ADDRESS_BYTES.get(schema.data_type, schema.octets)
+        case ColumnType.VARCHAR_COMPRESSED if schema.octets is not None:
+            expected = schema.octets + 1  # the byte that says how the value is compressed
     return expected is not None and column.length != expected
 
 

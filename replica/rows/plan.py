@@ -1,5 +1,8 @@
 """From a column of a TABLE_MAP and what is known of its table to a plan: how to read it, and what it becomes.
 
+Values that the server stores compressed (COMPRESSED columns) or packed (MySQL's JSON) are planned as what they hold, in
+images where they stand plain behind a length of four bytes; somebody else puts them there.
+
 In: `ColumnDef` (the wire's type code and metadata, plus names, signedness, character sets and labels where the server
 logs them), `ColumnSchema` (the catalog's word, optional), `ValuePolicy`. Out: `ColumnPlan`. The stream is believed
 before the catalog, because it describes the row at hand; what neither tells is an error that names the setting to
@@ -13,20 +16,32 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of
+from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
-from replica.protocol.values import decimal_width
 from replica.rows.types import TYPES, Kind, TypeRow, ValuePolicy, arrow_and_spark, refine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from replica.protocol.column_def import ColumnDef
     from replica.schema.table import ColumnSchema
 
 _FULL = "Set binlog_row_metadata=FULL on the primary, or give the connector access to the table's definition."
-_PREFIXED = (ColumnType.BLOB, ColumnType.GEOMETRY, ColumnType.BLOB_COMPRESSED, ColumnType.JSON, ColumnType.VECTOR)
-_MAX_BYTES_OF_SHORT_PREFIX = 255  # CHAR and VARCHAR up to here have one byte of length, above two
-_OLD_FORMATS = (Kind.OLD_DATETIME, Kind.OLD_TIMESTAMP, Kind.OLD_TIME, Kind.OLD_DATETIME_TEXT, Kind.OLD_TIMESTAMP_TEXT)
+PREPARED: Mapping[int, ColumnType] = {
+    ColumnType.VARCHAR_COMPRESSED: ColumnType.VARCHAR,
+    ColumnType.BLOB_COMPRESSED: ColumnType.BLOB,
+    ColumnType.JSON: ColumnType.JSON,
+}
+"""Wire types whose values are rewritten before they are read, and the type that tells what they hold then."""
+PREPARED_PREFIX = 4  # bytes of the length before a rewritten value
+# The formats before 10.1.2: bytes of a value by its fractional digits, which the binlog does not tell.
+_OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
+    ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
+    ColumnType.DATETIME: (8, 6, 6, 7, 7, 7, 8),
+    ColumnType.TIME: (3, 4, 4, 5, 5, 5, 6),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +63,8 @@ class ColumnPlan:
     labels: tuple[str, ...] = ()
     charset: Charset | None = None
     key: bool = False
+    hidden: bool = False  # the server's own business: put out nowhere
+    row_end: bool = False  # the end of a versioned row's period: read even where it is not put out
 
 
 def plan_column(
@@ -67,15 +84,10 @@ def plan_column(
     unsigned = row.unsigned_kind is not None and _unsigned(column, schema, where)
     precision = column.length if column.type == ColumnType.BIT else column.precision
     kind = refine(row, unsigned=unsigned, precision=precision, policy=policy)
-    if kind == Kind.OPAQUE:
-        raise UnsupportedColumnError(
-            f"{where} is declared {declared}, which cannot be decoded yet.",
-            hint="Leave the table out of the selection, or the column out of the query's schema.",
-        )
-    if kind in _OLD_FORMATS:
+    if column.type in _OLD_WIDTHS:
         _check_old_format(schema, where)
     charset = _charset(column, schema, where) if kind == Kind.TEXT else None
-    width, prefix = _extent(column)
+    width, prefix = (0, PREPARED_PREFIX) if column.type in PREPARED else _extent(column, schema)
     arrow, spark = arrow_and_spark(kind, column.precision, column.scale)
     return ColumnPlan(
         name=name,
@@ -96,19 +108,37 @@ def plan_column(
     )
 
 
-def skip_column(column: ColumnDef, name: str) -> ColumnPlan:
-    """A plan that only steps over a column: all it needs is the wire's word on the length."""
-    width, prefix = _extent(column)
+def skip_column(
+    column: ColumnDef,
+    name: str,
+    schema: ColumnSchema | None = None,
+    *,
+    hidden: bool = False,
+    position: int = 0,
+    table: str = "",
+) -> ColumnPlan:
+    """A plan that only steps over a column: all it needs is the wire's word on the length.
+
+    That word is missing for the old temporal formats: `schema` has it. Without one they are taken to have no fractional
+    digits, which only does where nothing of the table is decoded; with `table` given it is a SchemaError.
+    """
+    if column.type in _OLD_WIDTHS and schema is None and table:
+        _check_old_format(schema, f"Column {name or position + 1} of table {table}")
+    width, prefix = _extent(column, schema)
     arrow, spark = arrow_and_spark(Kind.OPAQUE)
-    return ColumnPlan(name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, declared="", width=width, prefix=prefix)
+    return ColumnPlan(
+        name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, declared="", width=width, prefix=prefix, hidden=hidden
+    )
 
 
 def _row(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeRow:
-    rows = [row for row in TYPES if column.type in row.wire]
+    code = PREPARED.get(column.type, column.type)
+    rows = [row for row in TYPES if code in row.wire]
     if not rows:
+        name = ColumnType(column.type).name if column.type in set(ColumnType) else "nameless"
         raise UnsupportedColumnError(
-            f"{where} has the type code {column.type}, which is not in the type table.",
-            hint="Leave the table out of the selection; MySQL's own types are not decoded.",
+            f"{where} has the type code {column.type} ({name}), which is not in the type table.",
+            hint="Leave the column out of the query's schema, or the table out of the selection.",
         )
     if schema is not None and rows[0].data_types:
         if schema.data_type in {name for row in rows for name in row.data_types}:
@@ -118,7 +148,8 @@ def _row(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeRow:
             "the table was changed after the row was written, or the catalog was read too early.",
             hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
         )
-    # From the stream alone: collation 63 tells bytes from text. UUID and INET look like BINARY there.
+    # From the stream alone: collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like
+    # VARBINARY.
     binary = column.collation == BINARY
     return next(
         row
@@ -138,6 +169,8 @@ def _unsigned(column: ColumnDef, schema: ColumnSchema | None, where: str) -> boo
 
 
 def _charset(column: ColumnDef, schema: ColumnSchema | None, where: str) -> Charset:
+    if column.type == ColumnType.JSON:
+        return charset_named("utf8mb4")
     try:
         if column.collation is not None:
             return charset_of(column.collation)
@@ -177,14 +210,8 @@ def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
         )
 
 
-def _extent(column: ColumnDef) -> tuple[int, int]:
+def _extent(column: ColumnDef, schema: ColumnSchema | None) -> tuple[int, int]:
     """(width, prefix): bytes of every value, or bytes of the length that stands before each."""
-    if column.type in _PREFIXED:
-        return 0, column.length
-    if column.type in (ColumnType.STRING, ColumnType.VARCHAR, ColumnType.VARCHAR_COMPRESSED):
-        return 0, 1 if column.length <= _MAX_BYTES_OF_SHORT_PREFIX else 2
-    if column.type == ColumnType.NEWDECIMAL:
-        return decimal_width(column.precision, column.scale), 0
-    if column.type == ColumnType.BIT:
-        return (column.length + 7) // 8, 0
-    return column.length, 0
+    if column.type in _OLD_WIDTHS:
+        return _OLD_WIDTHS[column.type][schema.fsp if schema and schema.fsp else 0], 0
+    return value_extent(column)

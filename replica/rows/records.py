@@ -51,11 +51,18 @@ EVENT_BEFORE: Final = (
 EVENT_AFTER: Final = 64  # the same for the after image of an UPDATE
 EVENT_SQL: Final = 72  # offset of the statement's text (ANNOTATE_ROWS), 0 if none
 EVENT_SQL_END: Final = 80
-EVENT_BYTES: Final = 88
+EVENT_FORM: Final = 88  # FORM_*: how the images stand in the range
+EVENT_WHOLE: Final = 96  # 1: every column is present in every image
+EVENT_BYTES: Final = 104
 
 OP_INSERT: Final = 0
 OP_UPDATE: Final = 1
 OP_DELETE: Final = 2
+OPERATIONS: Final = 3
+
+FORM_PLAIN: Final = 0
+FORM_COMPRESSED: Final = 1  # one compressed block (log_bin_compress)
+FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images hold differences of JSON values
 
 # One distinct table map of the range.
 MAP_START: Final = 0  # offset of the first event that has this content
@@ -74,7 +81,7 @@ def column(records: npt.NDArray[np.int64], field: int) -> npt.NDArray[np.int64]:
 PLAN_KIND: Final = 0  # types.Kind, or KIND_*
 PLAN_WIDTH: Final = 8  # bytes on the wire, or minus the bytes of the length prefix
 PLAN_A: Final = 16  # fraction bytes; DECIMAL: decimal_shape(); BINARY and kin: the padded length
-PLAN_B: Final = 24  # dates: 1 if an invalid one is an error; text of temporals: digits of the fraction; DECIMAL: scale
+PLAN_B: Final = 24  # dates, text: 1 if an invalid one is an error; text of temporals: fraction digits; DECIMAL: scale
 PLAN_AUX: Final = 32  # address of labels or of a character table; DECIMAL in VARIANT: bytes of the number
 PLAN_VALUES: Final = 40  # address of the values, of the int32 offsets; in VARIANT the rank of the name; 0: not wanted
 PLAN_VALID: Final = 48  # address of the validity bitmap
@@ -85,6 +92,10 @@ PLAN_BYTES: Final = 64
 KIND_MULTIBYTE: Final = 48
 KIND_UTF16: Final = 49  # PLAN_A: 1 for little endian
 KIND_UTF32: Final = 50
+# The end of a versioned row's period, by which history rows are told: a TIMESTAMP(6), or nothing that is put out, and
+# the same as text. Below OPAQUE, so that one comparison tells what is special.
+KIND_ROW_END: Final = -1
+KIND_ROW_END_TEXT: Final = -2
 
 # The growing data of a column of strings or bytes.
 TAIL_DATA: Final = 0  # address
@@ -112,7 +123,8 @@ SLOT_TABLE: Final = 56  # what goes into the batch's `table` column
 SLOT_METADATA: Final = 64  # VARIANT: address and size of the dictionary
 SLOT_METADATA_SIZE: Final = 72
 SLOT_RANKS: Final = 80  # VARIANT: address of int64 column numbers in the order of their names
-SLOT_BYTES: Final = 88
+SLOT_SHOWN: Final = 88  # VARIANT: how many columns are put out; the others have the kind OPAQUE
+SLOT_BYTES: Final = 96
 
 # What a decode kernel keeps between two calls.
 RUN_ITEM: Final = 0  # place in the worklist
@@ -124,10 +136,11 @@ RUN_FAULT: Final = 40  # out: offset of the byte that could not be read
 RUN_COLUMN: Final = 48  # out: column number of that value; with ROOM: address of the TAIL record that is full
 RUN_NEED: Final = 56  # out: bytes that TAIL has to hold at least
 RUN_EVENT: Final = 64  # out: the rows event of the fault
+RUN_STOP: Final = 72  # place in the worklist to stop before: the images of later events are not prepared yet
 RUN_WORDS: Final = 12
 
 # How a decode kernel returns.
-DONE: Final = 0  # the worklist is at its end
+DONE: Final = 0  # the worklist is at its end, or at the place to stop before
 FULL: Final = 1  # rows or bytes of the batch are used up: take it and call again
 ROOM: Final = 2  # a column's data is full: take the batch if it has rows, else make room, and call again
 SHORT_IMAGE: Final = 3
@@ -135,6 +148,7 @@ BAD_WIDTH: Final = 4
 BAD_VALUE: Final = 5
 BAD_DATE: Final = 6
 NO_COLUMNS: Final = 7
+BAD_TEXT: Final = 8
 
 # The batch's own columns: one address each, in this order, in the kernel's `meta` argument.
 META_OP: Final = 0  # int8
@@ -143,6 +157,12 @@ META_GROUP: Final = 16  # int32
 META_ORDINAL: Final = 24  # int64
 META_LAST: Final = 32  # int8
 META_EVENT: Final = 40  # int32
+META_HISTORY: Final = 48  # int8: HISTORY_*, written for versioned tables only
 
-# The flat shape's fourth operation. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
+HISTORY_CURRENT: Final = 0
+HISTORY_CLOSED: Final = 1
+HISTORY_UNKNOWN: Final = 2  # what stands there before the kernel runs
+
+# The flat shape's operations. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
+FLAT_AFTER: Final = 2
 FLAT_DELETE: Final = 3

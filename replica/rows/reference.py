@@ -9,8 +9,8 @@ that name the column; a date that no calendar has is what the policy says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,16 +32,38 @@ if TYPE_CHECKING:
 
 Image = dict[str, Any]
 
+# TIMESTAMP's last value: `row_end` of current rows, before 11.5 and from there on.
+_ENDS_OF_TIME = [timedelta(seconds=seconds, microseconds=999_999) for seconds in ((1 << 31) - 1, (1 << 32) - 1)]
+
 VARIANT = pa.struct([pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)])
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One changed row: INSERT has no `before`, DELETE no `after`."""
+    """One changed row: INSERT has no `before`, DELETE no `after`.
+
+    `absent_*`: names of the columns put out that the image lacks, None where it is whole or there is none. `closed_*`:
+    whether the image's version of a versioned table's row is closed, None where the image does not tell.
+    """
 
     kind: RowsKind
     before: Image | None
     after: Image | None
+    absent_before: list[str] | None = None
+    absent_after: list[str] | None = None
+    closed_before: bool | None = None
+    closed_after: bool | None = None
+
+    @property
+    def history(self) -> bool | None:
+        """Whether the row is a history row: what the after image tells, else the before image."""
+        return self.closed_before if self.closed_after is None else self.closed_after
+
+
+class _Read(NamedTuple):
+    image: Image | None = None
+    absent: list[str] | None = None
+    closed: bool | None = None
 
 
 def read_rows(event: RowsEvent, layout: RowLayout, policy: ValuePolicy = ValuePolicy()) -> Iterator[RowChange]:  # noqa: B008
@@ -54,36 +76,50 @@ def read_rows(event: RowsEvent, layout: RowLayout, policy: ValuePolicy = ValuePo
     images = Cursor(inflate(event.images) if event.compressed else event.images)
     while images:
         start = images.offset
-        before = after = None
+        before = after = _Read()
         if event.kind != RowsKind.INSERT:
             before = _read_image(images, event.columns_before, layout, policy)
         if event.kind != RowsKind.DELETE:
             after = _read_image(images, event.columns_after, layout, policy)
         if images.offset == start:
             raise ProtocolError("a rows event without columns has row images", offset=start)
-        yield RowChange(event.kind, before, after)
+        yield RowChange(event.kind, before.image, after.image, before.absent, after.absent, before.closed, after.closed)
 
 
-def _read_image(images: Cursor, columns_present: bytes, layout: RowLayout, policy: ValuePolicy) -> Image:
+def _read_image(images: Cursor, columns_present: bytes, layout: RowLayout, policy: ValuePolicy) -> _Read:
     present = [column for i, column in enumerate(layout.columns) if is_set(columns_present, i)]
     nulls = images.bits(len(present))
-    image = {}
+    image: Image = {}
+    closed = None
     for k, column in enumerate(present):
-        value = None if is_set(nulls, k) else _read_value(images, column, policy)
+        value = None
+        if not is_set(nulls, k):
+            at = images.offset
+            size = int.from_bytes(images.take(column.prefix), "little") if column.prefix else column.width
+            data = bytes(images.take(size))
+            value = _read_value(data, column, policy, at)
+            if column.row_end:
+                closed = v.timestamp(data) not in _ENDS_OF_TIME
         if column.kind != Kind.OPAQUE:
             image[column.name] = value
-    return image
+    if len(present) == len(layout.columns):
+        return _Read(image, None, closed)
+    lacking = [name for i, name in enumerate(layout.names) if name is not None and not is_set(columns_present, i)]
+    return _Read(image, lacking, closed)
 
 
-def _read_value(images: Cursor, column: ColumnPlan, policy: ValuePolicy) -> object:
-    at = images.offset
-    size = int.from_bytes(images.take(column.prefix), "little") if column.prefix else column.width
-    data = bytes(images.take(size))
+def _read_value(data: bytes, column: ColumnPlan, policy: ValuePolicy, at: int) -> object:
     try:
         value = _READERS[column.kind](data, column)
     except ProtocolError as error:
         raise ProtocolError(f"column {column.name}: {error.message}", offset=at) from None
-    if value is None and policy.invalid_dates == "error":
+    if policy.invalid_text == "error" and column.charset is not None and not column.charset.is_valid(data):
+        raise ProtocolError(
+            f"column {column.name} ({column.declared}) holds bytes that are no text in {column.charset.name}",
+            offset=at,
+            hint="Set invalidText to 'replace' to let U+FFFD stand for such bytes.",
+        )
+    if value is None and column.kind != Kind.GEOMETRY and policy.invalid_dates == "error":
         raise ProtocolError(
             f"column {column.name} ({column.declared}) holds a date that no calendar has",
             offset=at,
@@ -101,7 +137,7 @@ def _text(data: bytes, column: ColumnPlan) -> str:
     return column.charset.decode(data)
 
 
-# None from one of these means: no calendar has this date.
+# None from one of these means: no calendar has this date; from GEOMETRY: the value is empty.
 _READERS: Mapping[Kind, Callable[[bytes, ColumnPlan], Any]] = {
     Kind.OPAQUE: lambda data, _: data,
     Kind.INT8: lambda data, _: v.integer(data, signed=True),
@@ -143,6 +179,8 @@ _READERS: Mapping[Kind, Callable[[bytes, ColumnPlan], Any]] = {
     Kind.UUID: lambda data, _: v.uuid(data),
     Kind.INET4: lambda data, _: v.inet4(data),
     Kind.INET6: lambda data, _: v.inet6(data),
+    Kind.GEOMETRY: lambda data, _: v.geometry(data),
+    Kind.VECTOR: lambda data, _: v.vector(data),
 }
 
 
@@ -169,9 +207,9 @@ def flat(changes: Sequence[RowChange]) -> tuple[list[int], list[Image]]:
 
 def variant(images: Sequence[Image | None], layout: RowLayout) -> pa.Array:
     """One VARIANT per image, NULL where there is none."""
-    metadata = variant_metadata([column.name for column in layout.columns])
+    metadata = variant_metadata([column.name for column in layout.shown])
     rows = [
-        None if image is None else {"value": variant_object(layout.columns, image), "metadata": metadata}
+        None if image is None else {"value": variant_object(layout.shown, image), "metadata": metadata}
         for image in images
     ]
     return pa.array(rows, VARIANT)

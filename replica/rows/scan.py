@@ -5,9 +5,10 @@ event inside says how it goes on. A binlog file's four magic bytes may stand in 
 is the header timestamp of the event that ends it (XID, COMMIT, the standalone QUERY): the second in which it was
 committed; the GTID event's own is the start of the last statement.
 
-Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE, compressed rows,
-rows of the ancient format, a rows event without its table map or outside a group, INCIDENT (the primary lost events),
-an encrypted file, an event that ends too early, a group without its end. Groups that a crash of the primary cut short
+Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE (those are counted
+in `skipped`), events of servers before 5.1 (LOAD DATA of old, rows version 0), a rows event without its table map or
+outside a group, INCIDENT (the primary lost events), an encrypted file, an event that ends too early, a group without
+its end. Groups that a crash of the primary cut short
 (another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`. A
 group that ends with ROLLBACK stays, but its rows are dropped: they were undone.
 """
@@ -19,10 +20,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
-from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH
-from replica.rows import kernel_scan
-from replica.rows.records import EVENT_BYTES, GROUP_BYTES, MAP_BYTES, MAP_CONTENT, MAP_HASH, MAP_SIZE, WORD, column
+from replica.errors import ProtocolError, UnsupportedEventError
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, EventType, event_name
+from replica.rows import kernel_scan_state as s
+from replica.rows.expand import Expansion, expand
+from replica.rows.kernel_scan import scan_range
+from replica.rows.records import (
+    EVENT_BYTES,
+    EVENT_GROUP,
+    GROUP_BYTES,
+    GROUP_START,
+    MAP_BYTES,
+    MAP_CONTENT,
+    MAP_HASH,
+    MAP_SIZE,
+    WORD,
+    column,
+)
+from replica.rows.scan_faults import scan_fault
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,6 +45,7 @@ if TYPE_CHECKING:
 Records: TypeAlias = "npt.NDArray[np.int64]"
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
+TYPE_AT: Final = 4  # of an event, in its header
 ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
 # First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128
@@ -47,6 +63,14 @@ class Scan:
     maps: Records
     trailer: int  # bytes of checksum after each event
     cut_groups: int
+    xa_groups: int  # how many prepare or complete an XA transaction
+    skipped: dict[int, int]  # how many events of each type that nobody knows were passed because they are IGNORABLE
+    expansion: Expansion | None = None  # where `data` is not the range but written out from it
+    is_mysql: bool = False  # MySQL wrote the range: its groups begin with other events
+
+    def origin(self, offset: int) -> int:
+        """The offset in the range that was given to `scan`: of the outer event, where `data` was written out."""
+        return offset if self.expansion is None else self.expansion.origin(offset)
 
     def table_map_body(self, slot: int) -> memoryview:
         """The body of one table map event, from the table id to the optional metadata, without its CRC."""
@@ -67,22 +91,60 @@ def address(array: npt.NDArray[Any]) -> int:
 
 
 def scan(data: Bytes, *, checksum: bool) -> Scan:
-    """Scan a whole range; `checksum` says whether its events carry a CRC32 trailer (it is skipped, not verified)."""
+    """Scan a whole range; `checksum` says whether its events carry a CRC32 trailer (it is skipped, not verified).
+
+    A range that holds events in other events (a compressed MySQL transaction) is written out first: `Scan.data` and all
+    offsets are then those of the longer range, `Scan.origin` tells the place in the given one.
+    """
+    found, error = scan_until(data, checksum=checksum)
+    if error is not None:
+        raise error
+    return found
+
+
+def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | None]:
+    """The same up to an event that must not be passed: the groups that ended before it, and what is wrong with it."""
     buffer = as_bytes(data)
+    found, error = _scan(buffer, None, checksum=checksum)
+    if not isinstance(error, _NeedsExpansionError):
+        return found, error
+    expansion = expand(buffer.data, checksum=checksum)
+    found, error = _scan(expansion.data, expansion, checksum=False)
+    if isinstance(error, _NeedsExpansionError):
+        return found, UnsupportedEventError(error.message, offset=expansion.origin(error.offset or 0))
+    return found, error and relocated(error, expansion.origin(error.offset or 0))
+
+
+def relocated(error: ProtocolError, offset: int) -> ProtocolError:
+    """The same error at another offset."""
+    message = error.message.removesuffix(f" (at offset {error.offset})")
+    return type(error)(message, offset=offset, hint=error.hint)
+
+
+class _NeedsExpansionError(ProtocolError):
+    """The range holds events in other events; never leaves this module."""
+
+
+def _needs_expansion(state: Records) -> ProtocolError:
+    name = event_name(int(state[s.DETAIL // WORD]))
+    return _NeedsExpansionError(f"{name} inside of what another event holds", offset=int(state[s.FAULT // WORD]))
+
+
+def _scan(
+    buffer: npt.NDArray[np.uint8], expansion: Expansion | None, *, checksum: bool
+) -> tuple[Scan, ProtocolError | None]:
     capacity = max(FIRST_RECORDS, len(buffer) // BYTES_PER_RECORD)
     groups = np.empty((capacity, GROUP_BYTES // WORD), np.int64)
     events = np.empty((capacity, EVENT_BYTES // WORD), np.int64)
     maps = np.empty((FIRST_MAPS, MAP_BYTES // WORD), np.int64)
     table = np.zeros(FIRST_MAPS * 4, np.int64)
-    state = np.zeros(kernel_scan.STATE_WORDS, np.int64)
-    active = np.empty((kernel_scan.MAX_ACTIVE, 2), np.int64)
-    hints = np.zeros(kernel_scan.HINTS, np.int64)
-    state[kernel_scan.POSITION // WORD] = (
-        len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    )
-    state[kernel_scan.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
+    state = np.zeros(s.STATE_WORDS, np.int64)
+    active = np.empty((s.MAX_ACTIVE, 2), np.int64)
+    hints = np.zeros(s.HINTS, np.int64)
+    state[s.POSITION // WORD] = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+    state[s.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
     while True:
-        status = kernel_scan.scan_range(
+        status = scan_range(
             address(buffer),
             len(buffer),
             address(state),
@@ -97,10 +159,8 @@ def scan(data: Bytes, *, checksum: bool) -> Scan:
             address(active),
             address(hints),
         )
-        n_groups, n_events, n_maps = (
-            int(state[word // WORD]) for word in (kernel_scan.GROUPS, kernel_scan.EVENTS, kernel_scan.MAPS)
-        )
-        if status != kernel_scan.GROW:
+        n_groups, n_events, n_maps = (int(state[word // WORD]) for word in (s.GROUPS, s.EVENTS, s.MAPS))
+        if status != s.GROW:
             break
         if n_groups == len(groups):
             groups = _doubled(groups)
@@ -109,16 +169,27 @@ def scan(data: Bytes, *, checksum: bool) -> Scan:
         if n_maps == len(maps):
             maps = _doubled(maps)
             table = _hash_table(column(maps, MAP_HASH)[:n_maps], len(maps) * 4)
-    if status != kernel_scan.DONE:
-        raise _error(status, int(state[kernel_scan.FAULT // WORD]), int(state[kernel_scan.DETAIL // WORD]))
-    return Scan(
+    error: ProtocolError | None = None
+    if status == s.NEEDS_EXPANSION:
+        error = _needs_expansion(state)
+    elif status != s.DONE:
+        error = scan_fault(status, buffer, state)
+    if error is not None:  # events of the group that was open then are nobody's
+        n_events = int(np.searchsorted(column(events, EVENT_GROUP)[:n_events], n_groups))
+    skipped = state[s.SKIPPED // WORD :]
+    found = Scan(
         data=buffer,
         groups=groups[:n_groups],
         events=events[:n_events],
         maps=maps[:n_maps],
-        trailer=int(state[kernel_scan.TRAILER // WORD]),
-        cut_groups=int(state[kernel_scan.CUT // WORD]),
+        trailer=int(state[s.TRAILER // WORD]),
+        cut_groups=int(state[s.CUT // WORD]),
+        xa_groups=int(state[s.XA // WORD]),
+        skipped={int(kind): int(skipped[kind]) for kind in np.flatnonzero(skipped)},
+        expansion=expansion,
+        is_mysql=n_groups > 0 and int(buffer[int(column(groups, GROUP_START)[0]) + TYPE_AT]) != EventType.GTID,
     )
+    return found, error
 
 
 def _doubled(records: Records) -> Records:
@@ -135,38 +206,3 @@ def _hash_table(hashes: Records, size: int) -> Records:
             place = (place + 1) & (size - 1)
         table[place] = slot + 1
     return table
-
-
-def _error(status: int, offset: int, kind: int) -> ProtocolError:
-    if status in (kernel_scan.SHORT_EVENT, kernel_scan.OPEN_GROUP):
-        what = (
-            "the bytes end inside an event" if status == kernel_scan.SHORT_EVENT else "the last event group has no end"
-        )
-        return TruncatedError(what, offset=offset, hint="The relay file is torn, or the range was cut wrongly.")
-    if status == kernel_scan.UNKNOWN_EVENT:
-        return UnsupportedEventError(
-            f"event type {kind} is unknown and not marked as ignorable",
-            offset=offset,
-            hint="The server is newer than this replica, or the bytes are no binlog.",
-        )
-    if status == kernel_scan.COMPRESSED:
-        return UnsupportedEventError(
-            f"compressed rows event (type {kind})",
-            offset=offset,
-            hint="Set log_bin_compress=OFF on the primary and start after the last compressed event.",
-        )
-    if status == kernel_scan.ENCRYPTED:
-        return UnsupportedEventError("the binlog file is encrypted", offset=offset, hint="Read it from the server.")
-    if status == kernel_scan.INCIDENT:
-        return ProtocolError(
-            "the primary lost events here (INCIDENT)",
-            offset=offset,
-            hint="Compare the tables with the primary, then start from a position after the incident.",
-        )
-    text = {
-        kernel_scan.OUTSIDE_GROUP: f"event type {kind} stands outside an event group",
-        kernel_scan.NO_TABLE_MAP: "a rows event without its table map",
-        kernel_scan.BAD_EVENT: f"malformed event (type {kind})",
-        kernel_scan.TOO_MANY_MAPS: f"one statement maps more than {kernel_scan.MAX_ACTIVE} tables",
-    }[status]
-    return ProtocolError(text, offset=offset)

@@ -14,10 +14,13 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows import records as r
+from replica.rows.absent import AbsentColumns
 from replica.rows.batch import TableName
 from replica.rows.binding import Template
-from replica.rows.layout import RowLayout, compile_layout
+from replica.rows.layout import ABSENT, RowLayout, compile_layout
 from replica.rows.plan import skip_column
+from replica.rows.stored import StoredColumns
+from replica.rows.types import Kind
 from replica.rows.variant_reference import variant_metadata
 
 if TYPE_CHECKING:
@@ -67,8 +70,13 @@ class Table:
         self._walk: Template | None = None
         self._decode: Template | None = None
         self._layout: RowLayout | None = None
+        self._stored: StoredColumns | None = None
         self.metadata: npt.NDArray[np.uint8] | None = None
         self.ranks: npt.NDArray[np.int64] | None = None
+
+    @property
+    def table_map(self) -> TableMapEvent:
+        return self._map
 
     @property
     def columns(self) -> int:
@@ -94,15 +102,35 @@ class Table:
         return self._layout
 
     @property
+    def stored(self) -> StoredColumns:
+        """The columns whose values are rewritten before `decode` fits them."""
+        if self._stored is None:
+            self._stored = StoredColumns(self._map.columns, self.layout.columns)
+        return self._stored
+
+    @property
+    def shown_names(self) -> tuple[str | None, ...]:
+        """Per wire column the name it is put out under; none of a table that is not wanted."""
+        return self.layout.names if self.wanted else ()
+
+    @property
+    def text(self) -> frozenset[int]:
+        """Output columns that get their bytes as they are, and claim that these are UTF-8."""
+        sources = enumerate(self.layout.sources)
+        return frozenset(out for out, i in sources if i != ABSENT and self.layout.columns[i].kind == Kind.TEXT)
+
+    @property
     def decode(self) -> Template:
         """A plan that decodes the columns that the output asks for; in VARIANT, all, with the rank of each name."""
         if self._decode is None:
             layout = self.layout
             if self._output is None:
-                names = [plan.name for plan in layout.columns]
-                self.metadata = np.frombuffer(variant_metadata(names), np.uint8)
-                self.ranks = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
-                self._decode = Template(layout.columns, np.argsort(self.ranks).tolist(), self._policy)
+                columns = layout.columns
+                shown = sorted((c.name, i) for i, c in enumerate(columns) if not c.hidden)
+                self.metadata = np.frombuffer(variant_metadata([name for name, _ in shown]), np.uint8)
+                self.ranks = np.array([index for _, index in shown], np.int64)
+                ranks = {index: rank for rank, (_, index) in enumerate(shown)}
+                self._decode = Template(columns, [ranks.get(i, ABSENT) for i in range(len(columns))], self._policy)
                 self._decode.records[:, r.PLAN_VALUES // r.WORD] = self._decode.outputs
             else:
                 self._decode = Template(layout.columns, layout.slots, self._policy)
@@ -118,12 +146,12 @@ class TableCache:
         self._policy = policy
         self._tables: dict[bytes, Table] = {}
 
-    def table(self, body: memoryview, offset: int) -> Table:
-        """The table of a TABLE_MAP event's body that stands at `offset` of the range."""
+    def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> Table:
+        """The table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: who wrote it."""
         content = bytes(body[8:])
         table = self._tables.get(content)
         if table is None:
-            table_map = _parse(body, offset)
+            table_map = _parse(body, offset, mysql=mysql)
             table = Table(table_map, self._resolver.resolve(table_map), self._output, self._policy)
             if len(self._tables) >= MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
@@ -131,13 +159,15 @@ class TableCache:
         return table
 
     def slots(self, found: Scan) -> SlotTable:
-        starts = (r.column(found.maps, r.MAP_CONTENT) - 8).tolist()
-        return SlotTable([self.table(found.table_map_body(slot), start) for slot, start in enumerate(starts)])
+        starts = [found.origin(content - 8) for content in r.column(found.maps, r.MAP_CONTENT).tolist()]
+        mysql = found.is_mysql
+        bodies = [found.table_map_body(slot) for slot in range(len(starts))]
+        return SlotTable([self.table(body, start, mysql=mysql) for body, start in zip(bodies, starts, strict=True)])
 
 
-def _parse(body: memoryview, offset: int) -> TableMapEvent:
+def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
     try:
-        return parse_table_map(body)
+        return parse_table_map(body, mysql=mysql)
     except ProtocolError as error:
         message = error.message.removesuffix(f" (at offset {error.offset})")
         raise type(error)(message, offset=offset + (error.offset or 0), hint=error.hint) from None
@@ -154,7 +184,13 @@ class SlotTable:
         self._number = {name: index for index, name in enumerate(names)}
         self.records: npt.NDArray[np.int64] = np.zeros((len(tables), r.SLOT_BYTES // r.WORD), np.int64)
         self._used: list[int] = []
+        self._absent: AbsentColumns | None = None
+        self.versioned = False  # whether history rows of any table of the worklist can be told
+        self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
         self._keep: list[npt.NDArray[np.int64]] = []
+
+    def table(self, slot: int) -> Table:
+        return self._tables[slot]
 
     def name(self, slot: int) -> str:
         return ".".join(self._tables[slot].name)
@@ -171,12 +207,28 @@ class SlotTable:
             record[r.SLOT_WANTED // r.WORD] = table.wanted
             record[r.SLOT_COLUMNS // r.WORD] = table.columns
             record[r.SLOT_TABLE // r.WORD] = self._number[table.name]
-            template = table.decode if table.wanted and not walk_only else table.walk
+            decoded = table.wanted and not walk_only
+            template = table.decode if decoded else table.walk
+            if decoded:
+                self.versioned |= table.layout.versioned
+                self.text |= table.text
             record[r.SLOT_PLAN_BEFORE // r.WORD] = _address(template.records)
             if table.metadata is not None and table.ranks is not None:
                 record[r.SLOT_METADATA // r.WORD] = _address(table.metadata)
                 record[r.SLOT_METADATA_SIZE // r.WORD] = len(table.metadata)
                 record[r.SLOT_RANKS // r.WORD] = _address(table.ranks)
+                record[r.SLOT_SHOWN // r.WORD] = len(table.ranks)
+
+    def stored(self) -> dict[int, StoredColumns]:
+        """By slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
+        tables = ((slot, self._tables[slot]) for slot in self._used)
+        return {slot: table.stored for slot, table in tables if table.wanted and table.stored}
+
+    def absent(self, found: Scan) -> AbsentColumns:
+        """Which columns the images of the range lack."""
+        if self._absent is None:
+            self._absent = AbsentColumns(found, lambda slot: self._tables[slot].shown_names)
+        return self._absent
 
     @property
     def max_columns(self) -> int:

@@ -6,7 +6,7 @@ table's column names, sorted, the same for every row of a table.
 
 The encoding is Spark's (org.apache.spark.types.variant.VariantUtil): integers in their smallest width, DECIMAL in the
 width of its declared precision. What VARIANT has no type for is text as SELECT prints it: TIME, and DECIMAL beyond 38
-digits. Unsigned integers beyond BIGINT are decimals.
+digits. Unsigned integers beyond BIGINT are decimals, a VECTOR is an array of floats, a GEOMETRY the stored bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from replica.rows.plan import ColumnPlan
 
-_PRIMITIVE, _SHORT_STRING, _OBJECT = 0, 1, 2  # basic types: the low two bits of a value's first byte
+_PRIMITIVE, _SHORT_STRING, _OBJECT, _ARRAY = 0, 1, 2, 3  # basic types: the low two bits of a value's first byte
 _NULL, _INT1, _INT2, _INT4, _INT8, _DOUBLE = 0, 3, 4, 5, 6, 7
 _DECIMAL4, _DECIMAL8, _DECIMAL16, _DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _FLOAT, _BINARY, _STRING = range(8, 17)
 _VERSION, _SORTED = 1, 1 << 4
@@ -66,7 +66,7 @@ def variant_object(columns: Sequence[ColumnPlan], image: Mapping[str, Any]) -> b
     )
 
 
-def variant_value(column: ColumnPlan, value: Any) -> bytes:
+def variant_value(column: ColumnPlan, value: Any) -> bytes:  # noqa: C901  (one case a type)
     """One value of a column in VARIANT's encoding."""
     match value:
         case None:
@@ -89,9 +89,22 @@ def variant_value(column: ColumnPlan, value: Any) -> bytes:
             encoded = _text(format_time(value, column.fsp))
         case bytes():
             encoded = _primitive(_BINARY, len(value).to_bytes(4, "little") + value)
+        case {"srid": srid, "wkb": wkb}:
+            stored = struct.pack("<i", srid) + wkb
+            encoded = _primitive(_BINARY, len(stored).to_bytes(4, "little") + stored)
+        case list():
+            encoded = _array([_primitive(_FLOAT, struct.pack("<f", item)) for item in value])
         case _:
             encoded = _text(value)
     return encoded
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    large = len(items) > 255
+    ends = [sum(map(len, items[:i])) for i in range(len(items) + 1)]
+    size = _width(ends[-1])
+    head = bytes((_ARRAY | (large << 2 | size - 1) << 2,)) + len(items).to_bytes(4 if large else 1, "little")
+    return head + b"".join(end.to_bytes(size, "little") for end in ends) + b"".join(items)
 
 
 def _width(largest: int) -> int:

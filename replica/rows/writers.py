@@ -13,12 +13,14 @@ from replica.rows.batch import ChangeBatch, Groups
 from replica.rows.kernel_typed import decode_typed
 from replica.rows.kernel_variant import decode_variant
 from replica.rows.scan import Scan, address
+from replica.rows.texts import bad_text, damaged_row, repaired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from replica.rows.absent import AbsentColumns
     from replica.rows.tables import SlotTable
     from replica.rows.types import OutputColumn
 
@@ -41,8 +43,19 @@ class RowMeta:
         self.ordinal = np.empty(rows, np.int64)
         self.last = np.empty(rows, np.bool_)
         self.event = np.empty(rows, np.int32)
-        columns = (self.op, self.table, self.group, self.ordinal, self.last, self.event)
+        self.history = np.empty(rows, np.int8)
+        columns = (self.op, self.table, self.group, self.ordinal, self.last, self.event, self.history)
         self.addresses = np.array([address(column) for column in columns], np.int64)
+
+    def closed(self, rows: int, slots: SlotTable, *, flat: bool) -> pa.BooleanArray | None:
+        """Which rows are history rows; None where no table is versioned."""
+        if not slots.versioned:
+            return None
+        history = self.history[:rows]
+        if flat:  # an after image without row_end has that of the before image, one row up
+            silent = np.flatnonzero((history == r.HISTORY_UNKNOWN) & (self.op[:rows] == r.FLAT_AFTER))
+            history[silent] = history[silent - 1]
+        return pa.array(history == r.HISTORY_CLOSED, mask=history == r.HISTORY_UNKNOWN)
 
     def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups, *, want_sql: bool) -> ChangeBatch:
         return ChangeBatch(
@@ -55,6 +68,9 @@ class RowMeta:
             tables=slots.names,
             groups=groups,
             sql=_statements(found, self.event[:rows]) if want_sql else None,
+            event=self.event[:rows],
+            events=found.events,
+            slots=slots,
         )
 
 
@@ -87,6 +103,8 @@ class Writer:
         last: int,
     ) -> int:
         """Both kernels take the same arguments, but for the last one."""
+        if slots.versioned:
+            self._meta.history.fill(r.HISTORY_UNKNOWN)
         return kernel(
             address(found.data),
             address(found.events),
@@ -101,6 +119,16 @@ class Writer:
             last,
         )
 
+    def _tell_absent(self, batch: ChangeBatch, absent: AbsentColumns, *, flat: bool) -> None:
+        events = self._meta.event[: batch.rows]
+        if not absent.any:
+            return
+        if flat:
+            batch.absent = absent.flat(events, batch.op == r.FLAT_AFTER)
+        else:
+            batch.absent_before = absent.before(events, batch.before_valid)
+            batch.absent_after = absent.after(events, batch.after_valid)
+
 
 class TypedWriter(Writer):
     """The columns of the output, twice or once."""
@@ -112,9 +140,10 @@ class TypedWriter(Writer):
         *,
         flat: bool,
         want_sql: bool,
+        strict_text: bool = False,
         like: TypedWriter | None = None,
     ) -> None:
-        """`like`: a writer whose columns of strings have grown already."""
+        """`strict_text`: bytes that are no text are an error. `like`: a writer whose strings' columns have grown."""
         kinds = [column.arrow for column in output]
         first = first_capacities(kinds, limits[1])
         after = ColumnSet(kinds, limits[0], like.after.capacities if like else first)
@@ -122,9 +151,12 @@ class TypedWriter(Writer):
         super().__init__(before, after, limits, want_sql=want_sql)
         self._output = output
         self._flat = flat
+        self._strict = strict_text
 
     def fresh(self) -> TypedWriter:
-        return TypedWriter(self._output, self._limits, flat=self._flat, want_sql=self._want_sql, like=self)
+        return TypedWriter(
+            self._output, self._limits, flat=self._flat, want_sql=self._want_sql, strict_text=self._strict, like=self
+        )
 
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
         slots.bind(self.before, self.after)
@@ -132,12 +164,24 @@ class TypedWriter(Writer):
 
     def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
         batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        batch.history = self._meta.closed(rows, slots, flat=self._flat)
         if self._flat:
-            batch.columns = self.after.arrays(rows)
+            batch.columns = self._arrays(self.after, rows, batch)
         else:
-            batch.before = self.before.arrays(rows)
-            batch.after = self.after.arrays(rows)
+            batch.before = self._arrays(self.before, rows, batch)
+            batch.after = self._arrays(self.after, rows, batch)
+        self._tell_absent(batch, slots.absent(found), flat=self._flat)
         return batch
+
+    def _arrays(self, columns: ColumnSet, rows: int, batch: ChangeBatch) -> list[pa.Array]:
+        arrays = columns.arrays(rows)
+        for index in batch.slots.text if batch.slots else ():
+            damaged = damaged_row(columns, index, rows)
+            if damaged is not None:
+                if self._strict:
+                    raise bad_text(batch, damaged, self._output[index].name)
+                arrays[index] = repaired(arrays[index])
+        return arrays
 
 
 class VariantWriter(Writer):
@@ -163,6 +207,8 @@ class VariantWriter(Writer):
         batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
         batch.before = [_variant(self.before.arrays(rows), batch.before_valid)]
         batch.after = [_variant(self.after.arrays(rows), batch.after_valid)]
+        batch.history = self._meta.closed(rows, slots, flat=False)
+        self._tell_absent(batch, slots.absent(found), flat=False)
         return batch
 
 

@@ -66,6 +66,9 @@ COLUMNS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("TEXT CHARACTER SET latin1", ("'é'", "REPEAT('ü', 1000)", "''")),
     ("JSON", ("'{\"a\": 1}'", "'[]'", "'{\"ä\": [1, 2.5, null]}'")),
     ("POINT", ("POINT(1,2)", "POINT(-1e300,0)", "POINT(0,0)")),
+    ("BLOB COMPRESSED", ("REPEAT('a', 3000)", "'abc'", "''")),
+    ("VARCHAR(500) COMPRESSED", ("REPEAT('é', 400)", "'x'", "''")),
+    ("TEXT COMPRESSED CHARACTER SET utf16", ("REPEAT('é', 400)", "'x'", "''")),
     ("INET6", ("'::'", "'2001:db8::1'", "'::ffff:10.0.0.1'")),
 )
 # Text in characters of more than one byte, in sets other than UTF-8.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 INSERT, UPDATE, DELETE = EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1
 STMT_END = 1
 _NUMERIC = {1, 2, 3, 4, 5, 8, 9, 13, 246}
-_CHARACTER = {254, 15, 252, 255}
+_CHARACTER = {254, 15, 252, 255, 140, 141}
 _LABELS = {0xF7: 6, 0xF8: 5}
 
 
@@ -29,6 +29,7 @@ class Column:
     unsigned: bool = False
     collation: int = 45
     labels: tuple[bytes, ...] = ()
+    nullable: bool = True
 
     @property
     def has_labels(self) -> bool:
@@ -71,7 +72,7 @@ def table_map(table_id: int, columns: Sequence[Column], *, table: str = "t", dat
             lenenc(len(columns)),
             bytes(column.code for column in columns),
             counted(metadata),
-            b"\xff" * ((len(columns) + 7) // 8),
+            bits([column.nullable for column in columns]),
             *(bytes([kind]) + counted(value) for kind, value in optional.items() if value),
         )
     )
@@ -142,6 +143,7 @@ class Stream:
 def format_description(*, checksum: bool, table_map_length: int = 8) -> bytes:
     lengths = bytearray(171)
     known = {2: 13, 4: 8, 19: table_map_length, 23: 8, 24: 8, 25: 8, 26: 2, 30: 10, 162: 19, 163: 4, 165: 13}
+    known |= dict.fromkeys((166, 167, 168), 8) | dict.fromkeys((31, 32, 39, 169, 170, 171), 10)
     for kind, length in known.items():
         lengths[kind - 1] = length
     return struct.pack("<H50sIB", 4, b"10.11.19-MariaDB-log", 0, 19) + lengths + bytes([checksum])

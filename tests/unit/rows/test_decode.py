@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import pyarrow as pa
 import pytest
 
-from replica.errors import ConfigError, ReplicaError, UnsupportedEventError
+from replica.errors import ConfigError, ProtocolError, ReplicaError
 from replica.protocol.constants import EventType
 from replica.rows.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.types import OutputColumn
@@ -272,17 +272,29 @@ def test_statements_come_along_when_asked_for() -> None:
     assert batch.sql.to_pylist() == ["statement of group 0"] * 4 + ["statement of group 2"] * 4
 
 
-def test_a_prepared_xa_transaction_is_refused_only_if_its_rows_are_wanted() -> None:
+def test_rows_that_are_only_prepared_do_not_come() -> None:
     stream = Stream()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
-    at = stream.event(INSERT, rows(1, 2, row(1)))
+    stream.event(INSERT, rows(1, 2, row(1)))
     stream.event(EventType.XA_PREPARE, bytes(13))
-    data = bytes(stream)
-    with pytest.raises(UnsupportedEventError, match=r"rows of d\.t in an XA transaction") as caught:
-        kernel_rows(data, RangeDecoder(WANTED, DecodeOptions(), OUTPUT))
+    assert kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT)).ops == []
+    assert count_rows(bytes(stream), WANTED, checksum=True)[1].tolist() == [0]
+
+
+def test_the_rows_before_an_event_that_must_not_be_passed_come_first() -> None:
+    stream = transactions()
+    at = stream.event(EventType.INCIDENT, b"\1\0\4lost")
+    stream.gtid()
+    ordinals: list[int] = []
+    with pytest.raises(ProtocolError, match="INCIDENT") as caught:
+        ordinals.extend(
+            ordinal
+            for batch in RangeDecoder(WANTED, DecodeOptions(), OUTPUT).decode(bytes(stream), checksum=True)
+            for ordinal in batch.ordinal.tolist()
+        )
     assert caught.value.offset == at
-    assert kernel_rows(data, RangeDecoder(Tables({"d.u": None}), DecodeOptions(), OUTPUT)).ops == []
+    assert ordinals == [3, 4, 6, 7] * 2
 
 
 def test_version_2_events_step_over_their_extra_data() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import date, timedelta
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,8 @@ from replica.rows.kernel_dates import days
 from replica.rows.kernel_numbers import INVALID
 from replica.rows.layout import compile_layout
 from replica.rows.scan import scan
-from replica.rows.types import ValuePolicy
+from replica.rows.types import OutputColumn, ValuePolicy, output_column
+from replica.schema.table import ColumnSchema, TableSchema
 from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 from tests.unit.rows.wire_values import CASES, MULTI_BYTE_CASES
@@ -71,12 +74,23 @@ def binlogs(draw: st.DrawFn, *, multi_byte: bool = False) -> bytes:
     return stream.file()
 
 
+POLICIES = st.sampled_from(
+    (ValuePolicy(), ValuePolicy("text"), ValuePolicy(geometry="spark"), ValuePolicy("text", geometry="spark"))
+)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(binlogs(), st.sampled_from(SHAPES), st.sampled_from(("null", "text")), st.integers(2, 9), st.integers(1, 300))
+@given(binlogs(), st.sampled_from(SHAPES), POLICIES, st.integers(2, 9), st.integers(1, 300))
 def test_kernels_give_what_the_twin_gives(
-    data: bytes, shape: Shape, invalid_dates: Literal["null", "text"], batch_rows: int, batch_bytes: int
+    data: bytes, shape: Shape, policy: ValuePolicy, batch_rows: int, batch_bytes: int
 ) -> None:
-    options = DecodeOptions(shape=shape, invalid_dates=invalid_dates, batch_rows=batch_rows, batch_bytes=batch_bytes)
+    options = DecodeOptions(
+        shape=shape,
+        invalid_dates=policy.invalid_dates,
+        geometry=policy.geometry,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+    )
     if not list(reference_rows(data, WANTED, options.policy)):
         assert not kernel_rows(data, RangeDecoder(WANTED, options, None if shape == "variant" else ())).ops
         return
@@ -130,6 +144,65 @@ def test_a_value_of_any_size_grows_its_column_alone(size: int) -> None:
     stream.xid()
     for shape in SHAPES:
         check_twin(stream.file(), WANTED, DecodeOptions(shape=shape, batch_bytes=1000))
+
+
+VECTORS = st.lists(st.floats(width=32, allow_nan=False), max_size=300)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.none() | VECTORS, min_size=1, max_size=8), st.sampled_from(SHAPES), st.integers(2, 5))
+def test_vectors_are_lists_of_floats(vectors: list[list[float] | None], shape: Shape, batch_rows: int) -> None:
+    known = ColumnSchema(name="v", data_type="vector", column_type="vector(300)", octets=1200)
+    tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
+    stream = Stream()
+    stream.gtid()
+    columns = [Column("id", 3), Column("v", 15, b"\xb0\x04", collation=63)]
+    stream.event(EventType.TABLE_MAP, table_map(1, columns))
+    packed = [v if v is None else struct.pack(f"<H{len(v)}f", 4 * len(v), *v) for v in vectors]
+    stream.event(INSERT, rows(1, 2, b"".join(image([bytes(4), value]) for value in packed)))
+    stream.xid()
+    decoded = check_twin(stream.file(), tables, DecodeOptions(shape=shape, batch_rows=batch_rows))
+    if shape == "variant":
+        found = [VariantUtils.to_python(r["value"], r["metadata"])["v"] for r in decoded.after[0].to_pylist()]
+    else:
+        found = (decoded.columns or decoded.after)[1].to_pylist()
+    assert found == vectors
+
+
+def test_a_vector_fits_the_list_that_spark_has_for_it() -> None:
+    known = ColumnSchema(name="v", data_type="vector", column_type="vector(2)", octets=8)
+    tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", 15, b"\x08\0", collation=63)]))
+    stream.event(INSERT, rows(1, 1, image([struct.pack("<B2f", 8, 1.5, -2)]) + image([None])))
+    stream.xid()
+    kind = pa.list_(pa.field("element", pa.float32()))
+    output = [OutputColumn("v", kind, "ARRAY<FLOAT>")]
+    (batch,) = RangeDecoder(tables, DecodeOptions(), output).decode(bytes(stream), checksum=True)
+    (array,) = batch.after
+    assert array.type.value_field.name == "element"
+    assert array.to_pylist() == [[1.5, -2.0], None]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("data_type", "size"), [("vector", 5), ("geometry", 3)])
+def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Shape) -> None:
+    code, metadata, prefix = (15, b"\x2c\x01", 2) if data_type == "vector" else (255, b"\x04", 4)
+    known = ColumnSchema(name="v", data_type=data_type, column_type=data_type)
+    tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", code, metadata, collation=63)]))
+    stream.event(INSERT, rows(1, 1, image([size.to_bytes(prefix, "little") + bytes(size)])))
+    stream.xid()
+    policy = ValuePolicy(geometry="spark")
+    output = [output_column(known, policy)] if shape != "variant" else None
+    options = DecodeOptions(shape=shape, geometry="spark")
+    with pytest.raises(ProtocolError, match=r"column v of d\.t holds bytes that are no value of its type"):
+        list(RangeDecoder(tables, options, output).decode(bytes(stream), checksum=True))
+    with pytest.raises(ProtocolError, match=rf"column v: .*{data_type.upper()}"):
+        list(reference_rows(stream.file(), tables, policy))
 
 
 # -- damage ------------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ def schema(data_type: str, **known: object) -> ColumnSchema:
         (ColumnType.GEOMETRY, "04", 0, 4),
         (ColumnType.BLOB_COMPRESSED, "02", 0, 2),
         (ColumnType.VARCHAR_COMPRESSED, "f501", 0, 2),
+        (ColumnType.VARCHAR_COMPRESSED, "0a00", 0, 1),
+        (ColumnType.JSON, "04", 0, 4),
         (ColumnType.STRING, "f702", 2, 0),
         (ColumnType.STRING, "f808", 8, 0),
     ],
@@ -111,11 +113,39 @@ def test_from_the_stream_alone_the_collation_tells_bytes_from_text(
     assert plan_column(column("c", code, metadata, collation=collation), None, NULL).kind == kind
 
 
-def test_a_known_vector_is_refused_and_an_unknown_one_is_bytes() -> None:
+def test_a_known_vector_is_floats_and_an_unknown_one_is_bytes() -> None:
     wire = column("v", ColumnType.VARCHAR, b"\x0c\0", collation=BINARY)
     assert plan_column(wire, None, NULL).kind == Kind.BYTES
-    with pytest.raises(UnsupportedColumnError, match=r"Column v of table shop\.a is declared vector, .*yet"):
-        plan_column(wire, schema("vector"), NULL, table="shop.a")
+    plan = plan_column(wire, schema("vector", octets=12), NULL, table="shop.a")
+    assert (plan.kind, plan.spark, plan.prefix) == (Kind.VECTOR, "ARRAY<FLOAT>", 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "metadata", "data_type", "charset", "kind"),
+    [
+        (ColumnType.VARCHAR_COMPRESSED, b"\xf5\1", "varchar", "latin1", Kind.LATIN1),
+        (ColumnType.VARCHAR_COMPRESSED, b"\xf5\1", "varbinary", None, Kind.BYTES),
+        (ColumnType.BLOB_COMPRESSED, b"\2", "text", "utf8mb4", Kind.TEXT),
+        (ColumnType.BLOB_COMPRESSED, b"\1", "tinyblob", None, Kind.BYTES),
+        (ColumnType.JSON, b"\4", "json", None, Kind.TEXT),
+    ],
+)
+@pytest.mark.parametrize("from_catalog", [True, False])
+def test_rewritten_values_are_planned_as_what_they_hold(
+    code: int, metadata: bytes, data_type: str, charset: str | None, kind: Kind, *, from_catalog: bool
+) -> None:
+    collation = {"latin1": LATIN1, "utf8mb4": UTF8MB4, None: BINARY}[charset]
+    known = {} if from_catalog or code == ColumnType.JSON else {"collation": collation}
+    told = schema(data_type, charset=charset) if from_catalog else None
+    plan = plan_column(column("c", code, metadata, **known), told, NULL)
+    assert (plan.kind, plan.prefix, plan.width) == (kind, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind"), [(NULL, Kind.BYTES), (ValuePolicy(geometry="spark"), Kind.GEOMETRY)], ids=["binary", "spark"]
+)
+def test_geometries_follow_the_policy(policy: ValuePolicy, kind: Kind) -> None:
+    assert plan_column(column("g", ColumnType.GEOMETRY, b"\4", collation=BINARY), None, policy).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -141,6 +171,21 @@ def test_the_old_temporal_formats_need_their_digits_from_the_catalog() -> None:
         plan_column(wire, schema("time", fsp=3), NULL)
 
 
+@pytest.mark.parametrize(
+    ("code", "widths"),
+    [
+        (ColumnType.TIMESTAMP, (4, 5, 5, 6, 6, 7, 7)),
+        (ColumnType.DATETIME, (8, 6, 6, 7, 7, 7, 8)),
+        (ColumnType.TIME, (3, 4, 4, 5, 5, 5, 6)),
+    ],
+)
+def test_an_old_temporal_format_that_nobody_asks_for_is_stepped_over(code: int, widths: tuple[int, ...]) -> None:
+    wire = column("c", code)
+    assert tuple(skip_column(wire, "c", schema("x", fsp=fsp)).width for fsp in range(7)) == widths
+    with pytest.raises(SchemaError, match=r"Column c of table t\.a .*old temporal format"):
+        skip_column(wire, "c", table="t.a")
+
+
 def test_a_catalog_of_another_type_is_an_error() -> None:
     with pytest.raises(SchemaError, match=r"Column c is .*BOOL in the binlog and bigint in the catalog"):
         plan_column(column("c", ColumnType.TINY, unsigned=False), schema("bigint"), NULL)
@@ -149,5 +194,5 @@ def test_a_catalog_of_another_type_is_an_error() -> None:
 def test_unknown_collations_and_type_codes_name_the_column() -> None:
     with pytest.raises(UnsupportedColumnError, match=r"Column c: The collation id 4999"):
         plan_column(column("c", ColumnType.BLOB, b"\1", collation=4999), None, NULL)
-    with pytest.raises(UnsupportedColumnError, match=r"Column c has the type code 245"):
-        plan_column(column("c", ColumnType.JSON, b"\4"), None, NULL)
+    with pytest.raises(UnsupportedColumnError, match=r"Column c has the type code 242 \(VECTOR\)"):
+        plan_column(column("c", ColumnType.VECTOR, b"\4"), None, NULL)

@@ -11,7 +11,7 @@ from replica.errors import ProtocolError, ReplicaError, TruncatedError, Unsuppor
 from replica.protocol.constants import EventType
 from replica.rows import records as r
 from replica.rows.batch import Groups
-from replica.rows.scan import Scan, scan
+from replica.rows.scan import Scan, scan, scan_until
 from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, format_description, image, rows, table_map
 
 if TYPE_CHECKING:
@@ -136,10 +136,55 @@ def test_events_about_the_log_itself_are_passed_wherever_they_stand() -> None:
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     stream.event(INSERT, rows(7, 1, ONE))
     stream.xid()
-    stream.event(200, b"whatever", flags=0x80)
     stream.event(EventType.STOP, b"")
     found = scan(bytes(stream), checksum=True)
-    assert (len(found.groups), len(found.events)) == (1, 1)
+    assert (len(found.groups), len(found.events), found.skipped) == (1, 1, {})
+
+
+def test_unknown_events_that_may_be_ignored_are_counted_by_type() -> None:
+    stream = Stream()
+    transaction(stream)
+    for kind in (200, 255, 200, 0, EventType.IGNORABLE):
+        stream.event(kind, b"whatever", flags=0x80)
+    transaction(stream)
+    found = scan(bytes(stream), checksum=True)
+    assert found.skipped == {0: 1, 28: 1, 200: 2, 255: 1}
+    assert len(found.groups) == 2
+
+
+@pytest.mark.parametrize("kind", [166, 167, 168, 169, 170, 171, 39, 31, 23])
+def test_a_record_says_in_which_form_its_images_are(kind: int) -> None:
+    op = UPDATE if kind in (167, 170, 39, 31) else INSERT
+    extra = b"" if kind in (23, 166, 167, 168) else b"\x02\0"  # version 2: the length counts itself
+    body = rows(7, 1, b"block", after=[True] if op == UPDATE else None)
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
+    stream.event(kind, body[:8] + extra + body[8:])
+    stream.xid()
+    data = bytes(stream)
+    found = scan(data, checksum=True)
+    form = {39: r.FORM_PARTIAL, 31: r.FORM_PLAIN, 23: r.FORM_PLAIN}.get(kind, r.FORM_COMPRESSED)
+    assert column(found, "EVENT_FORM") == [form]
+    operations = {23: 0, 31: 1, 39: 1, 166: 0, 167: 1, 168: 2, 169: 0, 170: 1, 171: 2}
+    assert column(found, "EVENT_OP") == [operations[kind]]
+    (images,), (end,) = column(found, "EVENT_IMAGES"), column(found, "EVENT_END")
+    assert data[images:end] == b"block"
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 16, 300])
+def test_a_record_says_whether_its_images_are_whole(width: int) -> None:
+    columns = [Column(f"c{i}", 1) for i in range(width)]
+    whole = [True] * width
+    lacking = [[i != missing for i in range(width)] for missing in {0, width // 2, width - 1}]
+    sides = [(whole, whole), *((side, whole) for side in lacking), *((whole, side) for side in lacking)]
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(7, columns))
+    for before, after in sides:
+        stream.event(UPDATE, rows(7, width, b"images", before=before, after=after, flags=0))
+    stream.xid()
+    assert column(scan(bytes(stream), checksum=True), "EVENT_WHOLE") == [1] + [0] * (len(sides) - 1)
 
 
 def test_a_group_that_a_crash_cut_short_never_happened() -> None:
@@ -218,12 +263,27 @@ def test_format_description_says_how_it_goes_on() -> None:
 @pytest.mark.parametrize(
     ("kind", "body", "error", "words"),
     [
-        (EventType.WRITE_ROWS_COMPRESSED_V1, bytes(30), UnsupportedEventError, "compressed rows event"),
-        (EventType.DELETE_ROWS_COMPRESSED, bytes(30), UnsupportedEventError, "compressed rows event"),
-        (20, bytes(30), UnsupportedEventError, "event type 20 is unknown"),
-        (172, bytes(30), UnsupportedEventError, "event type 172 is unknown"),
-        (39, bytes(30), UnsupportedEventError, "event type 39"),
-        (EventType.INCIDENT, b"\x01\0\x04lost", ProtocolError, "lost events"),
+        (EventType.WRITE_ROWS_COMPRESSED_V1, rows(8, 1, ONE), ProtocolError, "without its table map"),
+        (EventType.DELETE_ROWS_COMPRESSED, bytes(9), ProtocolError, r"malformed event \(DELETE_ROWS_COMPRESSED"),
+        (
+            EventType.PRE_GA_WRITE_ROWS,
+            bytes(30),
+            UnsupportedEventError,
+            r"PRE_GA_WRITE_ROWS \(20\) .* before MySQL 5.1",
+        ),
+        (EventType.PRE_GA_DELETE_ROWS, bytes(30), UnsupportedEventError, "PRE_GA_DELETE_ROWS"),
+        (EventType.START_V3, bytes(56), UnsupportedEventError, "START_V3"),
+        (EventType.LOAD, bytes(30), UnsupportedEventError, "LOAD"),
+        (EventType.SLAVE, bytes(30), UnsupportedEventError, "SLAVE"),
+        (EventType.CREATE_FILE, bytes(30), UnsupportedEventError, "CREATE_FILE"),
+        (EventType.EXEC_LOAD, bytes(30), UnsupportedEventError, "EXEC_LOAD"),
+        (EventType.NEW_LOAD, bytes(30), UnsupportedEventError, "NEW_LOAD"),
+        (199, bytes(30), UnsupportedEventError, "event type 199 is unknown"),
+        (EventType.PARTIAL_ROW_DATA, bytes(30), ProtocolError, "fragment 0 of 0 of a rows event"),
+        (EventType.INCIDENT, b"\x01\0\x04lost", ProtocolError, r"lost events here \(INCIDENT\): incident 1, 'lost'"),
+        (EventType.INCIDENT, b"\x01\0\x00", ProtocolError, "incident 1, without a message"),
+        (EventType.INCIDENT, b"\x01\0\xffcut", ProtocolError, "incident 1, 'cut'"),
+        (EventType.INCIDENT, b"", ProtocolError, "incident 0, without a message"),
         (EventType.START_ENCRYPTION, bytes(17), UnsupportedEventError, "encrypted"),
         (INSERT, rows(8, 1, ONE), ProtocolError, "without its table map"),
         (INSERT, b"\x07", ProtocolError, "malformed"),
@@ -247,6 +307,26 @@ def test_what_must_not_be_passed_is_refused_where_it_stands(
     assert isinstance(caught.value, ProtocolError)
     assert caught.value.offset == at
     assert caught.value.hint or error is ProtocolError
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_groups_before_a_stop_are_told(*, inside: bool) -> None:
+    stream = Stream()
+    transaction(stream)
+    transaction(stream)
+    whole = scan(bytes(stream), checksum=True)
+    if inside:
+        stream.gtid()
+        stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
+        stream.event(INSERT, rows(7, 1, ONE))
+    at = stream.event(EventType.INCIDENT, b"\x01\0\x04lost")
+    transaction(stream)
+    found, error = scan_until(bytes(stream), checksum=True)
+    assert error is not None
+    assert error.offset == at
+    assert found.groups.tolist() == whole.groups.tolist()
+    assert found.events.tolist() == whole.events.tolist()
+    assert scan_until(bytes(stream)[:at], checksum=True)[1] is None or inside
 
 
 @pytest.mark.parametrize("kind", [INSERT, EventType.TABLE_MAP, EventType.XID, EventType.QUERY, EventType.XA_PREPARE])
@@ -306,3 +386,16 @@ def test_no_damage_makes_anything_but_a_typed_error(damage: list[tuple[int, int]
         return
     for start, end in zip(column(found, "EVENT_IMAGES"), column(found, "EVENT_END"), strict=True):
         assert 0 < start < end <= len(data)
+
+
+def test_a_gtid_event_padded_for_a_large_commit() -> None:
+    """A transaction beyond binlog_large_commit_threshold becomes a file of its own, with room kept in front of it."""
+    stream = Stream()
+    start = stream.gtid(4, struct.pack("<BI", 16, 7) + bytes(3760))  # flags_extra THREAD_ID, then zeros
+    stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
+    stream.event(INSERT, rows(7, 1, ONE))
+    stream.xid()
+    found = scan(bytes(stream), checksum=True)
+    assert column(found, "GROUP_START") == [start]
+    assert column(found, "GROUP_THREAD") == [7]
+    assert len(found.events) == 1

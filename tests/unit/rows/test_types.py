@@ -3,9 +3,19 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from replica.errors import SchemaError, UnsupportedColumnError
+from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
-from replica.rows.types import AS_TEXT, TYPES, Kind, OutputColumn, ValuePolicy, arrow_and_spark, output_column, row_of
+from replica.rows.types import (
+    AS_TEXT,
+    GEOMETRY_ARROW,
+    TYPES,
+    Kind,
+    OutputColumn,
+    ValuePolicy,
+    arrow_and_spark,
+    output_column,
+    row_of,
+)
 from replica.schema.table import ColumnSchema
 
 TEXT = ValuePolicy("text")
@@ -55,6 +65,8 @@ WHAT_SPARK_SEES = {
     "uuid": STRING,
     "inet4": STRING,
     "inet6": STRING,
+    "vector(3)": (pa.list_(pa.float32()), "ARRAY<FLOAT>"),
+    "json": STRING,
 }
 
 
@@ -83,7 +95,7 @@ def test_every_type_of_the_table_is_tried_above() -> None:
     tried = {declared(column_type).data_type for column_type in WHAT_SPARK_SEES}
     missing = {name for row in TYPES for name in row.data_types} - tried
     assert missing == {
-        "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "vector",
+        "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
     }  # fmt: skip
 
 
@@ -97,16 +109,18 @@ def test_times_are_no_dates() -> None:
 
 
 @pytest.mark.parametrize(
-    "column_type", ["vector(3)", "varchar(5) /*M!100301 COMPRESSED*/", "blob /*M!100301 COMPRESSED*/"]
+    ("column_type", "spark"),
+    [("varchar(5) /*M!100301 COMPRESSED*/", "STRING"), ("blob /*M!100301 COMPRESSED*/", "BINARY")],
 )
-def test_what_cannot_be_decoded_is_refused_by_name(column_type: str) -> None:
-    with pytest.raises(UnsupportedColumnError, match=r"Column c .*cannot be decoded yet") as caught:
-        output_column(declared(column_type), ValuePolicy())
-    assert column_type in str(caught.value)
+def test_compressed_columns_are_what_they_hold(column_type: str, spark: str) -> None:
+    assert output_column(declared(column_type), ValuePolicy()).spark == spark
 
 
-def test_a_label_may_say_compressed() -> None:
-    assert output_column(declared("enum('COMPRESSED*/')"), ValuePolicy()).arrow == pa.string()
+@pytest.mark.parametrize("column_type", ["geometry", "point", "geometrycollection"])
+def test_geometries_for_spark(column_type: str) -> None:
+    column = output_column(declared(column_type), ValuePolicy(geometry="spark"))
+    assert (column.arrow, column.spark) == (GEOMETRY_ARROW, "GEOMETRY(ANY)")
+    assert [(field.name, field.nullable) for field in GEOMETRY_ARROW] == [("srid", False), ("wkb", False)]
 
 
 def test_types_that_the_table_does_not_have() -> None:
@@ -119,8 +133,8 @@ def test_the_table_covers_what_servers_write() -> None:
         ColumnType.DECIMAL, ColumnType.NULL, ColumnType.NEWDATE, ColumnType.TYPED_ARRAY, ColumnType.TINY_BLOB,
         ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.VAR_STRING,
     }  # fmt: skip
-    mysql_only = {ColumnType.JSON, ColumnType.VECTOR}
-    assert {code for row in TYPES for code in row.wire} == set(ColumnType) - never_written - mysql_only
+    of_mysql = {ColumnType.VECTOR}
+    assert {code for row in TYPES for code in row.wire} == set(ColumnType) - never_written - of_mysql
 
 
 def test_text_forms_and_arrow_types_of_all_kinds() -> None:

@@ -11,9 +11,10 @@ from replica.protocol.binlog_file import decode_file
 from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent
-from replica.protocol.transaction_events import GtidEvent
+from replica.protocol.transaction_events import GtidEvent, XaId, XaPrepareEvent
 from replica.rows import reference
 from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
+from replica.rows.images_reference import plain_rows
 from replica.rows.layout import RowLayout, compile_layout
 from replica.rows.types import ValuePolicy
 
@@ -47,7 +48,12 @@ class Row(NamedTuple):
 
 
 def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolicy()) -> Iterator[Row]:  # noqa: B008
-    """All wanted row changes of a whole binlog file, without those of transactions that were rolled back."""
+    """All wanted row changes of a whole binlog file, without those of transactions that were rolled back.
+
+    Rows of an XA transaction come where its XA COMMIT stands, if that is in the file.
+    """
+    prepared: dict[XaId | None, list[Row]] = {}
+    xa: XaId | None = None
     maps: dict[int, TableMapEvent] = {}
     layouts: dict[bytes, RowLayout] = {}
     group: list[Row] = []
@@ -56,25 +62,33 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
         if isinstance(event, GtidEvent):
             yield from group
             group = []
-            gtid, ordinal = tuple(event.gtid), 0
+            gtid, ordinal, xa = tuple(event.gtid), 0, event.xa
         elif isinstance(event, QueryEvent) and event.query == b"ROLLBACK":
             group = []
+        elif isinstance(event, XaPrepareEvent) and not event.one_phase:
+            prepared[event.xa], group = group, []
+        elif isinstance(event, QueryEvent) and event.query.startswith((b"XA COMMIT", b"XA ROLLBACK")):
+            rows = prepared.pop(xa, [])
+            group = [row._replace(gtid=gtid) for row in rows if event.query.startswith(b"XA COMMIT")]
         elif isinstance(event, TableMapEvent):
             maps[event.table_id] = event
         elif isinstance(event, RowsEvent) and not event.is_dummy:
             table_map = maps[event.table_id]
             name = f"{table_map.database}.{table_map.table}"
-            if table_map.content not in layouts:
-                schema = tables.schemas.get(name)
-                # An unwanted table is read only to count its rows: nothing of it is put out.
-                output = None if name in tables.schemas else ()
-                layouts[table_map.content] = compile_layout(table_map, schema, output, policy)
-            layout = layouts[table_map.content]
-            for change in reference.read_rows(event, layout, policy):
+            layout = layouts.get(table_map.content) or _layout(table_map, tables, policy)
+            layouts[table_map.content] = layout
+            plain = plain_rows(event, table_map.columns, layout)
+            for change in reference.read_rows(plain, layout, policy):
                 if name in tables.schemas:
                     group.append(Row(gtid, ordinal, name, change, layout))
                 ordinal += 1  # noqa: SIM113
     yield from group
+
+
+def _layout(table_map: TableMapEvent, tables: Tables, policy: ValuePolicy) -> RowLayout:
+    name = f"{table_map.database}.{table_map.table}"
+    # An unwanted table is read only to count its rows: nothing of it is put out.
+    return compile_layout(table_map, tables.schemas.get(name), None if name in tables.schemas else (), policy)
 
 
 class Decoded(NamedTuple):
@@ -88,11 +102,15 @@ class Decoded(NamedTuple):
     before: list[pa.Array]
     after: list[pa.Array]
     columns: list[pa.Array]
+    absent_before: list[list[str] | None]
+    absent_after: list[list[str] | None]
+    absent: list[list[str] | None]
+    history: list[bool | None]
     batches: int
 
 
 def kernel_rows(data: bytes, decoder: RangeDecoder, *, checksum: bool = True) -> Decoded:
-    result = Decoded([], [], [], [], [], [], [], [], 0)
+    result = Decoded([], [], [], [], [], [], [], [], [], [], [], [], 0)
     before: list[list[pa.Array]] = []
     after: list[list[pa.Array]] = []
     columns: list[list[pa.Array]] = []
@@ -106,6 +124,13 @@ def kernel_rows(data: bytes, decoder: RangeDecoder, *, checksum: bool = True) ->
         result.ops.extend(batch.op.tolist())
         result.last.extend(batch.last.tolist())
         result.tables.extend(".".join(batch.tables[i]) for i in batch.table.tolist())
+        for told, array in (
+            (result.absent_before, batch.absent_before),
+            (result.absent_after, batch.absent_after),
+            (result.absent, batch.absent),
+            (result.history, batch.history),
+        ):
+            told.extend([None] * batch.rows if array is None else array.to_pylist())
         for arrays in (batch.before, batch.after, batch.columns):
             for array in arrays:
                 array.validate(full=True)
@@ -144,7 +169,13 @@ def check_twin(data: bytes, tables: Tables, options: DecodeOptions, *, checksum:
         ops, images = reference.flat(changes)
         assert decoded.ops == ops
         _same_typed(decoded.columns, images, expanded)
+        told = [(op in (1, 3), row.change) for op, row in zip(ops, expanded, strict=True)]
+        assert decoded.absent == [change.absent_before if first else change.absent_after for first, change in told]
+        assert decoded.history == [change.closed_before if first else change.history for first, change in told]
         return decoded
+    assert decoded.absent_before == [change.absent_before for change in changes]
+    assert decoded.absent_after == [change.absent_after for change in changes]
+    assert decoded.history == [change.history for change in changes]
     assert decoded.ops == [int(change.kind) for change in changes]
     sides = ((decoded.before, [c.before for c in changes]), (decoded.after, [c.after for c in changes]))
     for arrays, images in sides:

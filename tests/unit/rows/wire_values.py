@@ -101,6 +101,8 @@ def _char(octets: int) -> bytes:
 
 _UTF8 = st.text(max_size=40).map(str.encode)
 _ANY = st.binary(max_size=60)
+_PIECES = (b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc3", "é€😀".encode(), b"plain text", b"\xff", b"\xf4\x90\x80\x80")
+_DAMAGED_UTF8 = st.lists(st.sampled_from(_PIECES) | st.binary(max_size=4), max_size=12).map(b"".join)
 _GBK = st.text("abc\u4e2d\u6587", max_size=10).map(lambda text: text.encode("gbk"))
 
 CASES: tuple[tuple[Column, SearchStrategy[bytes]], ...] = (
@@ -163,7 +165,8 @@ CASES: tuple[tuple[Column, SearchStrategy[bytes]], ...] = (
     (Column("blob", T.BLOB, b"\x04", collation=63), _counted(_ANY, 4)),
     (Column("binary", T.STRING, _char(9), collation=63), _counted(st.binary(max_size=9), 1)),
     (Column("varbinary", T.VARCHAR, b"\x2c\x01", collation=63), _counted(_ANY, 2)),
-    (Column("geometry", T.GEOMETRY, b"\x04", collation=63), _counted(_ANY, 4)),
+    (Column("damaged", T.VARCHAR, b"\xff\x00"), _counted(_DAMAGED_UTF8, 1)),
+    (Column("geometry", T.GEOMETRY, b"\x04", collation=63), _counted(st.just(b"") | st.binary(min_size=4), 4)),
 )
 MULTI_BYTE_CASES: tuple[tuple[Column, SearchStrategy[bytes]], ...] = (
     (Column("gbk", T.VARCHAR, b"\x40\x00", collation=28), _counted(_GBK, 1)),

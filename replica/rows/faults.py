@@ -1,0 +1,37 @@
+"""A kernel's code for images it could not read -> the error that says which table, column and byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ProtocolError
+from replica.rows import records as r
+from replica.rows.texts import no_text
+
+if TYPE_CHECKING:
+    from replica.rows.tables import SlotTable
+
+_DAMAGED = "The bytes are damaged; verify the relay log's checksums."
+
+
+def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
+    """`column`: its number, -1 where no single one is to blame. `offset`: of the byte, in the range."""
+    where = slots.name(slot)
+    if column >= 0:
+        where = f"column {slots.column_name(slot, column)} of {where}"
+    if status == r.BAD_DATE:
+        return ProtocolError(
+            f"{where} holds a date that no calendar has",
+            offset=offset,
+            hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
+        )
+    if status == r.BAD_TEXT:
+        return no_text(where, offset)
+    text = {
+        r.SHORT_IMAGE: "ends beyond its event",
+        r.BAD_WIDTH: "has another number of columns in its rows than in its table map",
+        r.NO_COLUMNS: "has row images without any column",
+        r.BAD_VALUE: "holds bytes that are no value of its type",
+    }[status]
+    subject = f"the row image of {where}" if status == r.SHORT_IMAGE else where
+    return ProtocolError(f"{subject} {text}", offset=offset, hint=_DAMAGED)

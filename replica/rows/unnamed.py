@@ -1,0 +1,137 @@
+"""A table of which nothing is known but its table map -> a `TableSchema` that its rows can be decoded with.
+
+Columns are called @1, @2, … as in mariadb-binlog. What the stream does not tell is settled once and said here: integers
+are signed; ENUM and SET give the numbers of their labels, as text; CHAR, VARCHAR and TEXT cannot be told from BINARY,
+VARBINARY and BLOB, so all are read as UTF-8 text (`text="utf8"`, what is no UTF-8 follows the policy for invalid text)
+or all as bytes (`text="bytes"`, exact, for a caller who shows text where it is text). Temporal columns in the old
+format stay undecodable: their width is not in the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from replica.errors import UnsupportedColumnError
+from replica.protocol.charset import BINARY, charset_of
+from replica.protocol.constants import ColumnType
+from replica.schema.table import ColumnSchema, TableSchema
+
+if TYPE_CHECKING:
+    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.table_map import TableMapEvent
+
+UnnamedText = Literal["utf8", "bytes"]
+
+_PLAIN: Final[dict[int, str]] = {
+    ColumnType.TINY: "tinyint",
+    ColumnType.SHORT: "smallint",
+    ColumnType.INT24: "mediumint",
+    ColumnType.LONG: "int",
+    ColumnType.LONGLONG: "bigint",
+    ColumnType.FLOAT: "float",
+    ColumnType.DOUBLE: "double",
+    ColumnType.NEWDECIMAL: "decimal",
+    ColumnType.YEAR: "year",
+    ColumnType.DATE: "date",
+    ColumnType.BIT: "bit",
+    ColumnType.GEOMETRY: "geometry",
+    ColumnType.TIMESTAMP2: "timestamp",
+    ColumnType.DATETIME2: "datetime",
+    ColumnType.TIME2: "time",
+    ColumnType.TIMESTAMP: "timestamp",
+    ColumnType.DATETIME: "datetime",
+    ColumnType.TIME: "time",
+    ColumnType.ENUM: "enum",
+    ColumnType.SET: "set",
+    ColumnType.JSON: "json",
+}
+_TEMPORAL: Final = (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2)
+# Wire type: its name as text, and as bytes.
+_STRINGS: Final[dict[int, tuple[str, str]]] = {
+    ColumnType.STRING: ("char", "binary"),
+    ColumnType.VARCHAR: ("varchar", "varbinary"),
+    ColumnType.VARCHAR_COMPRESSED: ("varchar", "varbinary"),
+    ColumnType.BLOB: ("text", "blob"),
+    ColumnType.BLOB_COMPRESSED: ("text", "blob"),
+}
+_BLOB_SIZES: Final = ("tiny", "", "medium", "long")
+
+
+def unnamed_schema(table_map: TableMapEvent, text: UnnamedText = "utf8") -> TableSchema:
+    """The schema of a table map alone; what the table map does tell (names, signs, collations) is taken from it."""
+    return TableSchema(
+        database=table_map.database,
+        table=table_map.table,
+        columns=tuple(_column(column, f"@{number}", text) for number, column in enumerate(table_map.columns, 1)),
+        primary_key=table_map.primary_key,
+    )
+
+
+def _column(column: ColumnDef, name: str, text: UnnamedText) -> ColumnSchema:
+    charset = None
+    if column.type in _STRINGS:
+        binary = text == "bytes" if column.collation is None else column.collation == BINARY
+        data_type = _STRINGS[column.type][binary]
+        if data_type in ("text", "blob"):
+            data_type = _BLOB_SIZES[min(column.length, 4) - 1] + data_type
+        charset = None if binary else _charset(column)
+    else:
+        data_type = _plain(column, name)
+        charset = _charset(column) if column.type in (ColumnType.ENUM, ColumnType.SET) else None
+    return ColumnSchema(
+        name=column.name or name,
+        data_type=data_type,
+        column_type=data_type,
+        nullable=column.nullable,
+        unsigned=bool(column.unsigned),
+        charset=charset,
+        labels=_numbers(column) if column.labels is None else None,
+        octets=_octets(column),
+        precision=column.precision if column.type == ColumnType.NEWDECIMAL else _bits(column),
+        scale=column.scale if column.type == ColumnType.NEWDECIMAL else None,
+        fsp=column.fsp if column.type in _TEMPORAL else None,
+        key=column.is_key,
+    )
+
+
+def _plain(column: ColumnDef, name: str) -> str:
+    if column.type not in _PLAIN:
+        raise UnsupportedColumnError(
+            f"Column {name} has the type code {column.type}, which is not decoded.",
+            hint="Leave the table out of the selection; MySQL's own types are not decoded.",
+        )
+    return _PLAIN[column.type]
+
+
+def _charset(column: ColumnDef) -> str:
+    if column.collation is None:
+        return "utf8mb4"
+    if column.collation == BINARY:
+        return "binary"
+    try:
+        return charset_of(column.collation).name
+    except UnsupportedColumnError:
+        return "utf8mb4"  # the plan goes by the collation, and refuses it if the column is wanted
+
+
+def _numbers(column: ColumnDef) -> tuple[str, ...] | None:
+    """Labels that are their own numbers, as many as the width of the column allows."""
+    if column.type == ColumnType.ENUM:
+        return tuple(map(str, range(1, 1 << 8 * column.length)))
+    return tuple(map(str, range(1, 8 * column.length + 1))) if column.type == ColumnType.SET else None
+
+
+def _octets(column: ColumnDef) -> int | None:
+    """Longest value, as the catalog counts it."""
+    match column.type:
+        case ColumnType.STRING | ColumnType.VARCHAR:
+            return column.length
+        case ColumnType.VARCHAR_COMPRESSED:
+            return column.length - 1  # its metadata counts the byte that says how a value is compressed
+        case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED:
+            return (1 << 8 * column.length) - 1
+    return None
+
+
+def _bits(column: ColumnDef) -> int | None:
+    return column.length if column.type == ColumnType.BIT else None

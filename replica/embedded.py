@@ -25,7 +25,7 @@ from replica.errors import DisconnectedError, RelayError, ReplicaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.resume import Stored
-from replica.handshake.start import earliest_position, latest_position
+from replica.handshake.start import earliest_position, latest_and_prepared, latest_position
 from replica.protocol.gtid import Order
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
+    from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from replica.schema.catalog import Selection
@@ -86,6 +87,7 @@ class EmbeddedReplica:
         *,
         place: BinlogPosition | None = None,
         server_id: int | None = None,
+        reached: GtidPosition | None = None,
     ) -> None:
         """Take the relay directory and begin to stream; returns at once, before there is a connection.
 
@@ -96,6 +98,7 @@ class EmbeddedReplica:
             position: the last GTIDs the caller has.
             place: where those ended in the binlog of the primary with `server_id`, to notice that it was reset.
             server_id: see `place`.
+            reached: where the caller has been, if `position` lies before it; `place` is then of this one.
 
         Raises:
             RelayError: another replica holds the directory, or this one is already started.
@@ -113,7 +116,7 @@ class EmbeddedReplica:
                 relay.close()
                 raise
             self._relay = relay
-        stored = None if position is None else Stored(position, place, server_id)
+        stored = None if position is None else Stored(position, place, server_id, reached)
         replica = Replica(self._config, relay, log=self._logger, start=stored, on_progress=self._notify)
         loop = self._running_loop()
         asyncio.run_coroutine_threadsafe(self._main(replica, relay), loop)
@@ -218,6 +221,10 @@ class EmbeddedReplica:
     def server_position(self) -> GtidPosition:
         """The last GTIDs in the primary's binlog, asked now over a connection of its own; start() is not needed."""
         return self._ask(latest_position)
+
+    def latest_and_prepared(self) -> Latest:
+        """The same with the XA transactions that are prepared now."""
+        return self._ask(latest_and_prepared)
 
     def earliest_position(self) -> GtidPosition:
         """The position before the oldest transaction the primary still has."""

@@ -11,21 +11,28 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.embedded import EmbeddedReplica
-from replica.errors import RelayError
+from replica.errors import PrerequisiteError, RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay.location import RelayHead, RelayLocation, relay_path
+from replica.rows.xa import describe
 from streaming_source.cutting import file_head
 from streaming_source.offset import SourceOffset
 from streaming_source.relay_directory import is_free, relay_directory
 
 if TYPE_CHECKING:
+    from replica.handshake.start import Latest
     from replica.relay.log import RelayLog
     from streaming_source.options import SourceOptions
 
 LOCK_PATIENCE_S = 10.0
 """A query that was just stopped has two seconds to let its folder go; a restart is often faster than that."""
 LOCK_POLL_S = 0.1
+XA_PATIENCE_S = 10.0
+"""An XA transaction is prepared for as long as its coordinator asks all others; one that stays is forgotten."""
+XA_POLL_S = 0.25
+XA_NAMED = 3
+"""Of how many the message tells the id."""
 
 
 class ReplicaFeed:
@@ -46,18 +53,36 @@ class ReplicaFeed:
     def starting_offset(self) -> SourceOffset:
         start = self._options.starting_position
         if start == "latest":
-            position = self._replica.server_position()
-        elif start == "earliest":
-            position = self._replica.earliest_position()
-        else:
-            position = GtidPosition.parse(start)
+            return self._latest()
+        position = self._replica.earliest_position() if start == "earliest" else GtidPosition.parse(start)
         return SourceOffset(position, position, anchor=True)
+
+    def _latest(self) -> SourceOffset:
+        """The end of the primary's binlog, and the position to resume at: before every group prepared there."""
+        first = latest = self._replica.latest_and_prepared()
+        open_then = first.prepared
+        deadline = time.monotonic() + XA_PATIENCE_S
+        while open_then and time.monotonic() < deadline:
+            time.sleep(XA_POLL_S)
+            latest = self._replica.latest_and_prepared()
+            open_then &= latest.prepared
+        if open_then:
+            named = "; ".join(sorted(map(describe, open_then))[:XA_NAMED])
+            raise PrerequisiteError(
+                f"startingPosition=latest would miss XA transactions: {len(open_then)} have been prepared for more "
+                f"than {XA_PATIENCE_S:g} s and may be committed later ({named}).",
+                hint="End them (XA RECOVER lists them), or start at a GTID position before they were prepared; a start "
+                "at @@gtid_binlog_pos, given as a position, goes on until one of them is committed.",
+            )
+        return SourceOffset(latest.position, first.before, anchor=True)
 
     def start(self, offset: SourceOffset) -> None:
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while not self.started:
             try:
-                self._replica.start(offset.resume, place=offset.primary, server_id=offset.server_id)
+                self._replica.start(
+                    offset.resume, place=offset.primary, server_id=offset.server_id, reached=offset.position
+                )
                 self.started = True
             except RelayError:
                 if is_free(self.log.directory) or time.monotonic() > deadline:
@@ -65,6 +90,10 @@ class ReplicaFeed:
                 time.sleep(LOCK_POLL_S)
                 self._replica.close()
                 self._replica = self._new_replica()
+
+    @property
+    def full(self) -> bool:
+        return self.log.total_bytes() > self._options.replica.relay_max_bytes
 
     def head(self) -> RelayHead:
         return self._replica.head()
@@ -74,6 +103,9 @@ class ReplicaFeed:
 
     def server_position(self) -> GtidPosition:
         return self._replica.server_position()
+
+    def latest_and_prepared(self) -> Latest:
+        return self._replica.latest_and_prepared()
 
     def server_id(self, location: RelayLocation) -> int | None:
         """Id of the server whose binlog the groups before `location` were copied from; None before the first."""

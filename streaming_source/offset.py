@@ -7,10 +7,10 @@ written stays readable (tests/golden/offsets-v1.json); what is not an offset, or
     {"v": 1, "gtid": "0-1-4711,1-2-9", "resume": "0-1-4711,1-2-9",
      "server": {"id": 1, "file": "bin.000007", "position": 4096}}
 
-`resume` is where a dump must start to replay what follows, `server` the same place in the primary's own coordinates:
-it exposes a primary that was reset, or another server that reuses the sequence numbers. It is empty where no group was
-read yet. `anchor` marks the offset of
-the empty first batch (see planner.py); it is absent everywhere else.
+`resume` is where a dump must start to replay what follows: before `gtid` while XA transactions are prepared, whose rows
+come at their XA COMMIT. `server` is where `gtid` ended in the primary's own coordinates: it exposes a primary that was
+reset, or another server that reuses the sequence numbers. It is empty where no group was read yet. `anchor` marks the
+offset of the empty first batch (see planner.py); it is absent everywhere else.
 """
 
 from __future__ import annotations

@@ -1,18 +1,25 @@
 """What one Spark task reads: a range of a relay file, by path or with its bytes on board. Plain values that pickle.
 
 Both end where event groups end. `bounds` is set only where a replayed range is interleaved in another order than when
-it was first read; else the range itself is exact. `file` is the primary's binlog file it was copied from. The repr
-never shows bytes: Spark prints partitions in error messages.
+it was first read; else the range itself is exact. `file` is the primary's binlog file it was copied from. `carried` are
+the XA groups that were prepared before the range and are committed in it; with `lenient` an XA COMMIT without its rows
+is no error (the planner has judged it). The repr never shows bytes: Spark prints partitions in error messages.
 """
 
 from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import RelayError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.rows.xa import CarriedGroup
 
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
 
@@ -38,6 +45,8 @@ class RelayRange(InputPartition):
     checksum: bool
     file: str = ""
     bounds: GroupBounds | None = None
+    carried: tuple[RelayRange, ...] = ()
+    lenient: bool = False
 
     def data(self) -> memoryview:
         """The range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
@@ -56,6 +65,14 @@ class RelayRange(InputPartition):
             ) from None
         return memoryview(mapped)[self.start :]
 
+    def carried_groups(self) -> list[CarriedGroup]:
+        return _carried(self.carried)
+
+    def inline(self) -> InlineRange:
+        """The same with its bytes on board."""
+        carried = tuple(part.inline() for part in self.carried)
+        return InlineRange(bytes(self.data()), self.checksum, self.file, self.bounds, carried, self.lenient)
+
 
 @dataclass(frozen=True)
 class InlineRange(InputPartition):
@@ -65,9 +82,20 @@ class InlineRange(InputPartition):
     checksum: bool
     file: str = ""
     bounds: GroupBounds | None = None
+    carried: tuple[InlineRange, ...] = ()
+    lenient: bool = False
 
     def data(self) -> memoryview:
         return memoryview(self.content)
 
+    def carried_groups(self) -> list[CarriedGroup]:
+        return _carried(self.carried)
+
 
 ChangePartition = RelayRange | InlineRange
+
+
+def _carried(parts: Sequence[ChangePartition]) -> list[CarriedGroup]:
+    from replica.rows.xa import CarriedGroup  # brings numba, which planning on Spark's side must not wait for
+
+    return [CarriedGroup(part.data(), part.checksum) for part in parts]

@@ -5,6 +5,9 @@ restart the log may be gone, trimmed, or fetched from another server; then the r
 the batch starts. A server may interleave domains in another order than the one the offset comes from, and then the end
 of the batch is no place at all: the range is taken up to where every domain has reached it, and the surplus is cut off
 per domain by sequence number.
+
+While XA transactions are prepared, an offset says where their groups begin, `resume`, and its place knows them: the log
+is kept from there, and a replica that has lost it starts there.
 """
 
 from __future__ import annotations
@@ -13,14 +16,18 @@ import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from replica.errors import DataLossError
+from replica.errors import DataLossError, RelayError
 from replica.relay.location import RelayLocation, relay_path
+from replica.relay.xa import Prepared, follow
+from replica.rows.xa import describe
 from streaming_source.offset import SourceOffset
 
 if TYPE_CHECKING:
+    from replica.handshake.start import Latest
     from replica.protocol.gtid import GtidPosition
     from replica.relay.location import RelayHead
     from replica.relay.log import RelayLog
+    from replica.relay.xa import PreparedGroup
 
 LONG_POLL_S = 0.25
 """How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
@@ -37,6 +44,11 @@ class Feed(Protocol):
     @property
     def started(self) -> bool: ...
 
+    @property
+    def full(self) -> bool:
+        """Whether the log holds as much as it may, so that receiving waits until files are purged."""
+        ...
+
     def starting_offset(self) -> SourceOffset:
         """The option startingPosition made definite, with the anchor mark; asks the primary."""
         ...
@@ -51,20 +63,38 @@ class Feed(Protocol):
 
     def server_position(self) -> GtidPosition: ...
 
+    def latest_and_prepared(self) -> Latest:
+        """Where the primary's binlog ends, and the XA transactions that are prepared there."""
+        ...
+
     def server_id(self, location: RelayLocation) -> int | None: ...
 
     def close(self) -> None: ...
 
 
 class Place(NamedTuple):
-    """All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two are one."""
+    """All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two are one.
+
+    `prepared` are the XA transactions open at `scan_from`.
+    """
 
     scan_from: RelayLocation
     reached: RelayLocation
+    prepared: Prepared = ()
 
     @classmethod
-    def exactly(cls, location: RelayLocation) -> Self:
-        return cls(location, location)
+    def exactly(cls, location: RelayLocation, prepared: Prepared = ()) -> Self:
+        return cls(location, location, prepared)
+
+    @property
+    def holds_files(self) -> bool:
+        """Whether a transaction that stays prepared keeps whole files in the log."""
+        return self.keep_from.file < self.scan_from.file
+
+    @property
+    def keep_from(self) -> RelayLocation:
+        """The first group that is still needed."""
+        return min(self.scan_from, *(group.location for group in self.prepared)) if self.prepared else self.scan_from
 
     @property
     def exact(self) -> bool:
@@ -98,6 +128,12 @@ class RelayPlaces:
         while len(self._places) > PLACES_KEPT:
             self._places.popitem(last=False)
 
+    def forget(self, gone: frozenset[PreparedGroup]) -> None:
+        """These transactions are not open any more, wherever they were."""
+        for position, place in self._places.items():
+            prepared = tuple(group for group in place.prepared if group not in gone)
+            self._places[position] = place._replace(prepared=prepared)
+
     def known(self, offset: SourceOffset) -> Place | None:
         return self._places.get(offset.position)
 
@@ -113,27 +149,21 @@ class RelayPlaces:
             return place
         if not self._feed.started:
             self._feed.start(offset)
-        location = self._feed.log.locate(offset.position)
-        if location is None:
+        resume = self._feed.log.locate(offset.resume)
+        if resume is None:
             raise DataLossError(
-                f"the relay log does not lead through {offset.position}.",
+                f"the relay log does not lead through {offset.resume}.",
                 hint="It was changed by someone else. Restart the query: it fetches the range again from the primary.",
             )
-        self.remember(offset, Place.exactly(location))
-        return Place.exactly(location)
+        place = Place.exactly(resume)
+        if offset.resume != offset.position:
+            place = self._arrived(offset.position, place)
+        self.remember(offset, place)
+        return place
 
     def of_end(self, offset: SourceOffset, start: Place) -> Place:
         """Where a batch that ends at `offset` ends; waits until the replica has got there."""
-        place = self.known(offset)
-        while place is None:
-            head = self._feed.head()
-            location = self._feed.log.locate(offset.position)
-            if location is not None:
-                place = Place.exactly(location)
-            elif covers(head.position, offset.position):
-                place = Place(start.scan_from, self._covering(offset.position, start.scan_from, head))
-            else:
-                self._feed.wait_beyond(head.location, LONG_POLL_S)
+        place = self.known(offset) or self._arrived(offset.position, start)
         if place.reached < start.reached:
             raise DataLossError(
                 f"the batch up to {offset.position} ends before it starts.",
@@ -141,6 +171,44 @@ class RelayPlaces:
             )
         self.remember(offset, place)
         return place
+
+    def _arrived(self, position: GtidPosition, start: Place) -> Place:
+        """Wait for a position that lies behind `start`."""
+        while True:
+            head = self._feed.head()
+            location = self._feed.log.locate(position)
+            if location is not None:
+                return Place.exactly(location, self.prepared_at(location, start))
+            if covers(head.position, position):
+                return start._replace(reached=self._covering(position, start.scan_from, head))
+            if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
+                self._make_room(start, position)
+
+    def prepared_at(self, location: RelayLocation, start: Place) -> Prepared:
+        """The XA transactions open at a place behind `start`."""
+        return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
+
+    def check_room(self, place: Place) -> None:
+        """Raise if receiving waits for room that nobody will make, because of a transaction that stays prepared.
+
+        Raises:
+            RelayError: names the transaction and the option.
+
+        """
+        if place.holds_files and self._feed.full:
+            raise RelayError(
+                f"the relay log holds relayMaxBytes, and cannot be trimmed: the XA transaction "
+                f"{describe(place.prepared[0].xid)} has been prepared since {place.keep_from} and is not ended.",
+                hint="End it (XA RECOVER lists it), and raise relayMaxBytes so that its end can be received.",
+            )
+
+    def _make_room(self, start: Place, position: GtidPosition) -> None:
+        self._feed.log.purge_before(start.keep_from)
+        if self._feed.full:
+            raise RelayError(
+                f"the relay log holds relayMaxBytes, from {start.keep_from} on, and has not reached {position}.",
+                hint="Raise relayMaxBytes.",
+            )
 
     def _covering(self, position: GtidPosition, start: RelayLocation, head: RelayHead) -> RelayLocation:
         """The first group end where every domain has reached `position`: halving over the bytes of [start, head]."""
@@ -155,8 +223,9 @@ class RelayPlaces:
                 low = middle + 1
         return found
 
-    def offset_at(self, head: RelayHead) -> SourceOffset:
-        """The offset of a place of the log."""
+    def offset_at(self, head: RelayHead, prepared: Prepared = ()) -> SourceOffset:
+        """The offset of a place of the log, where these XA transactions are open."""
         if not head.location.offset:  # no group yet
             return SourceOffset(head.position, head.position)
-        return SourceOffset(head.position, head.position, head.primary, self._feed.server_id(head.location))
+        resume = self._feed.log.at(prepared[0].location).position if prepared else head.position
+        return SourceOffset(head.position, resume, head.primary, self._feed.server_id(head.location))

@@ -9,6 +9,8 @@ offset, and the ranges of relay bytes between two offsets. What it holds to:
   log, is the start position, and `partitions` gives nothing for it whatever start Spark names.
 * The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
 * `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
+* Rows of an XA transaction belong to the batch with its XA COMMIT. An offset between XA PREPARE and XA COMMIT says in
+  `resume` where the prepared groups begin; the relay log is kept from there.
 * `commit` comes late or never. It only trims the relay log; nothing is acknowledged by it.
 
 Method order is Spark's call order. All are called by one thread.
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming_source.cutting import RangeCutter
 from streaming_source.feed import ReplicaFeed
+from streaming_source.forgotten import ForgottenTransactions
 from streaming_source.places import LONG_POLL_S, Place, RelayPlaces, bytes_between, covers
 from streaming_source.transport import tasks_are_local
 
@@ -40,6 +43,7 @@ class ChangePlanner:
         self._feed = feed
         self._cutter = cutter
         self._places = RelayPlaces(feed)
+        self._forgotten = ForgottenTransactions(feed)
         self._initial: SourceOffset | None = None
         self._anchor_due = False
         self._target: GtidPosition | None = None
@@ -74,7 +78,8 @@ class ChangePlanner:
     def _next_end(self, start: SourceOffset, *, bounded: bool) -> SourceOffset | None:
         place = self._places.of_start(start)
         if not self._feed.wait_beyond(place.reached, LONG_POLL_S):
-            self._trim(place)  # an idle table sends no commit, and a full relay log would stay full
+            self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
+            self._places.check_room(place)
             return None
         head = self._feed.head()
         goal = head.location
@@ -82,14 +87,15 @@ class ChangePlanner:
             # Looked up after the head: while it is not in the log, the head is before it.
             target = self._feed.log.locate(self._target)
             goal = goal if target is None else min(goal, target)
-        cut = self._cutter.cut(self._feed.log, place.reached, goal, bounded=bounded)
+        cut = self._cutter.cut(self._feed.log, place, goal, bounded=bounded)
         if cut is None or cut.position == start.position:
             # A new relay file without a group in it: the same place under another name.
-            self._places.remember(start, Place.exactly(goal) if place.exact else place)
+            self._places.remember(start, Place.exactly(goal, place.prepared) if place.exact else place)
             return None
+        prepared = self._places.prepared_at(cut.location, place)
         self._planned = cut
-        end = self._places.offset_at(cut)
-        self._places.remember(end, Place.exactly(cut.location))
+        end = self._places.offset_at(cut, prepared)
+        self._places.remember(end, Place.exactly(cut.location, prepared))
         return end
 
     def report(self) -> dict[str, Any] | None:
@@ -113,12 +119,15 @@ class ChangePlanner:
 
     def commit(self, end: SourceOffset) -> None:
         """Spark will not ask for anything up to `end` again: whole relay files before it can go."""
-        place = self._places.known(end)
-        if place is not None:
-            self._trim(place)
+        if self._places.known(end) is not None:
+            self._trim(end)
 
-    def _trim(self, place: Place) -> None:
-        self._feed.log.purge_before(place.scan_from)
+    def _trim(self, offset: SourceOffset) -> None:
+        place = self._places.of_start(offset)
+        if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
+            self._places.forget(gone)
+            place = self._places.of_start(offset)
+        self._feed.log.purge_before(place.keep_from)
 
     def close(self) -> None:
         self._feed.close()
@@ -130,6 +139,7 @@ def open_planner(options: SourceOptions, tables: SelectedTables) -> ChangePlanne
         tables,
         max_bytes=options.max_bytes_per_trigger,
         max_rows=options.max_rows_per_trigger,
+        skip_unprepared=options.skip_unprepared_xa,
         inline=options.transport == "inline" or (options.transport == "auto" and not tasks_are_local()),
     )
     return ChangePlanner(ReplicaFeed(options), cutter)

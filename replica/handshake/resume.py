@@ -37,11 +37,16 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where we stopped. `primary` is where the last group of `position` ended in the binlog of server `server_id`."""
+    """Where we stopped. `primary` is where the last group of `position` ended in the binlog of server `server_id`.
+
+    `reached`: the dump starts at `position`, but we have been here before, and `primary` is of this position. So it is
+    while XA transactions are prepared: their groups are read again.
+    """
 
     position: GtidPosition
     primary: BinlogPosition | None = None
     server_id: int | None = None
+    reached: GtidPosition | None = None
 
 
 def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bool]:
@@ -54,16 +59,17 @@ def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bo
         DisconnectedError: it ends before the position, but may only be behind (`may_lag`): try again, or the next host.
 
     """
-    if not stored.position:
+    position = stored.position if stored.reached is None else stored.reached
+    if not position:
         return False  # from the very beginning: the server refuses by itself if that is purged
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
-    missing = [gtid for gtid in stored.position if gtid not in replicated and not _contains(state, gtid)]
+    missing = [gtid for gtid in position if gtid not in replicated and not _contains(state, gtid)]
     if missing:
         raise _missing(missing, state, may_lag=may_lag)
     if stored.primary is None or stored.server_id not in (None, server_id):
         return False
-    return (yield from _verify_place(stored.position, stored.primary))
+    return (yield from _verify_place(position, stored.primary))
 
 
 async def verify_event(login: Login, position: GtidPosition, place: BinlogPosition, event: bytes) -> None:

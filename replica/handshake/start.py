@@ -7,13 +7,18 @@ as one binlog file was purged, and there is no word for "from now on". Both are 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from replica.errors import PrerequisiteError
 from replica.handshake.registration import Query, Steps
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.transaction_events import XaId
 
 FIRST_POSITION = 4
 """Every binlog file starts with 4 magic bytes: this offset exists in any file that exists."""
+
+PREPARE_S = 0.1
+"""What a storage engine may take to prepare a transaction that is in the binlog already; it takes a write to disk."""
 
 
 def starting_position(start: str) -> Steps[GtidPosition]:
@@ -37,6 +42,34 @@ def latest_position() -> Steps[GtidPosition]:
     """
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_pos")
     return GtidPosition.parse(rows[0][0] or "")
+
+
+class Latest(NamedTuple):
+    """The end of the binlog, twice, and the XA transactions that were prepared in between.
+
+    One that is in the binlog before `before` and not ended before `position` is among `prepared`.
+    """
+
+    before: GtidPosition
+    prepared: frozenset[XaId]
+    position: GtidPosition
+
+
+def latest_and_prepared() -> Steps[Latest]:
+    """What a start at the end must know so as to miss no transaction that is prepared now and committed later."""
+    before = yield from latest_position()
+    # A transaction is in the binlog a moment before XA RECOVER lists it: the storage engine prepares it in between.
+    yield Query(f"DO SLEEP({PREPARE_S})")
+    rows = yield Query("XA RECOVER FORMAT='SQL'")
+    prepared = frozenset(_xa_id(int(row[0] or 0), row[3] or "") for row in rows)
+    return Latest(before, prepared, (yield from latest_position()))
+
+
+def _xa_id(format_id: int, text: str) -> XaId:
+    """From what XA RECOVER prints: one or two parts in quotes, in hexadecimal where they are not plain ASCII."""
+    parts = [bytes.fromhex(part) if marked else part.encode() for marked, part in re.findall(r"(X?)'([^']*)'", text)]
+    gtrid, bqual = (*parts, b"", b"")[:2]
+    return XaId(format_id & 0xFFFFFFFF, gtrid, bqual)
 
 
 def earliest_position() -> Steps[GtidPosition]:

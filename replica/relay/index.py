@@ -1,10 +1,11 @@
 """The sidecar of a relay file: where its groups end, at least every 64 KB, with the position there.
 
     header   8  magic "RELAYIDX"
-             4  version = 1
+             4  version = 2 (1 did not mark XA groups)
              4  zero
     entry    4  length of the entry
-             4  flags: 1 last entry of a file that is complete and on disk; 2 sequence numbers went back before here
+             4  flags: 1 last entry of a file that is complete and on disk; 2 sequence numbers went back before here;
+                4 a group since the entry before prepares or ends an XA transaction
              8  relay file offset just after a group
              8  offset in the primary's file just after that group (64-bit)
              4  time of the group, seconds since 1970 UTC
@@ -28,13 +29,13 @@ from zlib import crc32
 
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition, Order
-from replica.relay.kernel_deframe import ENTRY_CRC_BYTES, ENTRY_FIXED_BYTES, MAX_ENTRY_BYTES, UNORDERED_FLAG
+from replica.relay.kernel_deframe import ENTRY_CRC_BYTES, ENTRY_FIXED_BYTES, MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAGIC = b"RELAYIDX"
-VERSION = 1
+VERSION = 2
 INDEX_HEADER = struct.Struct("<8sII")
 SEALED_FLAG = 1
 
@@ -74,6 +75,10 @@ class IndexEntry(NamedTuple):
     @property
     def unordered(self) -> bool:
         return bool(self.flags & UNORDERED_FLAG)
+
+    @property
+    def has_xa(self) -> bool:
+        return bool(self.flags & XA_FLAG)
 
 
 def encode_header() -> bytes:
@@ -158,6 +163,23 @@ class FileIndex:
         """The first entry that ends at or after `offset`."""
         found = bisect_left(self.ends, offset)
         return self.entries[found] if found < len(self.ends) else None
+
+    def xa_marks(self, begin: int, limit: int, max_bytes: int) -> list[tuple[int, int]]:
+        """The parts of [begin, limit), two group ends, that may hold XA groups; neighbours joined up to `max_bytes`."""
+        marks: list[tuple[int, int]] = []
+        at = begin
+        for entry in self.entries[bisect_right(self.ends, begin) :]:
+            if at >= limit:
+                return marks
+            stop = min(entry.end, limit)
+            if entry.has_xa and marks and marks[-1][1] == at and stop - marks[-1][0] <= max_bytes:
+                marks[-1] = (marks[-1][0], stop)
+            elif entry.has_xa:
+                marks.append((at, stop))
+            at = stop
+        if at < limit:
+            marks.append((at, limit))  # written since the last entry: nothing tells yet
+        return marks
 
     def reached(self, position: GtidPosition) -> IndexEntry | None:
         """The last entry whose position is not after `position`."""

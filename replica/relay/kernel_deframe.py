@@ -29,7 +29,7 @@ from replica.native.memory import (
 )
 from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
 from replica.native.memory import store_u8 as put
-from replica.protocol.constants import EventType, HeaderFlag
+from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay import slots as s
 
 MAX_EVENT_BYTES = (1 << 30) + (1 << 20)  # the dump thread's own packet limit is 1 GiB (MAX_MAX_ALLOWED_PACKET)
@@ -38,6 +38,7 @@ MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
 INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
 WINDOW_BYTES = 16  # last bytes of a streamed event: CRC and the longest terminal text
 UNORDERED_FLAG = 2  # in an index entry
+XA_FLAG = 4
 ENTRY_FIXED_BYTES = 36  # before the domains
 ENTRY_CRC_BYTES = 4
 MAX_ENTRY_BYTES = ENTRY_FIXED_BYTES + 16 * MAX_DOMAINS + ENTRY_CRC_BYTES
@@ -51,6 +52,7 @@ _SEMI_SYNC_MAGIC = 0xEF
 _ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
 _GTID_FIELDS = 13  # sequence number, domain, flags
 _STANDALONE = 1
+_XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
 _CHECKSUM_BYTES = 4
 _U32 = 0xFFFFFFFF
 _WRAP = 1 << 32
@@ -70,6 +72,7 @@ def _kinds() -> np.ndarray[Any, np.dtype[np.int64]]:
         *(EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1),
         *(EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS),
         *range(EventType.WRITE_ROWS_COMPRESSED_V1, EventType.DELETE_ROWS_COMPRESSED + 1),
+        EventType.PARTIAL_ROW_DATA,
     ]
     for member in members:
         kinds[member] = _MEMBER
@@ -106,7 +109,7 @@ def _write_entry(state: int) -> None:
     count = get(state + s.DOMAINS)
     size = ENTRY_FIXED_BYTES + 16 * count + ENTRY_CRC_BYTES
     store_u4(begin, size)
-    store_u4(begin + 4, UNORDERED_FLAG * get(state + s.UNORDERED))
+    store_u4(begin + 4, UNORDERED_FLAG * get(state + s.UNORDERED) + XA_FLAG * get(state + s.XA))
     store_u8(begin + 8, get(state + s.COMMITTED_OFFSET))
     store_u8(begin + 16, get(state + s.COMMITTED_POSITION))
     store_u4(begin + 24, get(state + s.COMMITTED_TIMESTAMP))
@@ -116,6 +119,7 @@ def _write_entry(state: int) -> None:
     store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
     put(state + s.INDEX_FILL, get(state + s.INDEX_FILL) + size)
     put(state + s.LAST_ENTRY, get(state + s.COMMITTED_OFFSET))
+    put(state + s.XA, 0)
 
 
 @kernel
@@ -139,6 +143,7 @@ def _end_group(state: int, out: int, offset: int) -> int:
     store_u8(domains + 16 * row, domain)
     store_u8(domains + 16 * row + 8, seq)
     put(state + s.LAST_DOMAIN, row)
+    put(state + s.XA, get(state + s.XA) | get(state + s.GROUP_XA))
     put(state + s.GROUP, s.GROUP_NONE)
     put(state + s.GROUPS, get(state + s.GROUPS) + 1)
     put(state + s.COMMITTED_OFFSET, offset)
@@ -368,8 +373,9 @@ def deframe(state: int, begin: int, end: int) -> int:
             put(state + s.GROUP_SEQ, load_u8(event + 19))
             put(state + s.GROUP_DOMAIN, load_u4(event + 27))
             put(state + s.GROUP_SERVER, load_u4(event + 5))
-            standalone = load_u1(event + 31) & _STANDALONE
-            put(state + s.GROUP, s.GROUP_STANDALONE if standalone else s.GROUP_TRANSACTION)
+            flags = load_u1(event + 31)
+            put(state + s.GROUP, s.GROUP_STANDALONE if flags & _STANDALONE else s.GROUP_TRANSACTION)
+            put(state + s.GROUP_XA, 1 if flags & _XA else 0)
         cursor = event + size
         if get(state + s.EVENT_KEEP):
             if out != event:

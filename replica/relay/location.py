@@ -44,6 +44,11 @@ def index_path(directory: Path, number: int) -> Path:
     return directory / f"relay.{number:06d}.idx"
 
 
+def relay_number(path: Path) -> int:
+    """The number of a relay file."""
+    return int(path.suffix[1:])
+
+
 def relay_numbers(directory: Path) -> list[int]:
     """Numbers of the relay files present, ascending."""
     matches = (_NAME.fullmatch(entry.name) for entry in directory.iterdir())

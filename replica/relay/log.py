@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
 INDEXES_IN_MEMORY = 16  # sidecars are read again when they are needed: some 100 KB each
 
 RelayCut = RelayHead
@@ -117,6 +118,27 @@ class RelayLog:
                     ranges.append(RelayRange(path, begin, stop, checksum))
                     begin = stop
         return ranges
+
+    def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
+        """The parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the file.
+
+        As the sidecars mark them: whole groups, others between them; some XA_BYTES at a time, or a larger group.
+        """
+        with self._lock:
+            stretches = list(self._stretches(start, end))
+        for number, begin, limit in stretches:
+            with self._lock:
+                path, checksum = str(relay_path(self.directory, number)), self._head(number).checksum
+                marks = self._index(number).xa_marks(begin, limit, XA_BYTES)
+            for first, last in marks:
+                yield number, RelayRange(path, first, last, checksum)
+
+    def at(self, location: RelayLocation) -> RelayHead:
+        """The facts about a group end, or about the start of a file's groups."""
+        with self._lock:
+            begin = self._head(location.file).data_start
+            found = self._last_end(location.file, begin, location.offset) if location.offset > begin else None
+            return found or self._base(location.file, None)
 
     def purge_before(self, location: RelayLocation) -> int:
         """Remove the files that lie wholly before the file of `location`; how many there were."""

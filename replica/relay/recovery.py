@@ -22,7 +22,7 @@ from replica.relay.index import (
     encode_header,
     sync_directory,
 )
-from replica.relay.kernel_deframe import UNORDERED_FLAG
+from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
 from replica.relay.location import index_path, relay_numbers, relay_path
 from replica.relay.scan import ScannedFile, scan_file
 
@@ -131,7 +131,7 @@ def _remake_index(directory: Path, number: int) -> None:
 
 
 def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
-    flags = SEALED_FLAG | (UNORDERED_FLAG if scanned.unordered else 0)
+    flags = SEALED_FLAG | (UNORDERED_FLAG if scanned.unordered else 0) | (XA_FLAG if scanned.xa else 0)
     last = IndexEntry(
         scanned.end, scanned.primary_position, scanned.timestamp, flags, scanned.last_domain, scanned.domains
     )

@@ -36,6 +36,7 @@ class ScannedFile(NamedTuple):
     groups: int
     last_domain: int
     unordered: bool
+    xa: bool  # in a group behind the last of the entries
     domains: bytes
     entries: bytes
 
@@ -98,6 +99,7 @@ def scan_file(path: Path, head: FileHead) -> ScannedFile:
         state[slots.GROUPS],
         state[slots.LAST_DOMAIN],
         bool(state[slots.UNORDERED]),
+        bool(state[slots.XA]),
         state.domain_bytes(),
         bytes(index),
     )

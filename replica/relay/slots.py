@@ -32,6 +32,7 @@ GROUP = 16 * 8  # one of the GROUP_ values
 GROUP_DOMAIN = 17 * 8
 GROUP_SERVER = 18 * 8
 GROUP_SEQ = 19 * 8
+GROUP_XA = 47 * 8  # 1: it prepares or ends an XA transaction
 
 # Where we are.
 POSITION = 20 * 8  # 64-bit end of the last real event in the primary's file
@@ -45,6 +46,7 @@ ACK_POSITION = 27 * 8  # primary position of the last event that wants an acknow
 DOMAINS = 28 * 8  # rows used in the domain table
 LAST_DOMAIN = 29 * 8  # row of the last complete group
 UNORDERED = 30 * 8  # 1: a group's sequence number did not grow within its domain (servers without gtid_strict_mode)
+XA = 48 * 8  # 1: since the last index entry a group prepared or ended an XA transaction
 
 # Limits for this call.
 ROLL_AT = 31 * 8  # stop at the first group end at or past this relay file offset
@@ -70,7 +72,7 @@ EVENTS = 38 * 8
 IGNORED = 39 * 8  # unknown events outside a group that carry the IGNORABLE flag
 DISCARDED = 40 * 8  # groups cut by a new GTID or a new file
 
-AREA_BYTES = 48 * 8
+AREA_BYTES = 49 * 8
 
 # Values of GROUP.
 GROUP_NONE, GROUP_TRANSACTION, GROUP_STANDALONE = 0, 1, 2

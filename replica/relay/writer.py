@@ -20,7 +20,7 @@ from replica.relay import slots
 from replica.relay.file_head import encode_file_head, file_identity
 from replica.relay.head import HeadFile, Snapshot
 from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, sync_directory
-from replica.relay.kernel_deframe import UNORDERED_FLAG
+from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
 from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay.lock import RelayLock
 from replica.relay.recovery import recover, remove_file
@@ -237,7 +237,8 @@ class RelayWriter:
         self._data_start = self._reserved = len(head)
         for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
             state[slot] = len(head)
-        state[slots.COMMITTED_POSITION], state[slots.UNORDERED] = state[slots.POSITION], 0
+        state[slots.COMMITTED_POSITION] = state[slots.POSITION]
+        state[slots.UNORDERED] = state[slots.XA] = 0
         state[slots.ROLL_AT] = self.max_file_bytes
 
     def _close_file(self) -> None:
@@ -257,7 +258,7 @@ class RelayWriter:
             state[slots.COMMITTED_OFFSET],
             state[slots.COMMITTED_POSITION],
             state[slots.COMMITTED_TIMESTAMP],
-            SEALED_FLAG | UNORDERED_FLAG * state[slots.UNORDERED],
+            SEALED_FLAG | UNORDERED_FLAG * state[slots.UNORDERED] | XA_FLAG * state[slots.XA],
             state[slots.LAST_DOMAIN],
             state.domain_bytes(),
         )

@@ -36,6 +36,15 @@ def test_the_same_place_with_the_same_gtids_is_fine() -> None:
     converse(verify(stored("0-1-3,7-2-9"), 1), answers("0-1-8,7-2-9", at="7-2-9,0-1-3"))
 
 
+@pytest.mark.parametrize("resume", ["0-1-1", ""])
+def test_where_the_dump_starts_earlier_the_place_is_of_what_was_reached(resume: str) -> None:
+    where = Stored(GtidPosition.parse(resume), PLACE, 1, GtidPosition.parse("0-1-3"))
+    _, looked_up = converse(verify(where, 1), answers("0-1-8", at="0-1-3"))
+    assert looked_up
+    assert "does not have 0-1-3" in lost(where, answers("0-1-2"))
+    assert "it now has 0-1-4" in lost(where, answers("0-1-8", at="0-1-4", start="0-1-1"))
+
+
 def test_an_empty_position_asks_nothing() -> None:
     said, _ = converse(verify(stored(""), 1), {})
     assert said == []

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, PrerequisiteError
-from replica.handshake.start import gtids, starting_position, state_at
+from replica.handshake.start import gtids, latest_and_prepared, starting_position, state_at
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.transaction_events import XaId
 from tests.unit.handshake.steps import converse
 
 if TYPE_CHECKING:
@@ -17,6 +18,25 @@ def test_latest_is_the_end_of_the_binlog() -> None:
     said, position = converse(starting_position("latest"), {"SELECT @@GLOBAL.gtid_binlog_pos": [("7-2-9,0-1-3",)]})
     assert str(position) == "0-1-3,7-2-9"
     assert len(said) == 1
+
+
+def test_what_is_prepared_is_asked_between_two_looks_at_the_end() -> None:
+    answers: dict[str, Rows] = {
+        "SELECT @@GLOBAL.gtid_binlog_pos": [("0-1-3",)],
+        "XA RECOVER": [
+            ("1", "1", "0", "'a'"),
+            ("1", "1", "1", "'a','b'"),
+            ("7", "1", "0", "X'ff',X'',7"),
+            ("2147483647", "3", "2", "X'615c62',X'7122',2147483647"),
+        ],
+    }
+    said, latest = converse(latest_and_prepared(), answers)
+    assert latest.prepared == {
+        *(XaId(1, b"a", b""), XaId(1, b"a", b"b"), XaId(7, b"\xff", b"")),
+        XaId(2147483647, b"a\\b", b'q"'),
+    }
+    assert str(latest.before) == str(latest.position) == "0-1-3"
+    assert [str(sql).split()[0] for sql in said] == ["SELECT", "DO", "XA", "SELECT"]
 
 
 def test_a_gtid_position_asks_nothing() -> None:

@@ -67,8 +67,9 @@ class Primary:
             encode_gtid_list([], server_id=SERVER_ID, checksum=self.checksum, timestamp=self.timestamp, log_pos=0)
         )
 
-    def gtid(self, gtid: Gtid, flags: int) -> None:
-        body = struct.pack("<QIB", gtid.seq_no, gtid.domain_id, flags) + bytes(6)
+    def gtid(self, gtid: Gtid, flags: int, *, xa: str | None = None) -> None:
+        fields = bytes(6) if xa is None else struct.pack("<IBB", 1, len(xa), 0) + xa.encode()
+        body = struct.pack("<QIB", gtid.seq_no, gtid.domain_id, flags) + fields
         self.event(EventType.GTID, body, server_id=gtid.server_id)
 
     def transaction(self, gtid: Gtid, rows: Iterable[int] = (20,), end: str = "xid") -> None:
@@ -96,6 +97,19 @@ class Primary:
         self.gtid(gtid, GtidFlag.STANDALONE | GtidFlag.DDL)
         self.event(EventType.INTVAR, bytes(9), inside=True)
         self.event(EventType.QUERY_COMPRESSED if compressed else EventType.QUERY, QUERY_HEAD + text)
+
+    def xa_prepare(self, gtid: Gtid, name: str, rows: Iterable[int] = (20,)) -> None:
+        """A group that prepares the XA transaction `name`; ANNOTATE and XA END are left out."""
+        self.gtid(gtid, GtidFlag.TRANSACTIONAL | GtidFlag.PREPARED_XA, xa=name)
+        self.event(EventType.TABLE_MAP, b"t" * 30, inside=True)
+        for size in rows:
+            self.event(EventType.WRITE_ROWS_V1, bytes((size % 251,)) * size, inside=True)
+        self.event(EventType.XA_PREPARE, struct.pack("<BIII", 0, 1, len(name), 0) + name.encode())
+
+    def xa_end(self, gtid: Gtid, name: str, verb: str = "COMMIT") -> None:
+        """XA COMMIT or XA ROLLBACK."""
+        self.gtid(gtid, GtidFlag.STANDALONE | GtidFlag.COMPLETED_XA, xa=name)
+        self.event(EventType.QUERY, QUERY_HEAD + f"XA {verb} X'{name.encode().hex()}',X'',1".encode())
 
     def checkpoint(self) -> None:
         self.event(EventType.BINLOG_CHECKPOINT, struct.pack("<I", len(self.file)) + self.file.encode())

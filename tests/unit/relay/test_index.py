@@ -19,7 +19,7 @@ def entry(end: int, *, flags: int = 0, domains: int = 2) -> IndexEntry:
 
 
 def test_what_was_ever_written_stays_readable() -> None:
-    # Version 1, as of the first release.
+    # Entries as of version 1, the first release; version 2 has another flag.
     written = bytes.fromhex(
         "48000000"  # length
         "01000000"  # flags: sealed
@@ -31,7 +31,7 @@ def test_what_was_ever_written_stays_readable() -> None:
         "0000000001000000640000000000000001000000010000006500000000000000"
     )
     assert encode_entry(entry(100, flags=1))[:-4] == written
-    assert encode_header() == b"RELAYIDX" + bytes.fromhex("0100000000000000")
+    assert encode_header() == b"RELAYIDX" + bytes.fromhex("0200000000000000")
 
 
 def test_encoding_and_decoding_are_inverse() -> None:
@@ -78,11 +78,11 @@ def test_refreshing_reads_on_and_passes_a_half_written_entry(tmp_path: Path) -> 
     assert index.ends == [100, 200]
 
 
-@pytest.mark.parametrize("data", [b"NOTANIDX" + bytes(8), b"RELAYIDX" + bytes.fromhex("0900000000000000")])
+@pytest.mark.parametrize("data", [b"NOTANIDX" + bytes(8), b"RELAYIDX" + bytes.fromhex("0100000000000000")])
 def test_foreign_and_later_versions_are_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "relay.000001.idx"
     path.write_bytes(data)
-    with pytest.raises(RelayError, match="version 1"):
+    with pytest.raises(RelayError, match="version 2"):
         FileIndex(path).refresh()
 
 

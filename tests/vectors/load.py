@@ -10,7 +10,7 @@ from replica.protocol.binlog_file import decode_file
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("10.5", "10.11", "11.8")
-BINLOGS = sorted(HERE.glob("*/*.binlog"))
+BINLOGS = sorted(path for version in VERSIONS for path in HERE.glob(f"{version}/*.binlog"))
 STREAMS = sorted(HERE.glob("*/*.stream"))
 
 

@@ -1,0 +1,116 @@
+"""Decryption of binlog events with one key: of many events at once, or of one piece by piece.
+
+In: encrypted events with their offsets in the file, which are part of each event's IV, and what START_ENCRYPTION says.
+Out: the events as the server logged them, of the same length. Whether that made sense is for the checksums to tell.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from replica.files import kernel_cipher as k
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+    from numpy.typing import NDArray
+
+Algorithm = Literal["cbc", "ctr"]
+ALGORITHMS: Final[tuple[Algorithm, ...]] = ("cbc", "ctr")
+"""`file_key_management_encryption_algorithm`; the server's default comes first."""
+BATCH_BYTES: Final = 1 << 20
+_BATCH_EVENTS: Final = BATCH_BYTES // 32
+"""Most events are longer; where they are not, a batch holds fewer bytes."""
+_BLOCK: Final = k.BLOCK
+HEAD_BYTES: Final = k.MESSAGE_AT + _BLOCK
+"""Bytes of an event whose first block is complete: the length's stand-in is in it."""
+
+
+class EventCipher:
+    """One key, one nonce, one algorithm: what a file has."""
+
+    def __init__(self, key: bytes, nonce: bytes, algorithm: Algorithm) -> None:
+        self._key = algorithms.AES(key)
+        self._nonce = np.frombuffer(nonce, np.uint8)
+        self.algorithm = algorithm
+        ecb = Cipher(self._key, modes.ECB())  # noqa: S305  (the building block of CBC and CTR, not a mode of its own)
+        self._encrypt = ecb.encryptor()
+        self._blocks_cipher = ecb.decryptor() if algorithm == "cbc" else self._encrypt
+        self._blocks = np.empty(2 * BATCH_BYTES + _BLOCK, np.uint8)  # an event's last block may be nearly empty
+        self._after = np.empty(len(self._blocks) + _BLOCK, np.uint8)
+        self._ivs = np.empty(_BATCH_EVENTS * _BLOCK, np.uint8)
+        self._tails = np.empty(len(self._ivs) + _BLOCK, np.uint8)
+        self._result = np.zeros(3, np.int64)
+
+    def batch(self, raw: NDArray[np.uint8], offset: int, least: int, out: NDArray[np.uint8]) -> int:
+        """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; how many bytes they have."""
+        counters = int(self.algorithm == "ctr")
+        events = k.gather(
+            _address(raw),
+            len(raw),
+            offset,
+            _address(self._nonce),
+            counters,
+            least,
+            _address(out),
+            _address(self._blocks),
+            _address(self._ivs),
+            _BATCH_EVENTS,
+            _address(self._result),
+        )
+        size = int(self._result[k.BLOCKS // 8]) * _BLOCK
+        self._blocks_cipher.update_into(self._blocks.data[:size], self._after.data)
+        if not counters:
+            self._encrypt.update_into(self._ivs.data[: events * _BLOCK], self._tails.data)
+        return k.scatter(
+            _address(raw),
+            events,
+            counters,
+            _address(out),
+            _address(self._after),
+            _address(self._ivs),
+            _address(self._tails),
+        )
+
+    def stream(self, offset: int) -> EventStream:
+        """Decrypt one event piece by piece."""
+        iv = self._nonce.tobytes() + struct.pack("<I", offset & 0xFFFFFFFF)
+        if self.algorithm == "ctr":
+            return EventStream(Cipher(self._key, modes.CTR(iv)).decryptor(), None)
+        return EventStream(Cipher(self._key, modes.CBC(iv)).decryptor(), self._encrypt.update(iv))
+
+    def event(self, offset: int, event: bytes) -> bytes:
+        """Decrypt one event that is all there."""
+        return self.stream(offset).first(event, last=True)
+
+
+class EventStream:
+    """One event; a large one need not be in memory."""
+
+    def __init__(self, context: CipherContext, tail_pad: bytes | None) -> None:
+        self._context = context
+        self._tail_pad = tail_pad
+        """CBC: what the bytes after the last whole block are exclusive-ored with."""
+
+    def first(self, head: bytes, *, last: bool = False) -> bytes:
+        """The start of the event: HEAD_BYTES and whole blocks, unless it is all of it."""
+        length = head[k.LENGTH_AT : k.LENGTH_AT + 4]
+        message = head[k.MESSAGE_AT : k.LENGTH_AT] + head[: k.MESSAGE_AT] + head[k.LENGTH_AT + 4 :]
+        plain = self.next(message, last=last)
+        moved = k.LENGTH_AT - k.MESSAGE_AT
+        return plain[moved : moved + 4] + plain[:moved] + length + plain[moved + 4 :]
+
+    def next(self, piece: bytes, *, last: bool = False) -> bytes:
+        """What follows: whole blocks, unless it is the rest."""
+        if not last or self._tail_pad is None:
+            return self._context.update(piece)
+        whole = len(piece) - len(piece) % _BLOCK
+        tail = bytes(a ^ b for a, b in zip(piece[whole:], self._tail_pad, strict=False))
+        return self._context.update(piece[:whole]) + tail
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,202 @@
+"""A stream of encrypted events as a stream of plain ones, in the memory of a few batches.
+
+In: a reader at the first encrypted event and the cipher. Out: a reader of the plain events, as many bytes. Events are
+decrypted by the batch; one that is larger than a batch piece by piece.
+
+Borders of events are known only from the lengths in them. After a damaged length the next border is looked for (an
+event there matches its checksum); what is between, and what follows a damage in files without checksums, is passed on
+encrypted: the checks of what reads here will not take it for events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.files import kernel_cipher as k
+from replica.files.cipher import BATCH_BYTES, HEAD_BYTES, EventCipher, EventStream
+from replica.protocol.checksum import event_crc32
+from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES
+from replica.protocol.events import decode_description
+from replica.protocol.header import HEADER, EventHeader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from replica.files.window import Reader
+    from replica.protocol.constants import ChecksumAlgorithm
+
+LOOKED_AT: Final = 64 << 10
+"""The largest event that is taken for the next one after damage."""
+MAX_TRIES: Final = 4096
+"""Places that are tried in one batch: random bytes look like an event's length about 16 times in a batch."""
+
+
+class Decrypted:
+    """Reads ahead by a batch; `prefix` comes first, as it is."""
+
+    def __init__(self, prefix: bytes, source: Reader, cipher: EventCipher, checksum: ChecksumAlgorithm) -> None:
+        self._source = source
+        self._cipher = cipher
+        self._checksums(checksum)
+        self._raw = np.empty(BATCH_BYTES, np.uint8)
+        self._fill = 0
+        self._plain = np.empty(BATCH_BYTES, np.uint8)
+        self._offset = len(prefix)
+        """Of raw[0]; it is where an event begins."""
+        self._pending = memoryview(prefix)
+        self._long: EventStream | None = None
+        self._long_left = 0
+        self._long_begins = False
+        self._lost = False
+        self._ended = False
+        self._fault: ProtocolError | None = None
+
+    def _checksums(self, algorithm: ChecksumAlgorithm) -> None:
+        self._trailer = CHECKSUM_LENGTH if algorithm else 0
+        self._least = HEADER_LENGTH + self._trailer
+
+    def readinto(self, target: memoryview, /) -> int:
+        while not self._pending:
+            self._fill_raw()
+            if not self._fill:
+                if self._fault is not None:
+                    raise self._fault
+                return 0
+            self._pending = self._next()
+        count = min(len(self._pending), len(target))
+        target[:count] = self._pending[:count]
+        self._pending = self._pending[count:]
+        return count
+
+    def _fill_raw(self) -> None:
+        while not self._ended and self._fill < BATCH_BYTES:
+            try:
+                count = self._source.readinto(self._raw.data[self._fill :])
+            except ProtocolError as error:
+                self._fault, count = error, 0
+            self._fill += count
+            self._ended = count == 0
+
+    def _take(self, size: int) -> bytes:
+        """The first bytes of raw, which are used up."""
+        taken = self._raw[:size].tobytes()
+        self._drop(size)
+        return taken
+
+    def _drop(self, size: int) -> None:
+        left = self._fill - size
+        self._raw[:left] = self._raw[size : self._fill].copy()
+        self._fill = left
+        self._offset += size
+
+    def _next(self) -> memoryview:
+        """The next piece, of at least one byte."""
+        if self._lost:
+            return memoryview(self._take(self._find_border()))
+        if self._long is None:
+            length = self._length(0)
+            if self._fill < self._least or not self._least <= length <= MAX_EVENT_BYTES:
+                return self._lose_way()
+            if length <= self._fill:
+                return self._batch()
+            if not self._header_fits(0) and self._search(1) is not None:
+                return self._lose_way()
+            self._long, self._long_left = self._cipher.stream(self._offset), length
+            self._long_begins = True
+        return memoryview(self._long_piece(self._long))
+
+    def _batch(self) -> memoryview:
+        size = self._cipher.batch(self._raw[: self._fill], self._offset, self._least, self._plain)
+        notable = k.first_notable(_address(self._plain), size, self._trailer)
+        if notable > 0:
+            size = notable
+        elif notable == 0:
+            size = self._length(0)
+            if not self._describes(self._plain.data[:size]) and self._is_torn(size):
+                return self._lose_way()
+        self._drop(size)
+        return self._plain.data[:size]
+
+    def _describes(self, event: memoryview) -> bool:
+        """Take in a FORMAT_DESCRIPTION event, as relay logs have one for each connection to their primary."""
+        if event[k.TYPE_AT] != k.DESCRIPTION:
+            return False
+        try:
+            self._checksums(decode_description(event).checksum)
+        except ProtocolError:
+            return False
+        return True
+
+    def _is_torn(self, size: int) -> bool:
+        """Whether the length of the first event in raw, `size`, is wrong: this and others do not follow from it."""
+        found = self._search(1)
+        return not self._leads_on(size) or (found is not None and found < size)
+
+    def _long_piece(self, stream: EventStream) -> bytes:
+        last = self._long_left <= self._fill
+        size = self._long_left
+        if not last:
+            begin = k.MESSAGE_AT if self._long_begins else 0
+            size = begin + (self._fill - begin) // k.BLOCK * k.BLOCK
+            if size <= begin:  # the file ends inside a block
+                self._long = None
+                return self._take(self._fill)
+        piece = self._take(size)
+        plain = stream.first(piece, last=last) if self._long_begins else stream.next(piece, last=last)
+        self._long_begins = False
+        self._long_left -= size
+        if last:
+            self._long = None
+        return plain
+
+    def _lose_way(self) -> memoryview:
+        self._lost = True
+        return memoryview(self._take(1))
+
+    def _find_border(self) -> int:
+        """How many bytes are before the next event, or can be passed on without having found one."""
+        found = self._search(0)
+        if found is None:
+            return self._fill if self._ended or not self._trailer else self._fill - LOOKED_AT
+        self._lost = False
+        return found
+
+    def _search(self, begin: int) -> int | None:
+        """The next place in raw where a whole event matches its checksum."""
+        if not self._trailer or self._fill < HEAD_BYTES:
+            return None
+        raw = self._raw[: self._fill]
+        lengths = sum(raw[k.LENGTH_AT + i : self._fill - 3 + i].astype(np.int64) << (8 * i) for i in range(4))
+        places = np.flatnonzero((lengths >= self._least) & (lengths <= LOOKED_AT))
+        tries = places[places >= begin][:MAX_TRIES].tolist()
+        return next((place for place in tries if self._matches(place)), None)
+
+    def _leads_on(self, place: int) -> bool:
+        """Whether an event stands there, or the end."""
+        return not self._trailer or self._fill - place < HEAD_BYTES or self._header_fits(place) or self._matches(place)
+
+    def _length(self, place: int) -> int:
+        return int.from_bytes(self._raw[place + k.LENGTH_AT : place + k.LENGTH_AT + 4].tobytes(), "little")
+
+    def _matches(self, place: int) -> bool:
+        length = self._length(place)
+        if not self._least <= length <= min(LOOKED_AT, self._fill - place) or not self._trailer:
+            return False
+        event = self._cipher.event(self._offset + place, self._raw[place : place + length].tobytes())
+        return event_crc32(memoryview(event)[:-CHECKSUM_LENGTH]) == int.from_bytes(event[-CHECKSUM_LENGTH:], "little")
+
+    def _header_fits(self, place: int) -> bool:
+        """Whether a header there has the position that follows from its place."""
+        if self._fill - place < HEAD_BYTES:
+            return False
+        offset = self._offset + place
+        head = self._raw[place : place + HEAD_BYTES].tobytes()
+        header = EventHeader._make(HEADER.unpack_from(self._cipher.stream(offset).first(head)))
+        return header.log_pos == (offset + header.event_length) & 0xFFFFFFFF
+
+
+def _address(array: NDArray[np.uint8]) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,146 @@
+"""What AES needs around it to decrypt many events in one call: blocks out of events, and plain events out of blocks.
+
+The server encrypts each event as one message of its own (`event_encrypt` in its log writer): the length stays readable
+in bytes 9 to 12, the four encrypted bytes that belong there stand in bytes 0 to 3 instead, and the message is bytes 4
+to the end after moving them back. CBC needs the inverse cipher over all whole blocks, CTR the cipher over counters;
+both are one call of ECB over the blocks of many events, and exclusive-or, which is done here.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, kernel
+from replica.native.crc32 import crc32
+from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
+
+BLOCK = 16
+TYPE_AT = 4
+DESCRIPTION = 15
+LENGTH_AT = 9
+MESSAGE_AT = 4
+# Result words of `gather`.
+EVENTS = 0
+CONSUMED = 8
+BLOCKS = 16
+
+
+@helper
+def _swap(value: int) -> int:
+    """The bytes of a 64-bit number in reverse."""
+    swapped = 0
+    for i in range(8):
+        swapped |= ((value >> (8 * i)) & 0xFF) << (56 - 8 * i)
+    return swapped
+
+
+@helper
+def _put_iv(target: int, nonce: int, offset: int) -> None:
+    copy(target, nonce, 12)
+    store_u4(target + 12, offset)
+
+
+@kernel
+def gather(
+    raw: int,
+    size: int,
+    offset: int,
+    nonce: int,
+    counters: int,
+    least: int,
+    out: int,
+    blocks: int,
+    ivs: int,
+    events_capacity: int,
+    result: int,
+) -> int:
+    """Copy the whole events at the start of `raw` to `out`, messages in order, and write blocks for AES.
+
+    `offset` is that of raw[0] in the file, `least` the shortest an event can be; `counters` 1: CTR. Stops before an
+    event that is not all there, or cannot be as long as it says.
+    """
+    done = 0
+    events = 0
+    count = 0
+    while events < events_capacity and size - done >= least:
+        length = load_u4(raw + done + LENGTH_AT)
+        if length < least or length > size - done:
+            break
+        event = out + done
+        copy(event, raw + done, length)
+        copy(event + LENGTH_AT, raw + done, 4)
+        _put_iv(ivs + events * BLOCK, nonce, offset + done)
+        message = length - MESSAGE_AT
+        whole = message // BLOCK
+        if counters:
+            high = _swap(load_u8(ivs + events * BLOCK))
+            low = _swap(load_u8(ivs + events * BLOCK + 8))
+            for _ in range((message + BLOCK - 1) // BLOCK):
+                store_u8(blocks + count * BLOCK, _swap(high))
+                store_u8(blocks + count * BLOCK + 8, _swap(low))
+                count += 1
+                low += 1
+                if low == 0:
+                    high += 1
+        else:
+            copy(blocks + count * BLOCK, event + MESSAGE_AT, whole * BLOCK)
+            count += whole
+        done += length
+        events += 1
+    store_u8(result + EVENTS, events)
+    store_u8(result + CONSUMED, done)
+    store_u8(result + BLOCKS, count)
+    return events
+
+
+@helper
+def _xor_block(target: int, left: int, right: int) -> None:
+    low = load_u8(left) ^ load_u8(right)
+    high = load_u8(left + 8) ^ load_u8(right + 8)
+    store_u8(target, low)
+    store_u8(target + 8, high)
+
+
+@kernel
+def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: int, tails: int) -> int:
+    """Make the messages that `gather` put into `out` plain: `blocks` after AES, `tails` the encrypted IVs (CBC)."""
+    done = 0
+    count = 0
+    for number in range(events):
+        event = out + done
+        length = load_u4(raw + done + LENGTH_AT)
+        message = event + MESSAGE_AT
+        whole = (length - MESSAGE_AT) // BLOCK
+        rest = (length - MESSAGE_AT) % BLOCK
+        tail = tails + number * BLOCK
+        if counters:
+            for i in range(whole):
+                _xor_block(message + i * BLOCK, message + i * BLOCK, blocks + (count + i) * BLOCK)
+            tail = blocks + (count + whole) * BLOCK
+            if rest:
+                count += 1
+        else:
+            for i in range(whole - 1, 0, -1):  # from behind: a block needs the encrypted one before it
+                _xor_block(message + i * BLOCK, message + (i - 1) * BLOCK, blocks + (count + i) * BLOCK)
+            if whole:
+                _xor_block(message, ivs + number * BLOCK, blocks + count * BLOCK)
+        for i in range(rest):
+            place = message + whole * BLOCK + i
+            store_u1(place, load_u1(place) ^ load_u1(tail + i))
+        copy(event, event + LENGTH_AT, 4)
+        store_u4(event + LENGTH_AT, length)
+        count += whole
+        done += length
+    return done
+
+
+@kernel
+def first_notable(out: int, size: int, trailer: int) -> int:
+    """The place of the first event that does not match its checksum, or that tells how to go on, or -1."""
+    done = 0
+    while done < size:
+        length = load_u4(out + done + LENGTH_AT)
+        if load_u1(out + done + TYPE_AT) == DESCRIPTION:
+            return done
+        if trailer and load_u4(out + done + length - trailer) != crc32(out + done, length - trailer, 0):
+            return done
+        done += length
+    return -1

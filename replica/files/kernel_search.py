@@ -1,0 +1,64 @@
+"""The search for the next event after damage: byte by byte, for events that stand outside of groups or open one.
+
+In: bytes of a binlog file, addressed as kernel_groups.py has it. Out: an offset, or -1. What is found has a length and
+a type that can be, the right position if positions in this file are, and matches its checksum; in a file without
+checksums others follow it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replica.files.kernel_groups import BEGINS, KINDS, MYSQL_BEGINS, NEVER, REFUSED
+from replica.native.compile import helper, kernel
+from replica.native.crc32 import crc32
+from replica.native.memory import load_u1, load_u4
+from replica.protocol.constants import HEADER_LENGTH
+
+_HEADER: Final = HEADER_LENGTH
+# Outside of groups no server writes a larger event, but for a GTID_LIST of thousands of servers: what `find_start`
+# believes to be an event is no larger, so that one look at damaged bytes costs little.
+MAX_START_BYTES = 64 << 10
+_UNALIGNED_START_BYTES: Final = 8 << 10  # nothing but the checksum tells these, and each try reads them all
+_CHAIN: Final = 4  # events in a row that have to look right where there are no checksums
+
+
+@helper
+def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
+    """Whether a header at `offset` could be one of an event that ends at or before `end`."""
+    if end - offset < _HEADER:
+        return False
+    length = load_u4(base + offset + 9)
+    return KINDS[load_u1(base + offset + 4)] != REFUSED and _HEADER + trailer <= length <= end - offset
+
+
+@kernel
+def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> int:
+    """The first offset in [begin, end) where an event stands that begins a group or is outside of any, or -1.
+
+    With checksums the event must match its own; without, several events must follow.
+    """
+    largest = MAX_START_BYTES if aligned else _UNALIGNED_START_BYTES
+    for offset in range(begin, end - _HEADER - trailer + 1):
+        at = base + offset
+        meaning = KINDS[load_u1(at + 4)]
+        if meaning not in (NEVER, BEGINS, MYSQL_BEGINS):
+            continue
+        length = load_u4(at + 9)
+        if length < _HEADER + trailer or length > largest or length > end - offset:
+            continue
+        if aligned and load_u4(at + 13) != (offset + length) & 0xFFFFFFFF:
+            continue
+        if trailer:
+            # A FORMAT_DESCRIPTION of an open file does not match: it stands at the start of a file, where none is lost.
+            if load_u4(at + length - trailer) == crc32(at, length - trailer, 0):
+                return offset
+            continue
+        following = offset + length
+        chain = 1
+        while chain < _CHAIN and following < end and _looks_right(base, following, end, trailer):
+            following += load_u4(base + following + 9)
+            chain += 1
+        if chain == _CHAIN or following == end:
+            return offset
+    return -1

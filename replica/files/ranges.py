@@ -1,0 +1,243 @@
+"""The walk over a file: the kernel finds group ends, this cuts ranges there, and goes around damage if told to.
+
+In: a window at a place between groups, and how to read there (FORMAT_DESCRIPTION). Out: `FileRange`s. What is refused,
+and what comes before the refusal, is told in binlog.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import ChecksumError, ProtocolError, TruncatedError, UnsupportedEventError
+from replica.files import kernel_groups as k
+from replica.files.damage import Damage
+from replica.files.kernel_search import MAX_START_BYTES, find_start
+from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
+from replica.protocol.events import FormatDescriptionEvent, decode_description
+from replica.protocol.header import HEADER, EventHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.files.window import Window
+
+MAX_DAMAGES: Final = 1000
+"""A file with more of them is no binlog any more: reading ends."""
+_WORD: Final = 8
+_UNLIMITED: Final = 1 << 62
+_DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
+
+
+class FileRange(NamedTuple):
+    """Whole events, decrypted, of whole groups (unless `whole` is False)."""
+
+    data: memoryview
+    offset: int
+    """Of data[0] in the file as it is when decompressed."""
+    checksum: bool
+    """Whether each event carries a CRC32; a FORMAT_DESCRIPTION event inside says how it goes on."""
+    description: FormatDescriptionEvent
+    """In force at the first event; that event itself if it is one."""
+    whole: bool
+    """False: the last group has no end. Its events can be listed; its rows were never committed, as far as one sees."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.data)
+
+
+class Walk:
+    """One pass over a window."""
+
+    def __init__(
+        self,
+        name: str,
+        window: Window,
+        description: FormatDescriptionEvent,
+        *,
+        start: int,
+        stop: int | None,
+        max_bytes: int,
+        cut_at_ddl: bool,
+        verify: bool,
+    ) -> None:
+        self._name = name
+        self._window = window
+        self._stop = _UNLIMITED if stop is None else stop
+        self._max_bytes = max_bytes
+        self._description = self._current = description
+        self._current_at = start
+        self._state = np.zeros(k.STATE_WORDS, np.int64)
+        self._address = int(self._state.__array_interface__["data"][0])
+        self._set(k.TRAILER, CHECKSUM_LENGTH if description.checksum else 0)
+        self._set(k.VERIFY, int(verify))
+        self._set(k.CUT_AT_DDL, int(cut_at_ddl))
+        self._begin_at(start)
+
+    def ranges(self, damage: list[Damage] | None) -> Iterator[FileRange]:
+        """All ranges up to the first damage, which is raised, or all there are, with what is left out in `damage`."""
+        while True:
+            stopped, error = self._go_on()
+            yield from self._cut()
+            if not stopped:
+                continue
+            resume = self._search() if error is not None and damage is not None else None
+            if resume is None:
+                yield from self._open_group()
+            if error is None:
+                return
+            if damage is None or len(damage) == MAX_DAMAGES:
+                raise error
+            at, cut = self._get(k.CURSOR), self._get(k.CUT)
+            if resume is None:
+                damage.append(Damage(at, at, self._end, 0, error))
+                return
+            damage.append(Damage(at, cut, resume, self._get(k.GROUP_EVENTS), error))
+            self._begin_at(resume)
+
+    def _go_on(self) -> tuple[bool, ProtocolError | None]:
+        """Walk to the end of a range (False), of the file (True), or to damage (True and what is wrong there)."""
+        while True:
+            reason = k.walk(self._window.base, self._end, self._address)
+            if reason == k.REACHED:
+                return False, None
+            error = None
+            if reason == k.NEED_BYTES:
+                if self._window.end >= self._stop or not self._window.more(self._get(k.BEGIN)):
+                    return True, self._end_error()
+            elif reason == k.DESCRIPTION:
+                error = self._pass_description()
+            else:
+                error = self._error(reason)
+            if error is not None:
+                return True, error
+
+    @property
+    def _end(self) -> int:
+        return min(self._window.end, self._stop)
+
+    def _get(self, word: int) -> int:
+        return int(self._state[word // _WORD])
+
+    def _set(self, word: int, value: int) -> None:
+        self._state[word // _WORD] = value
+
+    def _begin_at(self, offset: int) -> None:
+        self._description = self._current
+        for word in (k.CURSOR, k.BEGIN, k.CUT):
+            self._set(word, offset)
+        self._set(k.TARGET, offset + self._max_bytes)
+        for word in (k.GROUP, k.APART, k.GROUP_EVENTS):
+            self._set(word, 0)
+
+    def _cut(self) -> Iterator[FileRange]:
+        begin, end = self._get(k.BEGIN), self._get(k.CUT)
+        if end > begin:
+            yield self._range(begin, end, whole=True)
+        self._set(k.BEGIN, end)
+        self._set(k.TARGET, end + self._max_bytes)
+        if self._current_at < end:
+            self._description = self._current
+
+    def _open_group(self) -> Iterator[FileRange]:
+        begin, end = self._get(k.CUT), self._get(k.CURSOR)
+        if end > begin:
+            yield self._range(begin, end, whole=False)
+
+    def _range(self, begin: int, end: int, *, whole: bool) -> FileRange:
+        description = self._description
+        return FileRange(self._window.view(begin, end), begin, bool(description.checksum), description, whole)
+
+    def _pass_description(self) -> ProtocolError | None:
+        """Take in the FORMAT_DESCRIPTION event at the cursor."""
+        cursor = self._get(k.CURSOR)
+        end = cursor + self._header().event_length
+        try:
+            self._current = decode_description(self._window.view(cursor, end))
+        except ProtocolError as error:
+            return relocated(error, self._name, cursor - (error.offset or 0))
+        self._current_at = cursor
+        if cursor == self._get(k.BEGIN):
+            self._description = self._current
+        self._set(k.TRAILER, CHECKSUM_LENGTH if self._current.checksum else 0)
+        self._set(k.CURSOR, end)
+        self._set(k.GROUP_EVENTS, self._get(k.GROUP_EVENTS) + 1)
+        if self._get(k.GROUP) == k.NO_GROUP:
+            self._set(k.CUT, end)
+            self._set(k.GROUP_EVENTS, 0)
+        return None
+
+    def _search(self) -> int | None:
+        """The next place behind the damage where reading can go on."""
+        offset = self._get(k.CURSOR) + 1
+        while True:
+            found = find_start(self._window.base, offset, self._end, self._get(k.TRAILER), self._get(k.ALIGNED))
+            if found >= 0:
+                return found
+            offset = max(offset, self._end - MAX_START_BYTES)
+            if self._window.end >= self._stop or not self._window.more(min(offset, self._get(k.CUT))):
+                return None
+
+    def _header(self) -> EventHeader:
+        cursor = self._get(k.CURSOR)
+        return EventHeader._make(HEADER.unpack(self._window.view(cursor, cursor + HEADER_LENGTH)))
+
+    def _error(self, reason: int) -> ProtocolError:
+        offset, header = self._get(k.CURSOR), self._header()
+        event = f"{self._name}: {event_name(header.event_type)} event"
+        if reason == k.BAD_CHECKSUM:
+            return ChecksumError(
+                f"{event} does not match its checksum",
+                offset=offset,
+                hint=_DAMAGED,
+            )
+        if reason == k.BAD_LENGTH:
+            return ProtocolError(
+                f"{event} claims {header.event_length} bytes; it has {self._least_bytes} to {MAX_EVENT_BYTES}",
+                offset=offset,
+                hint=_DAMAGED,
+            )
+        if reason == k.NO_EVENT:
+            return ProtocolError(
+                f"{self._name}: bytes that are no event (unknown type {header.event_type} at a wrong position)",
+                offset=offset,
+                hint=_DAMAGED,
+            )
+        if reason == k.ENCRYPTION:
+            return UnsupportedEventError(f"{event} not at the start of the file", offset=offset)
+        if reason == k.OUTSIDE:
+            return UnsupportedEventError(
+                f"{event} outside of any event group",
+                offset=offset,
+                hint="The start of its transaction is missing, or a server without GTIDs wrote the file.",
+            )
+        return ProtocolError(f"{event} is too short for a GTID", offset=offset)
+
+    @property
+    def _least_bytes(self) -> int:
+        return HEADER_LENGTH + self._get(k.TRAILER)
+
+    def _end_error(self) -> ProtocolError | None:
+        """What is wrong with the end of the file: it may be nothing."""
+        if self._window.fault is not None:
+            return self._window.fault
+        cursor, end = self._get(k.CURSOR), self._end
+        if cursor == end:
+            return None
+        left = end - cursor
+        if left < HEADER_LENGTH:
+            return TruncatedError(f"{self._name}: the file ends after {left} bytes of an event", offset=cursor)
+        header = self._header()
+        return TruncatedError(
+            f"{self._name}: {event_name(header.event_type)} event of {header.event_length} bytes, the file has {left}",
+            offset=cursor,
+            hint="The server crashed or is writing it, or the copy is incomplete.",
+        )
+
+
+def relocated(error: ProtocolError, name: str, offset: int) -> ProtocolError:
+    """The same error with the file's name and its place counted from the file's start."""
+    message = error.message.removesuffix(f" (at offset {error.offset})")
+    return type(error)(f"{name}: {message}", offset=offset + (error.offset or 0), hint=error.hint)

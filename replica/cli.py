@@ -1,4 +1,5 @@
-"""`mariadb-replica`: the replica as a program. `run` keeps a relay log up with a primary, `check` says what is missing.
+"""`mariadb-replica`: the replica as a program. `run` keeps a relay log up with a primary, `check` says what is missing,
+`dump` shows what is in binlog files (dump/command.py).
 
 Options come from the table in config.py, in this order of strength: command line, environment (MARIADB_REPLICA_USER),
 configuration file (TOML). Logs are structured, one line an event on standard error; answers go to standard output. The
@@ -22,6 +23,7 @@ import structlog
 from replica import __version__
 from replica.client import Replica, describe
 from replica.config import OPTIONS, ReplicaConfig, environment
+from replica.dump.command import dump
 from replica.errors import ConfigError, ReplicaError
 from replica.handshake.login import log_in
 from replica.handshake.server import Findings, ServerInfo, check, inspect_server, refusal
@@ -167,6 +169,9 @@ def _print(endpoint: Endpoint, server: ServerInfo | None, findings: Findings, er
         click.echo(f"  FAILED   {error}")
     if error is None:
         click.echo("  ready to replicate")
+
+
+program.add_command(dump)
 
 
 def main() -> None:

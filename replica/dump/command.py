@@ -1,0 +1,186 @@
+"""The command `mariadb-replica dump`: options in, one of the five outputs on standard output.
+
+Exit codes are those of errors.py; 0 also where damage was skipped because that was asked for. Rows that were asked for
+and could not be shown are said on standard error when they are met, and make the exit code their error's in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, get_args
+
+import click
+
+from replica.dump.count import write_counts
+from replica.dump.event_json import write_events
+from replica.dump.human import HumanDump
+from replica.dump.json_rows import Image, write_json_rows
+from replica.dump.names import Names
+from replica.dump.notices import Notices
+from replica.dump.progress import Progress, TerminalProgress
+from replica.dump.reading import OPTIONS, Reading
+from replica.dump.selection import Selection, parse_time
+from replica.dump.sql import SqlDump
+from replica.errors import ConfigError, ReplicaError
+from replica.files.keys import KeyRing
+from replica.files.opening import STANDARD_INPUT
+from replica.protocol.gtid import GtidPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUFFER_BYTES: Final = 1 << 18
+BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+"""What a shell reports of a program whose reader went away."""
+
+
+@click.command(short_help="Show what is in binlog files.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a row change; with --count one for all.")
+@click.option("--events", is_flag=True, help="One JSON object an event.")
+@click.option("--sql", is_flag=True, help="SQL that makes the changes again, for the mariadb client.")
+@click.option("--count", is_flag=True, help="A summary: rows by table, events by type, GTIDs, times.")
+@click.option("--start-gtid", metavar="GTIDS", help="Show what comes after these: 0-1-100 or 0-1-100,1-2-7.")
+@click.option("--stop-gtid", metavar="GTIDS", help="Show up to these, them included; other domains are not shown.")
+@click.option("--start-time", metavar="TIME", help="Show what was committed at or after: '2026-11-21 13:00:00' (UTC).")
+@click.option("--stop-time", metavar="TIME", help="Show what was committed before.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="PATTERN",
+    help="database.table, * stands for any text; may be repeated.",
+)
+@click.option("--image", type=click.Choice(get_args(Image)), default="both", help="With --json: which images of a row.")
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of CREATE TABLE statements, for tables whose columns have no names in the log.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keys of encrypted files, as file_key_management has them.",
+)
+@click.option(
+    "--file-key",
+    envvar="MARIADB_REPLICA_FILE_KEY",
+    metavar="TEXT",
+    help="Pass phrase of an encrypted key file, or FILE:path; better in the environment: MARIADB_REPLICA_FILE_KEY.",
+)
+@click.option("--skip-damaged", is_flag=True, help="Leave damaged transactions out and go on behind them.")
+def dump(
+    files: tuple[str, ...],
+    *,
+    as_json: bool,
+    events: bool,
+    sql: bool,
+    count: bool,
+    start_gtid: str | None,
+    stop_gtid: str | None,
+    start_time: str | None,
+    stop_time: str | None,
+    tables: tuple[str, ...],
+    image: Image,
+    schema: Path | None,
+    key_file: Path | None,
+    file_key: str | None,
+    skip_damaged: bool,
+) -> None:
+    """Show what is in binlog or relay log files, in the order given; - is standard input.
+
+    Files may be gzip, zstd or xz, and encrypted by MariaDB. Without a choice of output: events and rows to read, like
+    mariadb-binlog -vv. All times are UTC.
+    """
+    _check_outputs(as_json=as_json and not count, events=events, sql=sql, count=count)
+    if files.count(STANDARD_INPUT) > 1:
+        raise ConfigError("standard input can be read only once.")
+    notices = Notices()
+    with _progress(files) as progress:
+        reading = Reading(
+            files=files,
+            selection=Selection(
+                start=_gtids(start_gtid, "--start-gtid"),
+                stop=_gtids(stop_gtid, "--stop-gtid"),
+                start_time=None if start_time is None else parse_time(start_time, "--start-time"),
+                stop_time=None if stop_time is None else parse_time(stop_time, "--stop-time"),
+            ),
+            names=Names(_patterns(tables), notices, OPTIONS.policy, schema, need_names=sql),
+            notices=notices,
+            keys=None if key_file is None else KeyRing.from_file(key_file, filekey=file_key),
+            skip_damaged=skip_damaged,
+            progress=progress,
+        )
+        out = _output()
+        try:
+            if count:
+                write_counts(reading, out, as_json=as_json)
+            elif as_json:
+                write_json_rows(reading, out, image=image)
+            elif events:
+                write_events(reading, out)
+            elif sql:
+                SqlDump(reading, out, only_rows=bool(tables)).write()
+            else:
+                HumanDump(reading, out, only_rows=bool(tables)).write()
+        except BrokenPipeError:
+            _abandon(out)
+        except OSError as error:
+            raise ReplicaError(f"standard output cannot be written: {error.strerror}.") from error
+        finally:
+            _flush(out)
+            notices.close()
+    if notices.exit_code:
+        raise SystemExit(notices.exit_code)
+
+
+def _output() -> BinaryIO:
+    """Standard output with a buffer of its own, whatever the interpreter was told of buffers."""
+    try:
+        return open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False)
+    except OSError:  # somebody gave us another stream
+        return sys.stdout.buffer
+
+
+def _check_outputs(**outputs: bool) -> None:
+    chosen = [f"--{name.removeprefix('as_')}" for name, wanted in outputs.items() if wanted]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} exclude each other.", hint="Choose one output.")
+
+
+def _gtids(text: str | None, option: str) -> GtidPosition:
+    try:
+        return GtidPosition.parse(text or "")
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error.message}", hint=error.hint) from None
+
+
+def _patterns(tables: Sequence[str]) -> list[str]:
+    patterns = [pattern.strip() for text in tables for pattern in text.split(",")]
+    for pattern in patterns:
+        if "." not in pattern:
+            raise ConfigError(
+                f"--table: {pattern!r} is not of the form database.table.", hint="* stands for any text: 'shop.*'."
+            )
+    return patterns
+
+
+def _progress(files: Sequence[str]) -> Progress:
+    # Beside output on the same terminal a bar would only disturb.
+    return TerminalProgress(files) if sys.stderr.isatty() and not sys.stdout.isatty() else Progress()
+
+
+def _abandon(out: BinaryIO) -> None:
+    """The reader of standard output went away: say nothing, and let nothing be written at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+    raise SystemExit(BROKEN_PIPE)
+
+
+def _flush(out: BinaryIO) -> None:
+    try:
+        out.flush()
+    except BrokenPipeError:
+        _abandon(out)

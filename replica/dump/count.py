@@ -1,0 +1,182 @@
+"""`dump --count`: how much of what is in the files, without decoding a row: groups, tables, event types, time range.
+
+In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Events of groups that are not
+asked for are not counted; row changes are counted once each, those of XA transactions where they are committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from replica.dump import kernel_count as k
+from replica.dump.column_names import one_line
+from replica.dump.event_words import type_name, utc
+from replica.dump.json_rows import OPERATIONS
+from replica.dump.json_text import json_line
+from replica.dump.names import Wanted
+from replica.dump.reading import gtid_at
+from replica.errors import ProtocolError
+from replica.protocol.constants import BINLOG_MAGIC, event_name
+from replica.rows import records as r
+from replica.rows.batch import Groups
+from replica.rows.decode import count_by_table
+from replica.rows.scan import address, as_bytes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from replica.dump.reading import Part, Reading
+    from replica.rows.batch import TableName
+
+
+@dataclass(slots=True)
+class Domain:
+    """The first and the last GTID of a domain, in the order of the log."""
+
+    first: str
+    last: str
+    groups: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    files: list[str] = field(default_factory=list)
+    domains: dict[int, Domain] = field(default_factory=dict)
+    first_commit: int | None = None
+    last_commit: int | None = None
+    rows: dict[TableName, npt.NDArray[np.int64]] = field(default_factory=dict)
+    types: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((k.TYPES, 2), np.int64))
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, part: Part, reading: Reading) -> None:
+        """One range."""
+        if not self.files or self.files[-1] != part.name:
+            self.files.append(part.name)
+        if not part.piece.whole:
+            self.skipped["events of a transaction without its end"] += sum(1 for _ in part.walk())
+            return
+        found = reading.scan(part)
+        groups, shown = Groups(found.groups, found.expansion), reading.shown(part)
+        for name, counts in count_by_table(
+            found, Wanted(reading.names), carried=reading.carry(part), shown=shown
+        ).items():
+            self.rows[name] = self.rows.get(name, 0) + counts
+        self._count_types(part, groups, shown)
+        self._count_groups(part, groups, shown)
+        self.skipped["transactions that a crash cut short"] += found.cut_groups
+        undone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
+        self.skipped["transactions that were rolled back"] += int(undone.sum())
+        for kind, count in found.skipped.items():
+            self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count
+        if shown is not None:
+            self.skipped["transactions that were not asked for"] += int((~shown).sum())
+
+    def _count_types(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None) -> None:
+        data = as_bytes(part.piece.data)
+        start = len(BINLOG_MAGIC) if data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+        spans = np.array([[start, len(data)]], np.int64)
+        if shown is not None:
+            spans = np.ascontiguousarray(np.stack([groups.start[shown], groups.end[shown]], axis=1))
+        bad = k.count_types(address(data), address(spans), len(spans), address(self.types))
+        if bad:
+            raise ProtocolError(f"{part.name}: no event header", offset=part.piece.offset + bad - 1)
+
+    def _count_groups(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None) -> None:
+        numbers = np.arange(len(groups)) if shown is None else np.flatnonzero(shown)
+        if not len(numbers):
+            return
+        times = groups.commit_ts[numbers]
+        self.first_commit = min(int(times.min()), self.first_commit or int(times.min()))
+        self.last_commit = max(int(times.max()), self.last_commit or 0)
+        domains = groups.domain[numbers]
+        for domain in np.unique(domains).tolist():
+            of_domain = numbers[domains == domain].tolist()
+            first, last = (gtid_at(part, groups, number) for number in (of_domain[0], of_domain[-1]))
+            known = self.domains.setdefault(domain, Domain(first, last))
+            known.last = last
+            known.groups += len(of_domain)
+
+    @property
+    def groups(self) -> int:
+        return sum(domain.groups for domain in self.domains.values())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "files": self.files,
+            "transactions": self.groups,
+            "first_commit": None if self.first_commit is None else utc(self.first_commit),
+            "last_commit": None if self.last_commit is None else utc(self.last_commit),
+            "domains": [
+                {"domain": number, "transactions": one.groups, "first": one.first, "last": one.last}
+                for number, one in sorted(self.domains.items())
+            ],
+            "tables": [
+                {"database": name.database, "table": name.table}
+                | {word: int(counts[op]) for op, word in OPERATIONS.items()}
+                for name, counts in self._by_rows()
+            ],
+            "events": [
+                {"type": type_name(kind), "code": kind, "events": int(events), "bytes": int(size)}
+                for kind, (events, size) in enumerate(self.types.tolist())
+                if events
+            ],
+            "skipped": {reason: count for reason, count in self.skipped.items() if count},
+        }
+
+    def _by_rows(self) -> list[tuple[TableName, npt.NDArray[np.int64]]]:
+        return sorted(self.rows.items(), key=lambda item: (-int(item[1].sum()), item[0]))
+
+    def as_text(self) -> str:
+        """Tables for people."""
+        times = ""
+        if self.first_commit is not None and self.last_commit is not None:
+            times = f", committed {utc(self.first_commit)} to {utc(self.last_commit)} UTC"
+        lines = [f"{len(self.files)} file{'s'[: len(self.files) != 1]}, {self.groups:,} transactions{times}"]
+        lines += [
+            f"  domain {number}: {one.groups:,} transactions, {one.first} to {one.last}"
+            for number, one in sorted(self.domains.items())
+        ]
+        tables = [
+            (one_line(".".join(name)), *(f"{int(count):,}" for count in counts)) for name, counts in self._by_rows()
+        ]
+        lines += _columns(("row changes of", "inserts", "updates", "deletes"), tables)
+        types = [
+            (type_name(kind), f"{events:,}", f"{size:,}")
+            for kind, (events, size) in enumerate(self.types.tolist())
+            if events
+        ]
+        total = self.types.sum(axis=0).tolist()
+        lines += _columns(("event type", "events", "bytes"), [*types, ("in all", f"{total[0]:,}", f"{total[1]:,}")])
+        lines += _columns(("left out", ""), [(reason, f"{count:,}") for reason, count in self.skipped.items() if count])
+        return "\n".join(lines) + "\n"
+
+
+def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines with the first column to the left and the others to the right; none without rows."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    return [
+        "",
+        *(
+            "  ".join(
+                text.ljust(width) if i == 0 else text.rjust(width)
+                for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (head, *rows)
+        ),
+    ]
+
+
+def write_counts(reading: Reading, out: BinaryIO, *, as_json: bool) -> None:
+    """The summary, also of what stands before damage or a torn end."""
+    summary = Summary()
+    try:
+        for part in reading.parts():
+            summary.add(part, reading)
+    finally:
+        out.write(json_line(summary.as_json()) if as_json else summary.as_text().encode("utf-8", "backslashreplace"))

@@ -1,0 +1,159 @@
+"""Events in words: one line for what an event is, and the text of statements in their own character set.
+
+In: decoded events. Out: text without control characters. Fields that only the server's own code needs are left to
+`dump --events`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from replica.dump.column_names import one_line, quoted
+from replica.errors import ReplicaError
+from replica.protocol import events as e
+from replica.protocol.charset import charset_of
+from replica.protocol.constants import GtidExtraFlag, GtidFlag, event_name
+from replica.protocol.values import decimal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replica.protocol.header import Event
+    from replica.protocol.query import StatusVars
+
+_GTID_WORDS: Final = {
+    GtidFlag.DDL: "ddl",
+    GtidFlag.STANDALONE: "standalone",
+    GtidFlag.TRANSACTIONAL: "transactional",
+    GtidFlag.PREPARED_XA: "xa prepare",
+    GtidFlag.COMPLETED_XA: "xa end",
+}
+_ALTER_WORDS: Final = {
+    GtidExtraFlag.START_ALTER: "start alter",
+    GtidExtraFlag.COMMIT_ALTER: "commit alter",
+    GtidExtraFlag.ROLLBACK_ALTER: "rollback alter",
+}
+_REAL, _INTEGER, _DECIMAL = 1, 2, 4  # Item_result; 0 is a string
+INSERT_ID: Final = 2  # kind of an INTVAR
+
+
+def utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def type_name(kind: int) -> str:
+    """`Write_rows_v1`"""
+    name, _, number = event_name(kind).partition(" (")
+    return name.capitalize() if number else event_name(kind)
+
+
+def statement_text(query: bytes, status: StatusVars | None = None) -> str:
+    """A statement's characters. Without a known character set bytes are taken for UTF-8."""
+    if status is not None and status.charset is not None:
+        try:
+            return charset_of(status.charset[0]).decode(query)
+        except ReplicaError:
+            pass  # a collation of a newer server: keywords and most names are ASCII in every set
+    return query.decode("utf-8", "replace")
+
+
+def group_words(event: Event) -> str:
+    """The line above a transaction: its GTID, and what the GTID event says of it."""
+    gtid = getattr(event, "gtid", None)
+    words = [f"GTID {gtid or 'anonymous'}", f"{utc(event.header.timestamp)} UTC", f"server {event.header.server_id}"]
+    if not isinstance(event, e.GtidEvent):  # MySQL's, which tells nothing more that a reader needs
+        return "  ".join(words)
+    if event.thread_id is not None:
+        words.append(f"thread {event.thread_id}")
+    words += [word for flag, word in _GTID_WORDS.items() if event.flags2 & flag]
+    words += [word for flag, word in _ALTER_WORDS.items() if event.flags_extra & flag]
+    if event.start_alter_seq_no is not None:
+        words.append(f"started by sequence number {event.start_alter_seq_no}")
+    if event.commit_id is not None:
+        words.append(f"commit group {event.commit_id}")
+    if event.xa is not None:
+        words.append(xa_words(event.xa))
+    return "  ".join(words)
+
+
+def xa_words(xa: e.XaId) -> str:
+    """As XA statements write it."""
+    return f"X'{xa.gtrid.hex()}',X'{xa.bqual.hex()}',{xa.format_id}"
+
+
+def user_variable(event: e.UserVarEvent) -> str:
+    """The value as an SQL literal; text in hex, because it is in the variable's own character set."""
+    if event.value is None:
+        return "NULL"
+    if event.kind == _REAL:
+        return repr(struct.unpack("<d", event.value)[0])
+    if event.kind == _INTEGER:
+        return str(int.from_bytes(event.value, "little", signed=not event.unsigned))
+    if event.kind == _DECIMAL:
+        precision, scale = event.value[0], event.value[1]
+        return f"{decimal(event.value[2:], precision, scale):f}"
+    return f"X'{event.value.hex()}'"
+
+
+def _query(event: e.QueryEvent) -> str:
+    words = f"default database {quoted(event.database)}" if event.database else "no default database"
+    if event.exec_time:
+        words += f", took {event.exec_time} s"
+    return words + (f", ended with error {event.error}" if event.error else "")
+
+
+def _rows(event: e.RowsEvent) -> str:
+    words = f"table id {event.table_id}, {len(event.images)} bytes of rows"
+    return words + (", ends the statement" if event.ends_statement else "")
+
+
+_WORDS: Final[Mapping[type, Callable[..., str]]] = {
+    e.AnnotateRowsEvent: lambda _: "",
+    e.RowsQueryEvent: lambda _: "",
+    e.StopEvent: lambda _: "the server shut down",
+    e.FormatDescriptionEvent: lambda x: (
+        f"server {x.server_version}, {'CRC32' if x.checksum else 'no'} checksums"
+        + (f", created {utc(x.created)} UTC at the server's start" if x.created else "")
+    ),
+    e.GtidListEvent: lambda x: ", ".join(map(str, x.gtids)) or "empty",
+    e.BinlogCheckpointEvent: lambda x: x.file,
+    e.RotateEvent: lambda x: f"to {x.file}, position {x.position}",
+    e.QueryEvent: _query,
+    e.TableMapEvent: lambda x: (
+        f"{quoted(x.database)}.{quoted(x.table)}, table id {x.table_id}, {len(x.columns)} columns"
+    ),
+    e.RowsEvent: _rows,
+    e.XidEvent: lambda x: f"{x.xid}, COMMIT",
+    e.XaPrepareEvent: lambda x: f"{xa_words(x.xa)}{', committed in one phase' if x.one_phase else ''}",
+    e.IntvarEvent: lambda x: f"{'INSERT_ID' if x.kind == INSERT_ID else 'LAST_INSERT_ID'} = {x.value}",
+    e.RandEvent: lambda x: f"RAND_SEED1 = {x.seed1}, RAND_SEED2 = {x.seed2}",
+    e.UserVarEvent: lambda x: f"@{quoted(x.name.decode('utf-8', 'replace'))} = {user_variable(x)}",
+    e.LoadBlockEvent: lambda x: f"file {x.file_id}, {len(x.data)} bytes",
+    e.ExecuteLoadQueryEvent: lambda x: f"file {x.file_id}, default database {quoted(x.database)}",
+    e.IncidentEvent: lambda x: f"THE SERVER LOST EVENTS HERE: {x.message or 'no message'}",
+    e.StartEncryptionEvent: lambda x: f"scheme {x.scheme}, key version {x.key_version}",
+    e.UnknownEvent: lambda x: f"{len(x.body)} bytes, unknown and marked as ignorable",
+    e.HeartbeatEvent: lambda x: f"{x.file}, position {x.position}",
+}
+
+
+def event_words(event: Event) -> str:
+    """`Xid 18, COMMIT`: the type and what stands in the event, on one line."""
+    made = _WORDS.get(type(event))
+    words = made(event) if made else ", ".join(_fields(event))
+    return one_line(f"{type_name(event.header.event_type)} {words}".rstrip())
+
+
+def _fields(event: Event) -> list[str]:
+    """For types without words of their own: the plain fields by name."""
+    found = []
+    for one in dataclasses.fields(event):
+        value = getattr(event, one.name)
+        if isinstance(value, str | int) and value:
+            found.append(f"{one.name} {value}")
+        elif isinstance(value, bytes | memoryview):
+            found.append(f"{one.name} of {len(value)} bytes")
+    return found

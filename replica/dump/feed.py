@@ -1,0 +1,58 @@
+"""The texts of a range's rows, handed out event by event to whoever lists the events beside them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.dump.rows_text import Place
+from replica.rows import records as r
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.dump.reading import Part, Rows
+    from replica.dump.rows_text import RowTexts
+
+
+class Chunk(NamedTuple):
+    """Rows of one rows event in one batch; `text` is valid until the next chunk is asked for."""
+
+    group: int
+    """Where the group that commits them starts in the range."""
+    event: int
+    """Where their rows event starts."""
+    rows: int
+    text: memoryview
+
+
+class RowFeed:
+    """Rows come in the order of the log; those of an XA transaction where it is committed."""
+
+    def __init__(self, part: Part, rows: Iterator[Rows], texts: RowTexts) -> None:
+        self._chunks = _chunks(part, rows, texts)
+        self._next = next(self._chunks, None)
+
+    def take(self, group: int, event: int | None = None) -> Iterator[Chunk]:
+        """The next rows, as long as they belong to this group and this event (None: any event)."""
+        while self._next is not None and self._next.group == group and event in (None, self._next.event):
+            yield self._next
+            self._next = next(self._chunks, None)
+
+
+def _chunks(part: Part, rows: Iterator[Rows], texts: RowTexts) -> Iterator[Chunk]:
+    place = Place(part.name, part.piece.offset)
+    for batch, shown, gtids in rows:
+        assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
+        assert batch.event is not None  # noqa: S101
+        text, ends = texts.write(batch, place, shown=shown, gtids=gtids)
+        starts = r.column(batch.events, r.EVENT_START)[batch.event]
+        groups = batch.groups.start[batch.group]
+        borders = np.flatnonzero((np.diff(starts) != 0) | (np.diff(groups) != 0)) + 1
+        bounds = [0, *borders.tolist(), batch.rows]
+        for first, last in pairwise(bounds):
+            begin, end = int(ends[first - 1]) if first else 0, int(ends[last - 1])
+            if end > begin:
+                yield Chunk(int(groups[first]), int(starts[first]), last - first, text[begin:end])

@@ -1,0 +1,107 @@
+"""The dump's tables: those that the patterns want and that can be decoded, with what is to be said about the others.
+
+In: patterns, and a file of CREATE TABLE statements (optional). What columns are called comes from the row metadata,
+else from DDL in the files, else from that file, else they are @1, @2, …: the decoder's resolver for files does it.
+A table that cannot be decoded is left out and said, once; the dump goes on with the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError, ReplicaError
+from replica.protocol.events import QueryEvent
+from replica.rows.file_tables import FileResolver
+from replica.rows.layout import compile_layout
+from replica.rows.tables import TableTarget
+from replica.schema.history import SchemaHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from replica.dump.notices import Notices
+    from replica.dump.reading import Part
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.types import ValuePolicy
+
+
+UNNAMED: Final = (
+    "Of such tables integers are shown as signed, ENUM and SET as numbers, what is no UTF-8 as bytes. Give the file "
+    "with their CREATE TABLE before the others or as --schema, or set binlog_row_metadata=FULL for the logs to come."
+)
+
+
+class Wanted:
+    """A `TableResolver` for who asks no names."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        return TableTarget() if self._names.wants(table_map.database, table_map.table) else None
+
+
+class Names:
+    """A `TableResolver` that says what it could not do."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        notices: Notices,
+        policy: ValuePolicy,
+        schema_file: Path | None = None,
+        *,
+        need_names: bool = False,
+    ) -> None:
+        """`need_names`: leave tables out whose columns have no known names."""
+        known = None if schema_file is None else _read(schema_file)
+        self._files = FileResolver(patterns, schema_file=known, unnamed=None if need_names else "bytes")
+        self._notices = notices
+        self._policy = policy
+
+    def wants(self, database: str, table: str) -> bool:
+        return self._files.wants(database, table)
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        """What the rows of a table map are read with; None where they are not wanted or cannot be read."""
+        name = f"{table_map.database}.{table_map.table}"
+        try:
+            target = self._files.resolve(table_map)
+            if target is None:
+                return None
+            compile_layout(table_map, target.schema, None, self._policy)
+        except ReplicaError as error:
+            self._notices.left_out(error, where=f"rows of {name} are not shown: ")
+            return None
+        if self.is_unnamed(table_map):
+            reason = self._files.notes.get((table_map.database, table_map.table), "")
+            self._notices.say(f"{name}: its columns are called @1, @2, …, because {reason}.")
+            self._notices.say(UNNAMED)
+        elif note := self._files.notes.get((table_map.database, table_map.table)):
+            self._notices.say(f"{name}: {note}")
+        return target
+
+    def is_unnamed(self, table_map: TableMapEvent) -> bool:
+        """Whether nothing but its table map is known of the table."""
+        if all(column.name is not None for column in table_map.columns):
+            return False
+        return (table_map.database, table_map.table) in self._files.unnamed
+
+    def learn(self, part: Part) -> bool:
+        """Follow the DDL of a range; whether tables may now have other columns than before."""
+        changed = False
+        for found in part.walk():
+            event = part.read(found)
+            if isinstance(event, QueryEvent):
+                changed |= bool(self._files.apply(event))
+        return changed
+
+
+def _read(schema_file: Path) -> SchemaHistory:
+    try:
+        return SchemaHistory.from_file(schema_file)
+    except OSError as error:
+        raise ConfigError(f"--schema: {schema_file} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--schema: {schema_file} is no text in UTF-8.") from error

@@ -1,0 +1,285 @@
+"""Binlog files as the dump reads them: ranges of whole groups, the events in them, and their rows as VARIANT.
+
+In: file names in the order of the log, and what is asked for. Out: `Part`s, one a range, with their events (decoded on
+demand) and the batches of their wanted rows. What crosses ranges and files is kept here: prepared XA transactions until
+they end, and the definitions of tables that DDL statements in the files tell.
+
+A range that ends inside a group shows its events; its rows were not committed as far as the file tells.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from replica.dump.progress import Progress
+from replica.errors import DataLossError, ProtocolError
+from replica.files.opening import STANDARD_INPUT, open_binlog
+from replica.files.ranges import FileRange, relocated
+from replica.protocol.binlog_file import FileEvent
+from replica.protocol.constants import (
+    BINLOG_MAGIC,
+    CHECKSUM_LENGTH,
+    HEADER_LENGTH,
+    ChecksumAlgorithm,
+    EventType,
+    GtidFlag,
+)
+from replica.protocol.events import decode, decode_description
+from replica.protocol.header import parse_header
+from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.rows.batch import Groups
+from replica.rows.decode import DecodeOptions, RangeDecoder
+from replica.rows.scan import TYPE_AT, Scan, scan
+from replica.rows.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from replica.dump.names import Names
+    from replica.dump.notices import Notices
+    from replica.dump.selection import Selection
+    from replica.files.binlog import BinlogFile
+    from replica.files.keys import KeyRing
+    from replica.protocol.header import Event
+    from replica.protocol.transaction_events import XaId
+    from replica.rows.batch import ChangeBatch
+
+CARRIED_IN_MEMORY: Final = 32 << 20
+"""Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""
+OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", reuse_buffers=True)
+_FLAGS2: Final = HEADER_LENGTH + 12
+_MYSQL_GTIDS: Final = (EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG)
+
+
+class Part(NamedTuple):
+    """One range of one file."""
+
+    name: str
+    binlog: BinlogFile
+    piece: FileRange
+
+    @property
+    def defines(self) -> bool:
+        """Whether there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
+        data = self.piece.data
+        if len(data) <= _FLAGS2 or data[TYPE_AT] in _MYSQL_GTIDS:
+            return True
+        return data[TYPE_AT] == EventType.GTID and bool(data[_FLAGS2] & GtidFlag.DDL)
+
+    def walk(self) -> Iterator[FileEvent]:
+        """Every event, undecoded, with its offset in the file."""
+        data, origin, _, description, _ = self.piece
+        at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
+        while at < len(data):
+            header = parse_header(data, at)
+            event = data[at : at + header.event_length]
+            if header.event_type == EventType.FORMAT_DESCRIPTION:
+                description = decode_description(event)
+            yield FileEvent(origin + at, header, event, description)
+            at += header.event_length
+
+    def read(self, found: FileEvent) -> Event:
+        """One event of `walk`, decoded."""
+        try:
+            if found.header.event_type == EventType.TABLE_MAP:
+                trailer = CHECKSUM_LENGTH if found.description.checksum else 0
+                body = bytes(found.event[HEADER_LENGTH : len(found.event) - trailer])
+                known = _table_map(body, found.description.post_header_length(EventType.TABLE_MAP))
+                return replace(known, header=found.header)
+            return decode(found.event, found.description)
+        except ProtocolError as error:
+            raise relocated(error, self.name, found.offset) from None
+
+
+@lru_cache(maxsize=256)
+def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
+    """Every statement maps its tables again, and with names and labels that is most of its bytes."""
+    return parse_table_map(body, post_header_length)
+
+
+class Rows(NamedTuple):
+    """A batch, and which of its groups are asked for (None: all)."""
+
+    batch: ChangeBatch
+    shown: npt.NDArray[np.bool_] | None
+    gtids: pa.Array | None
+    """Of MySQL's groups, one text a group."""
+
+
+@dataclass(slots=True)
+class Carried:
+    """XA transactions that are prepared and not ended."""
+
+    groups: dict[XaId, CarriedGroup] = field(default_factory=dict)
+    in_memory: int = 0
+
+    def prepare(self, part: Part, xa: XaGroup) -> None:
+        data: memoryview | bytes | mmap.mmap = part.piece.data[xa.start : xa.end]
+        if not part.binlog.seekable:  # of a mapped file the view is enough
+            data = self._kept(part.piece.data[xa.start : xa.end])
+        self.groups[xa.xid] = CarriedGroup(memoryview(data), part.piece.checksum)
+
+    def _kept(self, data: memoryview) -> bytes | mmap.mmap:
+        if self.in_memory + len(data) <= CARRIED_IN_MEMORY:
+            self.in_memory += len(data)
+            return bytes(data)
+        with tempfile.TemporaryFile(prefix="mariadb-replica-xa-") as file:
+            file.write(data)
+            file.flush()
+            return mmap.mmap(file.fileno(), len(data), access=mmap.ACCESS_READ)
+
+    def end(self, xid: XaId) -> None:
+        group = self.groups.pop(xid, None)
+        if group is not None and isinstance(group.data, memoryview) and isinstance(group.data.obj, bytes):
+            self.in_memory -= len(group.data)
+
+
+@dataclass(slots=True)
+class Reading:
+    """`files` in the order of the log; `tables` are patterns database.table, none for all."""
+
+    files: Sequence[str]
+    selection: Selection
+    names: Names
+    notices: Notices
+    keys: KeyRing | None = None
+    skip_damaged: bool = False
+    progress: Progress = field(default_factory=Progress)
+    _carried: Carried = field(default_factory=Carried)
+    _decoder: RangeDecoder | None = None
+    _scanned: tuple[memoryview, Scan] | None = None
+
+    def parts(self) -> Iterator[Part]:
+        """All ranges of all files, until nothing that follows can be asked for."""
+        for part in self._parts():
+            yield part
+            self.progress.passed(part.binlog, part.piece.end)
+
+    def _parts(self) -> Iterator[Part]:
+        for file in self.files:
+            name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
+            with open_binlog(file, self.keys) as binlog:
+                for piece in binlog.ranges(skip_damaged=self.skip_damaged, cut_at_ddl=True):
+                    yield Part(name, binlog, piece)
+                    if self.selection.finished:
+                        return
+                for damage in binlog.damage:
+                    self.notices.say(
+                        f"{binlog.name}: left out {damage.size} bytes from offset {damage.begin} on: {damage.error}"
+                    )
+        for xid in self._carried.groups:
+            self.notices.say(f"the XA transaction {describe(xid)} is prepared and not ended; its rows are not shown.")
+
+    def scan(self, part: Part) -> Scan:
+        """What the range holds; that of the last range is kept."""
+        if self._scanned is None or self._scanned[0] is not part.piece.data:
+            try:
+                self._scanned = part.piece.data, scan(part.piece.data, checksum=part.piece.checksum)
+            except ProtocolError as error:
+                raise relocated(error, part.name, part.piece.offset) from None
+        return self._scanned[1]
+
+    def groups(self, part: Part) -> Groups:
+        found = self.scan(part)
+        return Groups(found.groups, found.expansion)
+
+    def shown(self, part: Part) -> npt.NDArray[np.bool_] | None:
+        """Per group of the range, whether it is asked for; None where all are."""
+        if self.selection.everything or not part.piece.whole:
+            return None
+        return self.selection.shown(self.groups(part))
+
+    def visible(self, part: Part) -> set[int] | None:
+        """Where the groups start that are asked for, in the range; None: all groups."""
+        shown = self.shown(part)
+        return None if shown is None else set(self.groups(part).start[shown].tolist())
+
+    def carry(self, part: Part) -> list[CarriedGroup]:
+        """The XA groups from before the range that end in it; what it prepares is kept for later ranges."""
+        return self._carry(part, self._xa_groups(part))
+
+    def _carry(self, part: Part, xa: Sequence[XaGroup]) -> list[CarriedGroup]:
+        carried = [self._carried.groups[group.xid] for group in xa if group.xid in self._carried.groups]
+        for group in xa:
+            if group.action is XaAction.PREPARE:
+                self._carried.prepare(part, group)
+            else:
+                self._carried.end(group.xid)
+        return carried
+
+    def rows(self, part: Part) -> Iterator[Rows]:
+        """The wanted row changes of the range. What is wrong with the range as a whole is raised at once."""
+        if not part.piece.whole:
+            return iter(())
+        if part.defines and self.names.learn(part):
+            self._decoder = None  # what it knows of tables may have changed with the names
+        shown, xa = self.shown(part), self._xa_groups(part)
+        carried = self._carry(part, xa)
+        if shown is not None and not shown.any():
+            return iter(())
+        return self._decoded(part, carried, shown)
+
+    def _decoded(
+        self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
+    ) -> Iterator[Rows]:
+        if self._decoder is None:
+            self._decoder = RangeDecoder(self.names, OPTIONS)
+        missing: list[XaGroup] = []
+        gtids: pa.Array | None = None
+        try:
+            for number, batch in enumerate(
+                self._decoder.decode(part.piece.data, checksum=part.piece.checksum, carried=carried, unprepared=missing)
+            ):
+                if number == 0:
+                    gtids = mysql_gtids(part, batch.groups)
+                yield Rows(batch, shown, gtids)
+        except ProtocolError as error:
+            raise relocated(error, part.name, part.piece.offset) from None
+        for group in missing:
+            if shown is None or shown[group.number]:
+                self.notices.left_out(
+                    DataLossError(
+                        f"{group.gtid} commits the XA transaction {describe(group.xid)}, which was prepared before "
+                        f"{self.files[0]} begins: its rows are not shown.",
+                        hint="Name the file with its XA PREPARE too, before the others.",
+                    )
+                )
+
+    def _xa_groups(self, part: Part) -> list[XaGroup]:
+        try:
+            return find_xa_groups(part.piece.data, checksum=part.piece.checksum)
+        except ProtocolError as error:
+            raise relocated(error, part.name, part.piece.offset) from None
+
+
+def gtid_at(part: Part, groups: Groups, number: int) -> str:
+    """The GTID of one group of the range."""
+    start = int(groups.start[number])
+    header = parse_header(part.piece.data, start)
+    event = part.piece.data[start : start + header.event_length]
+    return gtid_text(decode(event, part.piece.description, checksum=ChecksumAlgorithm(int(part.piece.checksum))))
+
+
+def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
+    """The GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which are numbers and in the groups' records."""
+    data = part.piece.data
+    starts = groups.start.tolist()
+    if not starts or data[starts[0] + TYPE_AT] == EventType.GTID:
+        return None
+    return pa.array([gtid_at(part, groups, number) for number in range(len(starts))], pa.large_string())
+
+
+def gtid_text(event: Event) -> str:
+    """`0-1-7`, or MySQL's `uuid:7`."""
+    gtid = getattr(event, "gtid", None)
+    return "anonymous" if gtid is None else str(gtid)

@@ -1,0 +1,152 @@
+"""What is the same in the text of all rows of a table: one program per table map and operation for the row kernel.
+
+In: the sides of a row with the text around each value, from whoever writes a notation. Out: a `Program`, memory that
+the kernel reads. Columns stand in table order; hidden columns that VARIANT leaves out have no place here either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.dump import kernel_rows as k
+from replica.dump import kernel_values as kv
+from replica.protocol.constants import ColumnType
+from replica.rows.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.protocol.column_def import ColumnDef
+    from replica.rows.plan import ColumnPlan
+    from replica.rows.tables import Table
+
+BEFORE, AFTER = 0, 1
+
+
+class Shown(NamedTuple):
+    """A column that VARIANT images can hold; `rank`: its place among the sorted names."""
+
+    plan: ColumnPlan
+    column: ColumnDef
+    rank: int
+    style: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How one column of a side is written: text before and after its value; `null_suffix` after a NULL."""
+
+    shown: Shown
+    prefix: str
+    suffix: str = ""
+    null_suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One image of a row with what stands around it."""
+
+    image: int
+    before: str
+    between: str
+    after: str
+    columns: Sequence[Column]
+
+    def ending(self, text: str) -> Side:
+        """The same with more text behind it."""
+        return replace(self, after=self.after + text)
+
+
+@dataclass(slots=True)
+class Program:
+    """Templates of the three operations of one table, as memory: `addresses[op]` is what the kernel wants."""
+
+    addresses: list[int] = field(default_factory=list)
+    _keep: list[object] = field(default_factory=list)
+
+    def add(self, names: int, sides: Sequence[Side]) -> None:
+        """The next operation: the sides in the order they are written."""
+        record = np.zeros(k.PROGRAM_BYTES // 8, np.int64)
+        record[k.PROGRAM_SIDES // 8] = len(sides)
+        record[k.PROGRAM_NAMES // 8] = names
+        for number, side in enumerate(sides):
+            at = (k.PROGRAM_FIRST + number * k.SIDE_BYTES) // 8
+            columns = np.zeros((max(1, len(side.columns)), k.COLUMN_BYTES // 8), np.int64)
+            for row, column in zip(columns, side.columns, strict=False):
+                row[k.COLUMN_RANK // 8] = column.shown.rank
+                row[k.COLUMN_STYLE // 8] = column.shown.style
+                self._piece(row, k.COLUMN_PREFIX, column.prefix)
+                self._piece(row, k.COLUMN_SUFFIX, column.suffix)
+                self._piece(row, k.COLUMN_NULL_SUFFIX, column.null_suffix)
+            record[at + k.SIDE_IMAGE // 8] = side.image
+            self._piece(record, (at * 8) + k.SIDE_OPEN, side.before)
+            self._piece(record, (at * 8) + k.SIDE_BETWEEN, side.between)
+            self._piece(record, (at * 8) + k.SIDE_CLOSE, side.after)
+            record[at + k.SIDE_COLUMNS // 8] = self._hold(columns)
+            record[at + k.SIDE_COUNT // 8] = len(side.columns)
+        self.addresses.append(self._hold(record))
+
+    def all_addresses(self) -> list[int]:
+        """Those of current rows, then those of old versions: the same, unless they were added too."""
+        return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
+
+    def _piece(self, record: npt.NDArray[np.int64], field_: int, text: str) -> None:
+        write_piece(record, field_, self._hold_text(text))
+
+    def _hold_text(self, text: str) -> npt.NDArray[np.uint8]:
+        data = piece(text)
+        self._keep.append(data)
+        return data
+
+    def _hold(self, array: npt.NDArray[np.int64]) -> int:
+        self._keep.append(array)
+        return int(array.__array_interface__["data"][0])
+
+
+def piece(text: str) -> npt.NDArray[np.uint8]:
+    """Text as bytes that stay where they are, with room to read on behind them."""
+    data = text.encode()
+    return np.frombuffer(data + bytes(kv.SLACK), np.uint8)[: len(data)]
+
+
+def write_piece(record: npt.NDArray[np.int64], at: int, data: npt.NDArray[np.uint8]) -> None:
+    """Address and size of a template piece into a kernel's record; the caller keeps `data` alive."""
+    record[at // 8] = int(data.__array_interface__["data"][0])
+    record[at // 8 + 1] = len(data)
+
+
+def dictionary(metadata: bytes) -> list[str]:
+    """The names in a VARIANT dictionary, in their order."""
+    size = (metadata[0] >> 6) + 1
+    count = int.from_bytes(metadata[1 : 1 + size], "little")
+    offsets = [int.from_bytes(metadata[1 + size * i : 1 + size * (i + 1)], "little") for i in range(1, count + 2)]
+    text = metadata[1 + size * (count + 2) :]
+    return [text[start:end].decode() for start, end in pairwise(offsets)]
+
+
+def shown_columns(table: Table, *, unnamed: bool = False) -> list[Shown]:
+    """The columns that images can hold, in table order. `unnamed`: nothing tells text from bytes in this table."""
+    table.decode  # noqa: B018  (compiles the dictionary)
+    assert table.metadata is not None, "rows are decoded as VARIANT"  # noqa: S101
+    ranks = {name: rank for rank, name in enumerate(dictionary(table.metadata.tobytes()))}
+    return [
+        Shown(plan, column, ranks[plan.name], _style(plan, column, unnamed=unnamed))
+        for plan, column in zip(table.layout.columns, table.table_map.columns, strict=True)
+        if plan.name in ranks
+    ]
+
+
+def _style(plan: ColumnPlan, column: ColumnDef, *, unnamed: bool) -> int:
+    if plan.kind == Kind.YEAR:
+        return kv.STYLE_YEAR
+    if unnamed and column.collation is None and plan.kind in (Kind.BYTES, Kind.PADDED_BYTES):
+        if column.type == ColumnType.STRING:
+            return kv.STYLE_GUESS_PADDED
+        return kv.STYLE_NONE if column.type == ColumnType.GEOMETRY else kv.STYLE_GUESS
+    return kv.STYLE_NONE

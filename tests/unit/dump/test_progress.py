@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.dump import progress as module
+from replica.dump.progress import Progress, TerminalProgress
+from tests.unit.dump.files import reading, vector
+
+if TYPE_CHECKING:
+    import pytest
+
+FILES = [str(vector("11.8/rotation.1")), str(vector("11.8/rotation.2"))]
+
+
+def run(progress: Progress) -> None:
+    with progress:
+        for _ in reading(FILES, progress=progress).parts():
+            pass
+
+
+def test_a_short_dump_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    run(TerminalProgress(FILES))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_one_counts_the_bytes_of_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENT_S", -1.0)
+    progress = TerminalProgress(FILES)
+    run(progress)
+    assert progress._bar is not None
+    task = progress._bar.tasks[0]
+    assert task.total == task.completed == sum(vector(f"11.8/rotation.{n}").stat().st_size for n in (1, 2))
+
+
+def test_standard_input_has_no_length() -> None:
+    assert TerminalProgress([*FILES, "-"])._total is None

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from replica.dump.selection import Selection, parse_time
+from replica.errors import ConfigError
+from replica.protocol.gtid import GtidPosition
+from replica.rows import records as r
+from replica.rows.batch import Groups
+
+
+def groups(*rows: tuple[int, int, int]) -> Groups:
+    """(domain, sequence, time)"""
+    records = np.zeros((len(rows), r.GROUP_BYTES // r.WORD), np.int64)
+    for record, (domain, sequence, time) in zip(records, rows, strict=True):
+        record[r.GROUP_DOMAIN // r.WORD] = domain
+        record[r.GROUP_SEQUENCE // r.WORD] = np.uint64(sequence).astype(np.int64)
+        record[r.GROUP_TIMESTAMP // r.WORD] = time
+    return Groups(records)
+
+
+LOG = groups((0, 1, 100), (0, 2, 200), (7, 1, 200), (0, 3, 300), (7, 2, 400))
+
+
+def test_everything_is_shown_unless_asked_otherwise() -> None:
+    selection = Selection()
+    assert selection.everything
+    assert selection.shown(LOG).all()
+    assert not selection.finished
+
+
+def test_the_start_is_what_the_reader_has() -> None:
+    shown = Selection(start=GtidPosition.parse("0-1-2")).shown(LOG)
+    assert shown.tolist() == [False, False, True, True, True]
+
+
+def test_the_stop_is_shown_and_other_domains_are_not() -> None:
+    selection = Selection(stop=GtidPosition.parse("0-1-2"))
+    assert selection.shown(LOG).tolist() == [True, True, False, False, False]
+    assert selection.finished
+
+
+def test_reading_ends_when_every_domain_has_reached_its_stop() -> None:
+    selection = Selection(stop=GtidPosition.parse("0-1-2,7-1-5"))
+    selection.shown(LOG)
+    assert not selection.finished
+    selection.shown(groups((7, 6, 1)))
+    assert selection.finished
+
+
+def test_times_are_of_the_commit_start_included() -> None:
+    shown = Selection(start_time=200, stop_time=300).shown(LOG)
+    assert shown.tolist() == [False, True, True, False, False]
+
+
+def test_sequence_numbers_are_unsigned() -> None:
+    top = (1 << 64) - 1
+    shown = Selection(start=GtidPosition.parse("0-1-5")).shown(groups((0, 5, 0), (0, top, 0)))
+    assert shown.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01 00:01:00", 60),
+        ("1970-01-01T01:01:00+01:00", 60),
+        ("1970-01-02", 86400),
+        ("1970-01-01 00:00:00.5", 0.5),
+    ],
+)
+def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> None:
+    assert parse_time(text, "--start-time") == seconds
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--stop-time: 'yesterday' is no point in time"):
+        parse_time("yesterday", "--stop-time")

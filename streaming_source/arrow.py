@@ -37,6 +37,12 @@ def arrow_type(kind: DataType) -> pa.DataType:
         return pa.struct([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in kind.fields])
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, spark.ArrayType):
+        return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))
+    if isinstance(kind, spark.GeometryType):
+        # Marked as VARIANT is below.
+        mark = pa.field("wkb", pa.binary(), nullable=False, metadata={b"geometry": b"true", b"srid": str(kind.srid)})
+        return pa.struct([pa.field("srid", pa.int32(), nullable=False), mark])
     if isinstance(kind, spark.VariantType):
         # The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
         mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_source.row_texts import gtid_texts, sequence_texts
 
@@ -114,8 +115,26 @@ def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     return rows.taken(rows.changes.groups.commit_ts * _MICROSECONDS).view(kind)
 
 
-def _sql(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(rows.changes.rows, kind) if rows.changes.sql is None else rows.changes.sql
+def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    """Both sides' absent columns; the STRUCT itself is NULL where both images are whole."""
+    sides = rows.changes.absent_before, rows.changes.absent_after
+    if sides[0] is None and sides[1] is None:
+        return pa.nulls(rows.changes.rows, kind)
+    children = [
+        pa.nulls(rows.changes.rows, field.type) if side is None else side.cast(field.type)
+        for field, side in zip(kind, sides, strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.and_(*(c.is_null() for c in children)))
+
+
+def _or_null(column: Callable[[ChangeBatch], pa.Array | None]) -> Builder:
+    """A column that batches without anything to tell there do not have."""
+
+    def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+        array = column(rows.changes)
+        return pa.nulls(rows.changes.rows, kind) if array is None else array.cast(kind)
+
+    return build
 
 
 def _struct(builders: Mapping[str, Builder]) -> Builder:
@@ -141,7 +160,7 @@ SOURCE: Mapping[str, Builder] = {
     "file": lambda rows, _: rows.constant(rows.facts.file),
     "position": lambda rows, _: rows.taken(rows.facts.positions(rows.changes.groups)),
     "thread_id": lambda rows, _: rows.taken_or_null(rows.changes.groups.thread_id),
-    "sql": _sql,
+    "sql": _or_null(lambda changes: changes.sql),
 }
 ENVELOPE: Mapping[str, Builder] = {
     "op": _operation(ENVELOPE_OPS),
@@ -151,6 +170,8 @@ ENVELOPE: Mapping[str, Builder] = {
     "after": _after,
     "transaction": _struct(TRANSACTION),
     "source": _struct(SOURCE),
+    "absent": _absent,
+    "history": _or_null(lambda changes: changes.history),
 }
 FLAT: Mapping[str, Builder] = {
     "_change_type": _operation(FLAT_OPS),
@@ -158,4 +179,6 @@ FLAT: Mapping[str, Builder] = {
     "_commit_timestamp": _commit_timestamp,
     "_gtid": _gtid,
     "_sequence": _sequence,
+    "_absent": _or_null(lambda changes: changes.absent),
+    "_history": _or_null(lambda changes: changes.history),
 }

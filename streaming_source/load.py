@@ -18,9 +18,10 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.registration import Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.rows.types import ValuePolicy, output_column
+from replica.schema.patterns import matcher
 from streaming_source.options import SourceOptions
 from streaming_source.reader import ReadPlan
-from streaming_source.resolver import SelectedTables, matcher
+from streaming_source.resolver import SelectedTables
 from streaming_source.schema import TableColumn
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
     patterns = options.patterns
     if options.table is not None:
         (table,) = catalog.values()
-        policy = ValuePolicy(options.invalid_dates)
+        policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
         outputs = [output_column(column, policy) for column in table.columns]
         columns = tuple(TableColumn(o.name, o.spark, c.comment) for o, c in zip(outputs, table.columns, strict=True))
         patterns = (table.name,)  # as the server spells it
@@ -60,6 +61,8 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
         columns=columns,
         server=options.server,
         invalid_dates=options.invalid_dates,
+        invalid_text=options.invalid_text,
+        geometry=options.geometry,
         include_sql=options.include_sql,
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment

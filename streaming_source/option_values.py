@@ -17,6 +17,7 @@ STARTING_WORDS = ("latest", "earliest")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _QUALIFIED = re.compile(r"[^.]+\.[^.]+")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
 _YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 Parser = Callable[[str], Any]
@@ -78,6 +79,36 @@ def tables(value: str) -> tuple[str, ...]:
         if not _QUALIFIED.fullmatch(pattern):
             raise ValueError(f"holds {pattern!r}, which is not of the form database.table (* stands for any text)")
     return patterns
+
+
+def paths(value: str) -> tuple[str, ...]:
+    """Paths and globs of this machine's file system, with commas between them."""
+    found = tuple(local_path(part.strip()) for part in value.split(","))
+    if not all(found):
+        raise ValueError("names an empty path")
+    return found
+
+
+def file(value: str) -> str:
+    """The path of one file."""
+    path = local_path(value.strip().removeprefix("FILE:"))  # file_key_management_filekey is written so
+    if not path:
+        raise ValueError("names an empty path")
+    return path
+
+
+def local_path(text: str) -> str:
+    """A path as it is, or that of a URL file:///var/log/bin.000001; no other scheme can be opened."""
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        path = text
+    elif scheme[1].lower() == "file":
+        path = "/" + text[scheme.end() :].lstrip("/")
+    else:
+        raise ValueError(f"is on {scheme[1]}://, and only paths that the nodes can open themselves are read")
+    if "\0" in path:
+        raise ValueError("holds a zero byte")
+    return path
 
 
 def position(value: str) -> str:

@@ -1,65 +1,44 @@
-"""Every option of `format("mariadb-binlog")` in one table, and the parser that refuses what is not in it.
+"""Every option of `format("mariadb-binlog")` in one table, and the parsers that refuse what is not in it.
 
-In: the mapping Spark hands over (keys lower-cased, all values text). Out: a frozen `SourceOptions`. Refused, with a
-`ConfigError` that names the option: unknown names (with the nearest known one), values outside their type or range,
-and combinations that contradict each other. The options of the replica (connection, TLS, relay log) are those of
-`replica.config`, under the same names in camelCase, checked there. docs/spark.md is checked against this table.
+In: the mapping Spark hands over (keys lower-cased, all values text). Out: frozen `FileOptions` where it names a `path`,
+else `SourceOptions`. Refused, with a `ConfigError` that names the option: unknown names (with the nearest known one),
+values outside their type or range, options of a server together with a path, and combinations that contradict each
+other. The options of the replica (connection, TLS, relay log) are those of `replica.config`, under the same names in
+camelCase, checked there. docs/spark.md is checked against this table.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 from streaming_source import option_values as values
+from streaming_source.file_options import FileOptions
+from streaming_source.row_options import Option, RowOptions, option, options_of, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RowShape = Literal["envelope", "flat"]
 Transport = Literal["auto", "path", "inline"]
-InvalidDates = Literal["null", "error", "text"]
 
 MAX_ROWS = 2**63 - 1
 SECRETS = frozenset({"password"})
 # Two of the replica's options have another name and default here: startingPosition and includeSql.
 _HIDDEN = frozenset({"start", "annotate"})
-
-
-class Option(NamedTuple):
-    """One row of the table. `field` names an attribute of SourceOptions, or with `replica` of its ReplicaConfig."""
-
-    name: str
-    field: str
-    default: str
-    help: str
-    replica: bool = False
-
-
-def option(name: str, parse: values.Parser, default: str | None, text: str) -> Any:
-    metadata = {"name": name, "parse": parse, "default": default or "", "help": text}
-    return dataclasses.field(default=None if default is None else parse(default), metadata=metadata)
+_SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """The parsed options: the source's own, one field each, and the replica's configuration."""
+class SourceOptions(RowOptions):
+    """The parsed options of a stream: those of its rows, its own, and the replica's configuration."""
 
     replica: ReplicaConfig
-    table: tuple[str, str] | None = option(
-        "table", values.table, None, "One table, database.table: its columns arrive typed. This or tables is required"
-    )
-    tables: tuple[str, ...] | None = option(
-        "tables", values.tables, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
-    )
-    row_shape: RowShape = option(  # noqa: RUF009  (it makes a field)
-        "rowShape", values.choice(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
-    )
     starting_position: str = option(
         "startingPosition",
         values.position,
@@ -75,20 +54,11 @@ class SourceOptions:
         None,
         "Row changes of the selected tables in one micro-batch, beside the bytes; a larger transaction goes whole",
     )
-    transport: Transport = option(  # noqa: RUF009
+    transport: Transport = option(  # noqa: RUF009  (it makes a field)
         "transport",
         values.choice(Transport),
         "auto",
         "How tasks get their bytes: path (they open a file), inline (in the task), auto (path if the master is local)",
-    )
-    invalid_dates: InvalidDates = option(  # noqa: RUF009
-        "invalidDates",
-        values.choice(InvalidDates),
-        "null",
-        "Zero and impossible dates: null, error, or text (DATE, DATETIME and TIMESTAMP columns become STRING)",
-    )
-    include_sql: bool = option(
-        "includeSql", values.boolean, "false", "Fill source.sql with the statement, where the primary annotates rows"
     )
 
     @classmethod
@@ -103,47 +73,72 @@ class SourceOptions:
         """
         own: dict[str, Any] = {}
         replica: dict[str, object] = {}
-        for key, value in given.items():
-            option = _BY_LOWER_NAME.get(key.lower())
-            if option is None:
-                raise _unknown(key)
-            if option.replica:
-                replica[option.field] = value
-                continue
-            try:
-                own[option.field] = _PARSERS[option.field](value)
-            except ValueError as error:
-                raise ConfigError(f"option {option.name}={value!r} {error}.", hint=f"{option.help}.") from None
+        for known, value in _known(given):
+            if known.replica:
+                replica[known.field] = value
+            elif known.scope == "files":
+                raise ConfigError(
+                    f"option {known.name} is for binlog files, and no path is given.",
+                    hint="Set path and read with spark.read, or remove the option.",
+                )
+            else:
+                own[known.field] = parsed(cls, known, value)
         if "user" not in replica:
-            raise ConfigError("option user is missing.", hint=f"{REPLICA_HELP['user']}.")
+            raise ConfigError(
+                "option user is missing.", hint=f"{REPLICA_HELP['user']}. To read binlog files, set path."
+            )
         replica["annotate"] = own.get("include_sql", False)
         options = cls(replica=ReplicaConfig.parse(replica), **own)
-        options._check()
+        options.check_rows()
         return options
-
-    def _check(self) -> None:
-        if self.table and self.tables:
-            raise ConfigError("options table and tables exclude each other.", hint="Remove one of them.")
-        if not self.table and not self.tables:
-            raise ConfigError(
-                "no table is selected.",
-                hint="Set table=database.table for typed columns, or tables=shop.*,crm.customer for VARIANT.",
-            )
-        if self.row_shape == "flat" and not self.table:
-            raise ConfigError(
-                "rowShape=flat needs table=database.table: rows of many tables have no columns in common.",
-                hint="Use rowShape=envelope with tables.",
-            )
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The selected tables as patterns database.table, also for a single table."""
-        return (".".join(self.table),) if self.table else self.tables or ()
 
     @property
     def server(self) -> str:
         """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket."""
         return ",".join(map(str, self.replica.endpoints))
+
+
+def names_files(given: Mapping[str, str]) -> bool:
+    """Whether these options ask for binlog files and not for a server."""
+    return any(key.lower() in ("path", _SEVERAL) for key in given)
+
+
+def file_options(given: Mapping[str, str]) -> FileOptions:
+    """The options of a batch read as Spark gives them -> typed, checked options.
+
+    Raises:
+        ConfigError: as with `SourceOptions.parse`; and an option that only makes sense with a server.
+
+    """
+    several = [key for key in given if key.lower() == _SEVERAL]
+    own: dict[str, Any] = {}
+    for known, value in _known({key: value for key, value in given.items() if key not in several}):
+        if known.scope in ("stream", "replica"):
+            raise ConfigError(
+                f"option {known.name} is for a server, and path reads files without one.",
+                hint="Remove one of the two.",
+            )
+        own[known.field] = parsed(FileOptions, known, value)
+    for key in several:
+        own["path"] = tuple(map(str, json.loads(given[key])))
+    if not own.get("path"):
+        raise ConfigError("option path is missing.", hint=f"{_BY_LOWER_NAME['path'].help}.")
+    if own.get("file_key") and not own.get("key_file"):
+        raise ConfigError("option fileKey without keyFile.", hint="Set keyFile to the encrypted key file.")
+    options = FileOptions(**own)
+    options.check_rows()
+    return options
+
+
+def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
+    """The options by their rows of the table."""
+    found = []
+    for key, value in given.items():
+        known = _BY_LOWER_NAME.get(key.lower())
+        if known is None:
+            raise _unknown(key)
+        found.append((known, value))
+    return found
 
 
 def _camel(field: str) -> str:
@@ -171,13 +166,12 @@ def _replica_help(text: str) -> str:
     return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: _camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 
 
-_FIELDS = [f for f in dataclasses.fields(SourceOptions) if f.metadata]
-_PARSERS: dict[str, values.Parser] = {f.name: f.metadata["parse"] for f in _FIELDS}
-
 OPTIONS: tuple[Option, ...] = (
-    *(Option(f.metadata["name"], f.name, f.metadata["default"], f.metadata["help"]) for f in _FIELDS),
+    *options_of(RowOptions, "rows"),
+    *options_of(SourceOptions, "stream"),
+    *options_of(FileOptions, "files"),
     *(
-        Option(_camel(f), f, _replica_default(f), _replica_help(text), True)
+        Option(_camel(f), f, _replica_default(f), _replica_help(text), "replica")
         for f, text in REPLICA_HELP.items()
         if f not in _HIDDEN
     ),

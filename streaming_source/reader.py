@@ -1,4 +1,4 @@
-"""What a Spark task does: one relay range -> RecordBatches. Stateless; runs again at every retry and every action.
+"""What a Spark task does: a range of a binlog -> RecordBatches. Stateless; runs again at every retry and every action.
 
 In: a partition and the `ReadPlan` that came with the pickled reader. Out: batches of 4-16 K rows or some 2 MB, of
 exactly the query's schema. The same partition gives the same rows in the same order, wherever and however often it is
@@ -8,6 +8,7 @@ read. Numba and pyarrow are imported when the first partition is read: every for
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from replica.rows.batch import Groups
+    from replica.rows.batch import ChangeBatch, Groups
     from replica.rows.decode import RangeDecoder
+    from replica.rows.xa import XaGroup
+    from streaming_source.change_rows import RangeFacts
+    from streaming_source.file_partition import FilePartition
     from streaming_source.partition import ChangePartition, GroupBounds
     from streaming_source.resolver import SelectedTables
 
@@ -39,6 +43,8 @@ class ReadPlan:
     columns: tuple[TableColumn, ...] | None
     server: str
     invalid_dates: Literal["null", "error", "text"] = "null"
+    invalid_text: Literal["replace", "error"] = "replace"
+    geometry: Literal["binary", "spark"] = "binary"
     include_sql: bool = False
     schema: StructType | None = None  # of the query, where it is not our own
 
@@ -83,7 +89,7 @@ class ReadPlan:
 
 
 def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The row changes of one partition.
+    """The row changes of one partition of a stream.
 
     Raises:
         ReplicaError: any of the decoder's errors, with the partition named in a note.
@@ -91,24 +97,65 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     """
     import pyarrow as pa
 
-    from streaming_source.arrow import arrow_schema
-    from streaming_source.change_rows import ENVELOPE, ChangeRows, RangeFacts
-    from streaming_source.change_rows import FLAT as FLAT_COLUMNS
-
-    schema = arrow_schema(plan.spark_schema())
-    columns = FLAT_COLUMNS if plan.shape == "flat" else ENVELOPE
-    try:
-        data = partition.data()
-        facts = RangeFacts(plan.server, partition.file, data)
-        for changes in _decoder(plan).decode(data, checksum=partition.checksum):
-            batch = ChangeRows(changes, facts).record_batch(schema, columns)
+    with _noted(f"while reading {partition!r}"):
+        made, data = _RecordBatches(plan), partition.data()
+        facts = made.facts(partition.file, data)
+        lost: list[XaGroup] | None = [] if partition.lenient else None
+        carried = partition.carried_groups()
+        for changes in _decoder(plan).decode(data, checksum=partition.checksum, carried=carried, unprepared=lost):
+            batch = made.batch(changes, facts)
             if partition.bounds is not None:
                 batch = batch.filter(pa.array(wanted_groups(partition.bounds, changes.groups)[changes.group]))
             yield batch
         _exempt_imports_from_collection()
+
+
+def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The row changes of one partition of a batch read; errors as with `read_changes`."""
+    without_rows: list[XaGroup] = []  # XA COMMITs of other tables' rows; the planner has looked at them
+    with _noted(f"while reading {partition!r}"):
+        made = _RecordBatches(plan)
+        for piece in partition.pieces():
+            facts = made.facts(partition.file, piece.data)
+            decoder = _decoder(replace(plan, tables=replace(plan.tables, catalog=piece.catalog)))
+            with _noted(f"offsets count from byte {piece.offset} of {partition.access.path}"):
+                for changes in decoder.decode(
+                    piece.data, checksum=piece.checksum, carried=piece.carried, unprepared=without_rows
+                ):
+                    yield made.batch(changes, facts)
+        _exempt_imports_from_collection()
+
+
+@contextmanager
+def _noted(note: str) -> Iterator[None]:
+    """Says more in errors of ours."""
+    try:
+        yield
     except ReplicaError as error:
-        error.add_note(f"while reading {partition!r}")
+        error.add_note(note)
         raise
+
+
+class _RecordBatches:
+    """Makes the batches of a query out of the decoder's."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        from streaming_source import change_rows
+        from streaming_source.arrow import arrow_schema
+
+        self._server = plan.server
+        self._schema = arrow_schema(plan.spark_schema())
+        self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
+
+    def facts(self, file: str, data: memoryview) -> RangeFacts:
+        from streaming_source.change_rows import RangeFacts
+
+        return RangeFacts(self._server, file, data)
+
+    def batch(self, changes: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
+        from streaming_source.change_rows import ChangeRows
+
+        return ChangeRows(changes, facts).record_batch(self._schema, self._columns)
 
 
 def _exempt_imports_from_collection() -> None:
@@ -139,6 +186,8 @@ def _new_decoder(plan: ReadPlan) -> RangeDecoder:
     options = DecodeOptions(
         shape=plan.shape,
         invalid_dates=plan.invalid_dates,
+        invalid_text=plan.invalid_text,
+        geometry=plan.geometry,
         batch_rows=BATCH_ROWS,
         want_sql=plan.include_sql,
         reuse_buffers=True,  # Spark has written a batch to its socket when it asks for the next

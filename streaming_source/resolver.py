@@ -7,21 +7,20 @@ was loaded; a table that was created later must describe itself (binlog_row_meta
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from replica.schema.patterns import matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.tables import TableTarget
     from replica.schema.table import TableSchema
 
-
-def matcher(patterns: Iterable[str]) -> re.Pattern[str]:
-    """One expression for all patterns `database.table`."""
-    return re.compile("|".join(".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns), re.DOTALL)
+Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
+"""Tables by (database, table)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class SelectedTables:
     """`patterns` as in the option tables, or the one name of the option table; `catalog` by (database, table)."""
 
     patterns: tuple[str, ...]
-    catalog: Mapping[tuple[str, str], TableSchema]
+    catalog: Catalog
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         from replica.rows.tables import TableTarget

@@ -1,7 +1,7 @@
 """The columns of the rows users see, in both shapes: one table of names, types and help, and the Spark schema from it.
 
 `envelope` is one row per row change with the images in `before` and `after`; `flat` is the table's own columns with
-five metadata columns behind them. Every field is nullable: Spark checks nullability of Arrow batches for equality, and
+metadata columns behind them. Every field is nullable: Spark checks nullability of Arrow batches for equality, and
 a NOT NULL column of MariaDB may still be absent from a row image (binlog_row_image=MINIMAL).
 docs/spark.md is checked against these tables.
 """
@@ -46,6 +46,10 @@ SOURCE = (
     RowColumn("thread_id", "BIGINT", "connection that ran the transaction, where the server logs it"),
     RowColumn("sql", "STRING", "statement text, with includeSql and binlog_annotate_row_events"),
 )
+ABSENT = (
+    RowColumn("before", "ARRAY<STRING>", "columns not in the before image (binlog_row_image); NULL if it is whole"),
+    RowColumn("after", "ARRAY<STRING>", "columns not in the after image; NULL if it is whole"),
+)
 ENVELOPE = (
     RowColumn("op", "STRING", "insert, update or delete"),
     RowColumn("database", "STRING", "database of the table"),
@@ -54,6 +58,8 @@ ENVELOPE = (
     RowColumn("after", IMAGE, "row after the change; NULL for deletes"),
     RowColumn("transaction", "STRUCT", "the transaction and the row's place in it"),
     RowColumn("source", "STRUCT", "where the row came from; no identity, may differ after a failover"),
+    RowColumn("absent", "STRUCT", "columns that the images lack, where an image is not whole; absent is not NULL"),
+    RowColumn("history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
 FLAT = (
     RowColumn("_change_type", "STRING", "insert, update_preimage, update_postimage or delete"),
@@ -65,8 +71,11 @@ FLAT = (
         "STRING",
         "sorts the row changes of a domain as text: 20 digits of sequence number, a dot, 12 of ordinal",
     ),
+    RowColumn("_absent", "ARRAY<STRING>", "columns not in the row's image (binlog_row_image); NULL if it is whole"),
+    RowColumn("_history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
 
+_ARRAY = re.compile(r"ARRAY<([A-Z]+)>")
 _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
@@ -79,9 +88,14 @@ class TableColumn(NamedTuple):
 
 
 def spark_type(name: str) -> DataType:
-    """Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `INTERVAL DAY TO SECOND`) -> the type, without a session."""
+    """Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `ARRAY<FLOAT>`) -> the type, without a session."""
     from pyspark.sql import types as spark
 
+    if name == "GEOMETRY(ANY)":
+        return spark.GeometryType("ANY")
+    element = _ARRAY.fullmatch(name)
+    if element is not None:
+        return spark.ArrayType(spark_type(element[1]))
     match = _ATOM.fullmatch(name)
     if match is None:
         raise SchemaError(f"{name} is no type of a change row.")
@@ -115,6 +129,7 @@ def envelope_schema(image: Sequence[TableColumn] | None) -> StructType:
     kinds: dict[str, DataType] = {
         "transaction": _struct(TRANSACTION),
         "source": _struct(SOURCE),
+        "absent": _struct(ABSENT),
         IMAGE: spark_type("VARIANT") if image is None else _struct(image),
     }
     schema = StructType()

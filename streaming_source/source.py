@@ -1,9 +1,10 @@
-"""`spark.readStream.format("mariadb-binlog")`: checks options and tables when a query is loaded, and hands out readers.
+"""`format("mariadb-binlog")`: checks options and tables when a query is loaded, and hands out readers.
 
-In: the options. Out: the schema of the rows, and a reader per query. Everything that can be known to be wrong before
-the first row is refused in `schema()`, because errors raised there reach the user as a clean AnalysisException:
-options, login, the server's prerequisites, unknown tables, columns that cannot be decoded. What was read from the
-catalog then travels with the pickled instance: the processes that plan and read do not ask the server again.
+In: the options. Out: the schema of the rows, and a reader per query: `spark.readStream` follows a server, `spark.read`
+reads the binlog files that the option `path` names. Everything that can be known to be wrong before the first row is
+refused in `schema()`, because errors raised there reach the user as a clean AnalysisException: options, login, the
+server's prerequisites, files, unknown tables, columns that cannot be decoded. What was learned then travels with the
+pickled instance: the processes that plan and read do not ask the server or look through files again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from replica.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from streaming_source.batch import BinlogFilesReader
+    from streaming_source.load_files import LoadedFiles
     from streaming_source.reader import ReadPlan
     from streaming_source.stream import ChangeStreamReader
 
@@ -28,6 +31,7 @@ class MariaDbBinlogSource(DataSource):
     """The data source. Instances are pickled into the query; the copy that goes to tasks carries no secret."""
 
     _plan: ReadPlan | None = None
+    _files: LoadedFiles | None = None
     _handed_out = False
 
     @classmethod
@@ -36,17 +40,52 @@ class MariaDbBinlogSource(DataSource):
 
     def schema(self) -> StructType:
         _require_spark()
+        from streaming_source.options import names_files
+
+        if names_files(self.options):
+            files = self._loaded_files()
+            files.check(files.plan)
+            return files.plan.spark_schema()
         from streaming_source.load import load_plan
 
         self._plan = load_plan(self.options)
         return self._plan.spark_schema()
 
+    def _loaded_files(self) -> LoadedFiles:
+        from streaming_source.load_files import load_files
+
+        if self._files is None:
+            self._files = load_files(self.options)
+        return self._files
+
+    def reader(self, schema: StructType) -> BinlogFilesReader:
+        _require_spark()
+        from streaming_source.batch import BinlogFilesReader
+        from streaming_source.options import names_files
+
+        if not names_files(self.options):
+            raise ConfigError(
+                "spark.read reads binlog files, and no path is given.",
+                hint="Set path; to read from a server use spark.readStream, with trigger(availableNow=True) for a "
+                "query that ends.",
+            )
+        files = self._loaded_files()
+        plan = files.plan.project(schema)
+        files.check(plan)
+        self._handed_out = True
+        return BinlogFilesReader(files.partitions, plan)
+
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
         _require_spark()
         from streaming_source.load import load_plan
-        from streaming_source.options import SourceOptions
+        from streaming_source.options import SourceOptions, names_files
         from streaming_source.stream import ChangeStreamReader
 
+        if names_files(self.options):
+            raise ConfigError(
+                "spark.readStream follows a server, and path names binlog files: they are read with spark.read.",
+                hint="Use spark.read, or remove path and set host.",
+            )
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
         reader = ChangeStreamReader(SourceOptions.parse(self.options), self._plan.project(schema))
@@ -59,6 +98,7 @@ class MariaDbBinlogSource(DataSource):
         state = dict(self.__dict__)
         if self._handed_out:
             state["options"] = {}
+            state["_files"] = None
         return state
 
     def __repr__(self) -> str:

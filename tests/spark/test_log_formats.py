@@ -1,4 +1,4 @@
-"""Row metadata, checksum and row image in every combination, on every server: the same changes come out.
+"""Row metadata, checksum, row image and compression, combined, on every server: the same changes come out.
 
 The workload's model is the oracle for each image, the server's own tables for the replay.
 """
@@ -25,14 +25,23 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 TRANSACTIONS = 150
 
 
-@pytest.mark.parametrize(
-    ("metadata", "checksum", "image"),
-    list(itertools.product(("NO_LOG", "FULL"), ("NONE", "CRC32"), ("FULL", "MINIMAL"))),
-)
+FORMATS = list(itertools.product(("NO_LOG", "FULL"), ("NONE", "CRC32"), ("FULL", "MINIMAL")))
+# Compressed in every second format, chosen so that each other setting is met with and without.
+COMPRESSED = ("FULL", "CRC32", "MINIMAL")
+
+
+def compression(settings: tuple[str, ...]) -> str:
+    return "ON" if sum(a == b for a, b in zip(settings, COMPRESSED, strict=True)) % 2 else "OFF"
+
+
+@pytest.mark.parametrize(("metadata", "checksum", "image", "compress"), [(*f, compression(f)) for f in FORMATS])
 def test_every_log_format_gives_the_same_changes(
-    spark: SparkSession, server_version: str, tmp_path: Path, metadata: str, checksum: str, image: str
+    spark: SparkSession, server_version: str, tmp_path: Path, metadata: str, checksum: str, image: str, compress: str
 ) -> None:
-    settings = (f"--binlog-row-metadata={metadata}", f"--binlog-checksum={checksum}", f"--binlog-row-image={image}")
+    settings = (
+        *(f"--binlog-row-metadata={metadata}", f"--binlog-checksum={checksum}", f"--binlog-row-image={image}"),
+        *(f"--log-bin-compress={compress}", "--log-bin-compress-min-len=10"),
+    )
     delivered: list[DeliveredChange] = []
 
     def collect(batch: DataFrame, _: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replica.handshake.start import Latest
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
@@ -29,6 +30,8 @@ class RelayFeed:
         self.position = GtidPosition.parse(begin)
         self.arriving: Callable[[], None] = lambda: None
         self.closed = False
+        self.full = False
+        self.latest = Latest(GtidPosition(), frozenset(), GtidPosition())
         self.primary = Primary()
         self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=1 << 20)
         self.started = True
@@ -36,13 +39,23 @@ class RelayFeed:
             self.arrive(*groups)
 
     def arrive(self, *groups: str, rows: int = 20) -> None:
-        """Groups 'domain-server-sequence', one transaction each of `rows` bytes of row images."""
+        """Groups 'domain-server-sequence', one transaction each of `rows` bytes of row images.
+
+        With 'prepare x' behind it a group prepares XA transaction x, with 'commit x' or 'rollback x' it ends it.
+        """
         position = self.primary.position
         self.primary.events.clear()
         self.primary.open_file()  # every arrival is a connection of its own
         self.primary.position = max(position, self.primary.position)
         for group in groups:
-            self.primary.transaction(Gtid.parse(group), rows=(rows,))
+            gtid, *xa = group.split()
+            match xa:
+                case []:
+                    self.primary.transaction(Gtid.parse(gtid), rows=(rows,))
+                case ["prepare", name]:
+                    self.primary.xa_prepare(Gtid.parse(gtid), name, rows=(rows,))
+                case [verb, name]:
+                    self.primary.xa_end(Gtid.parse(gtid), name, verb.upper())
         receive(self._writer, self.primary.wire())
 
     def starting_offset(self) -> SourceOffset:
@@ -65,6 +78,9 @@ class RelayFeed:
 
     def server_id(self, location: RelayLocation) -> int | None:
         return 77 if location.offset else None
+
+    def latest_and_prepared(self) -> Latest:
+        return self.latest
 
     def close(self) -> None:
         self.closed = True

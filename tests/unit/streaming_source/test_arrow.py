@@ -14,6 +14,7 @@ from streaming_source.schema import TableColumn, envelope_schema, flat_schema
 ATOMS = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP"),
     *("TIMESTAMP_NTZ", "DECIMAL(38,30)", "DECIMAL(20,0)", "INTERVAL DAY TO SECOND"),
+    *("ARRAY<FLOAT>", "GEOMETRY(ANY)"),
 )
 COLUMNS = tuple(TableColumn(f"c{i}", kind, "a comment") for i, kind in enumerate(ATOMS))
 
@@ -30,6 +31,12 @@ def test_the_mark_of_variant_is_there_although_equality_ignores_it() -> None:
     variant = arrow_type(spark.VariantType())
     assert variant.field("metadata").metadata == {b"variant": b"true"}
     assert to_arrow_schema(envelope_schema(None), timezone="UTC").field("after").type.field("metadata").metadata
+
+
+def test_the_mark_of_geometry_is_the_one_spark_makes() -> None:
+    expected = to_arrow_schema(flat_schema((TableColumn("g", "GEOMETRY(ANY)"),)), timezone="UTC")
+    ours = arrow_type(spark.GeometryType("ANY"))
+    assert ours.field("wkb").metadata == expected.field("g").type.field("wkb").metadata
 
 
 @pytest.mark.parametrize("kind", [spark.MapType(spark.StringType(), spark.StringType()), spark.CharType(3)])

@@ -35,10 +35,10 @@ def test_a_cut_takes_whole_groups_up_to_the_limit_and_at_least_one(tmp_path: Pat
     assert one is not None
     size = one.offset - max(start.offset, 0)
     for limit, expected in ((1, 1), (size, 1), (1 << 30, 20)):
-        cut = _cutter(max_bytes=limit).cut(log, start, end, bounded=True)
+        cut = _cutter(max_bytes=limit).cut(log, Place.exactly(start), end, bounded=True)
         assert cut is not None
         assert str(cut.position) == f"0-1-{expected}"
-    assert _cutter().cut(log, end, end, bounded=True) is None
+    assert _cutter().cut(log, Place.exactly(end), end, bounded=True) is None
 
 
 @pytest.mark.parametrize(

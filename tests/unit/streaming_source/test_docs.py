@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from streaming_source.options import OPTIONS
-from streaming_source.schema import ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
+from streaming_source.schema import ABSENT, ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
 IMAGES = "VARIANT, or STRUCT of the table's columns"
 
 OPTION_LINES = [f"| `{o.name}` | {f'`{o.default}`' if o.default else ''} | {o.help} |" for o in OPTIONS]
+SHAPES = (("", ENVELOPE), ("transaction.", TRANSACTION), ("source.", SOURCE), ("absent.", ABSENT), ("", FLAT))
 COLUMN_LINES = [
     f"| `{prefix}{column.name}` | {IMAGES if column.type == IMAGE else column.type} | {column.help} |"
-    for prefix, columns in (("", ENVELOPE), ("transaction.", TRANSACTION), ("source.", SOURCE), ("", FLAT))
+    for prefix, columns in SHAPES
     for column in columns
 ]
 

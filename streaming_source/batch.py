@@ -1,0 +1,38 @@
+"""Spark's reader object of a batch read: partitions made when the files were looked through, rows made by tasks.
+
+Spark pickles it into every task; the partitions, which Spark hands out one by one, stay behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from streaming_source.file_partition import FilePartition
+from streaming_source.reader import ReadPlan, read_file_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+
+class BinlogFilesReader(DataSourceReader):
+    def __init__(self, partitions: Sequence[FilePartition], plan: ReadPlan) -> None:
+        self._partitions = list(partitions)
+        self._plan = plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_partitions": [], "_plan": self._plan}
+
+    def __repr__(self) -> str:
+        return f"BinlogFilesReader({self._plan.title})"
+
+    def partitions(self) -> list[InputPartition]:
+        return list(self._partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Without any partition Spark makes up one that holds nothing.
+        if isinstance(partition, FilePartition):
+            yield from read_file_changes(partition, self._plan)

@@ -27,6 +27,7 @@ OPTIONS: Final = (
     "--max-binlog-stmt-cache-size=1G",
     "--innodb-autoinc-lock-mode=2",
 )
+COMPRESS: Final = ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")
 DATABASE: Final = "bench"
 
 SYSBENCH_ROW: Final = """id INT NOT NULL PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL"""
@@ -149,13 +150,16 @@ def fill(server: MariaDb, workload: Workload, size: int) -> None:
             written = int(cursor.fetchone()[1])
 
 
-def binlog(name: str, megabytes: int, *, version: str | None = None) -> Path:
-    """The workload's binlog file, made on the first call: at least `megabytes` * 10^6 bytes."""
-    path = CACHE / f"{name}-{megabytes}.binlog"
+def binlog(name: str, megabytes: int, *, version: str | None = None, compressed: bool = False) -> Path:
+    """The workload's binlog file, made on the first call: at least `megabytes` * 10^6 bytes.
+
+    `compressed`: written with log_bin_compress, every rows event of it.
+    """
+    path = CACHE / f"{name}-{megabytes}{'-compressed' * compressed}.binlog"
     if path.exists():
         return path
     CACHE.mkdir(parents=True, exist_ok=True)
-    with MariaDb(version, *OPTIONS) as server:
+    with MariaDb(version, *OPTIONS, *(COMPRESS if compressed else ())) as server:
         fill(server, WORKLOADS[name], megabytes * 1_000_000)
         current = server.binlogs()[-1]
         server.stop()

@@ -123,6 +123,7 @@ def test_a_purged_position(make_server: Callable[..., MariaDb], server_version: 
         assert "purged" in str(error)
 
 
+@pytest.mark.edge(67)
 def test_the_same_server_id_twice(server: MariaDb, tmp_path: Path) -> None:
     config = replica_config(server, server_id=4_000_000_001)
     with EmbeddedReplica(config, tmp_path / "first") as first, EmbeddedReplica(config, tmp_path / "second") as second:
@@ -154,6 +155,7 @@ def test_nobody_listens(server: MariaDb, tmp_path: Path) -> None:
     assert str(proxy.port) in error.message
 
 
+@pytest.mark.edge(80)
 def test_an_account_with_an_unsupported_plugin(server: MariaDb, tmp_path: Path) -> None:
     server.sql(
         "SET sql_log_bin = 0",

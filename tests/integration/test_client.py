@@ -142,6 +142,7 @@ def test_earliest_is_the_oldest_binlog_there_is(server: MariaDb, tmp_path: Path)
     assert relay_gtids(server, tmp_path) == server_gtids(server)
 
 
+@pytest.mark.edge(71)
 def test_cut_at_random_every_group_comes_once(server: MariaDb, tmp_path: Path) -> None:
     make_tables(server)
     before = len(server_gtids(server))
@@ -168,6 +169,7 @@ def test_cut_at_random_every_group_comes_once(server: MariaDb, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.edge(58)
 def test_a_restarted_server_is_followed_on(
     make_server: Callable[..., MariaDb], server_version: str, how: str, tmp_path: Path
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_restarted_server_is_followed_on(
 
 
 @pytest.mark.parametrize("how", ["KILL QUERY", "KILL CONNECTION", "fin", "rst"])
+@pytest.mark.edge(68)
 def test_every_end_of_a_connection_is_followed_by_another(server: MariaDb, how: str, tmp_path: Path) -> None:
     make_tables(server)
     before = len(server_gtids(server))
@@ -210,6 +213,7 @@ def test_every_end_of_a_connection_is_followed_by_another(server: MariaDb, how: 
     assert relay_gtids(server, tmp_path) == server_gtids(server)[before:]
 
 
+@pytest.mark.edge(68)
 def test_a_silent_server_is_left_and_found_again(server: MariaDb, tmp_path: Path) -> None:
     make_tables(server)
     with FaultProxy(server.host, server.port) as proxy:
@@ -241,6 +245,7 @@ def test_an_idle_connection_that_ends_is_no_lost_patience(
             caught_up(replica, any_server)
 
 
+@pytest.mark.edge(70)
 def test_a_bit_flipped_on_the_wire_is_read_again(server: MariaDb, tmp_path: Path) -> None:
     make_tables(server)
     before = len(server_gtids(server))

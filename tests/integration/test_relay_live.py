@@ -142,6 +142,7 @@ async def test_the_tool_lists_the_same_events_as_in_the_primarys_files(server: M
 
 
 @pytest.mark.parametrize("semi_sync", [False, True])
+@pytest.mark.edge(55)
 async def test_rows_around_the_packet_limit(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, *, semi_sync: bool
 ) -> None:
@@ -150,7 +151,7 @@ async def test_rows_around_the_packet_limit(
     with RelayWriter.open(tmp_path) as relay:
         session, task = await start(server, relay, semi_sync=semi_sync)
         # One row of one LONGBLOB costs 38 bytes in its event, with its checksum.
-        for event in (2**24 - 4, 2**24 - 3, 2**24 - 2, 2**24 - 1, 2**24, 64 << 20):
+        for event in (2**24 - 4, 2**24 - 3, 2**24 - 2, 2**24 - 1, 2**24, 2 * 0xFFFFFF - 1, 64 << 20):
             await asyncio.to_thread(server.sql, f"INSERT INTO big.t VALUES (REPEAT('b', {event - 38}))")
         wanted = GtidPosition.parse(server.gtid_binlog_pos())
         await asyncio.to_thread(wait_until, lambda: relay.position == wanted, "all rows in the relay log")
@@ -161,7 +162,7 @@ async def test_rows_around_the_packet_limit(
     ours = [line for n in relay_numbers(tmp_path) for line in await sizes(server, relay_path(tmp_path, n))]
     theirs = [line for name in server.binlogs() for line in await sizes(server, server.datadir / name)]
     assert ours == theirs
-    assert len(ours) == 6
+    assert len(ours) == 7
 
 
 async def sizes(server: MariaDb, path: Path) -> list[str]:
@@ -176,6 +177,9 @@ async def sizes(server: MariaDb, path: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if "Write_rows" in line]
 
 
+@pytest.mark.edge(75)
+@pytest.mark.edge(77)
+@pytest.mark.edge(78)
 async def test_semi_sync_commits_wait_for_our_disk(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
@@ -215,6 +219,7 @@ def end_of_binlog(server: MariaDb) -> BinlogPosition:
     return BinlogPosition(str(file), int(position))
 
 
+@pytest.mark.edge(57)
 async def test_checksums_switched_off_and_on(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
@@ -239,6 +244,7 @@ async def test_checksums_switched_off_and_on(
         await listed(server, relay_path(tmp_path, number))
 
 
+@pytest.mark.edge(58)
 async def test_crashes_of_the_primary_lose_and_double_nothing(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
@@ -261,6 +267,8 @@ async def test_crashes_of_the_primary_lose_and_double_nothing(
     assert len(inserts) == 60
 
 
+@pytest.mark.edge(67)
+@pytest.mark.edge(68)
 async def test_how_dumps_end(make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path) -> None:
     server = make_server(server_version)
     server.sql("CREATE DATABASE e")

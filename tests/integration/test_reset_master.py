@@ -48,6 +48,7 @@ def replicated(server: MariaDb, directory: Path) -> RelayHead:
     [(0, ""), (2, "y"), (3, "longer"), (3, "x"), (5, "x"), (40, "longer")],
     ids=["none", "fewer", "equal", "equal-and-alike", "more-and-alike", "more"],
 )
+@pytest.mark.edge(82)
 def test_a_reset_between_two_connections(server: MariaDb, transactions: int, text: str, tmp_path: Path) -> None:
     head = replicated(server, tmp_path)
     before = relay_gtids(server, tmp_path)

@@ -59,6 +59,7 @@ def test_a_stream_inside_tls(tls_server: MariaDb, certificates: Certificates, tm
     assert relay_gtids(tls_server, tmp_path) == server_gtids(tls_server)[before:]
 
 
+@pytest.mark.edge(80)
 def test_an_account_that_requires_tls_is_refused_without(tls_server: MariaDb, tmp_path: Path) -> None:
     user, password = tls_server.add_user("encrypted", require="REQUIRE SSL")
     assert "Access denied" in refused(tls_server, tmp_path, user=user, password=password)
@@ -91,6 +92,7 @@ def test_the_name_is_checked_only_by_verify_identity(
 
 
 @pytest.mark.parametrize("mode", ["required", "verify-ca", "verify-identity"])
+@pytest.mark.edge(80)
 def test_a_server_without_tls_is_refused_before_the_password_is_sent(
     server: MariaDb, mode: str, tmp_path: Path
 ) -> None:

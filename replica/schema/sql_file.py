@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 # A definition has at most 4096 columns, each with a comment of up to 1024 characters; 64 KB of labels in all.
 MAX_STATEMENT_BYTES: Final = 64 << 20
 
-_BLANK = rb"(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?!M?!).*?\*/)*+"
+_BLANK = rb"(?>(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?!M?!).*?\*/)*)"
 _DDL = re.compile(_BLANK + rb"(?=CREATE|ALTER|DROP|RENAME|USE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL)
 _DELIMITER = re.compile(_BLANK + rb"DELIMITER[ \t]+(\S+)[^\n]*+", re.IGNORECASE | re.DOTALL)
-_BODY: Final = rb"""(?:
-    '[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+' | "[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+" | `[^`]*+`
+# Atomic groups, and not possessive repeats of groups: Python before 3.11.5 matches those wrongly.
+_BODY: Final = rb"""(?>(?:
+    '[^'\\]*+(?>(?:(?:\\.|'')[^'\\]*+)*)' | "[^"\\]*+(?>(?:(?:\\.|"")[^"\\]*+)*)" | `[^`]*+`
   | /\*.*?\*/ | --(?=\s)[^\n]*+ | \#[^\n]*+
   | [^'"`/\#\-%b]++ | (?!%b).
-)*+"""
+)*)"""
 
 
 def statements_of(path: str | Path) -> Iterator[str]:

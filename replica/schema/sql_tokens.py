@@ -29,9 +29,9 @@ _GRAMMAR: Final = r"""
   | (?P<open>   /\*M?!(?P<version>\d{{5,6}})? )
   | (?P<comment>/\*.*?\*/ )
   | (?P<close>  \*/ )
-  | `(?P<name>  (?:[^`]|``)*+ )`
-  | '(?P<string>(?:[^'{backslash}]|''{escaped})*+ )'
-  | "(?P<double>(?:[^"{in_double}]|""{escaped_in_double})*+ )"
+  | `(?P<name>  (?>(?:[^`]|``)*) )`
+  | '(?P<string>(?>(?:[^'{backslash}]|''{escaped})*) )'
+  | "(?P<double>(?>(?:[^"{in_double}]|""{escaped_in_double})*) )"
   | (?P<word>   [\w$]++ )
   | (?P<symbol> . )
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
 _FIRST = re.compile(
-    rb"(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*+(?:CREATE|ALTER|DROP|RENAME|SET|/\*M?!)",
+    rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)(?:CREATE|ALTER|DROP|RENAME|SET|/\*M?!)",
     re.IGNORECASE | re.DOTALL,
 )
 

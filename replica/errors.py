@@ -106,6 +106,11 @@ class ProtocolError(ReplicaError):
         super().__init__(message if offset is None else f"{message} (at offset {offset})", hint=hint)
         self.offset = offset
 
+    @property
+    def placeless(self) -> str:
+        """The message without its offset, for a caller who knows a better one."""
+        return self.message.removesuffix(f" (at offset {self.offset})")
+
 
 class TruncatedError(ProtocolError):
     """The bytes end before the structure does."""

@@ -239,5 +239,5 @@ class Walk:
 
 def relocated(error: ProtocolError, name: str, offset: int) -> ProtocolError:
     """The same error with the file's name and its place counted from the file's start."""
-    message = error.message.removesuffix(f" (at offset {error.offset})")
+    message = error.placeless
     return type(error)(f"{name}: {message}", offset=offset + (error.offset or 0), hint=error.hint)

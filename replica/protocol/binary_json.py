@@ -97,7 +97,7 @@ class _Parser:
         try:
             found = self._scalar(kind, body)
         except ProtocolError as error:
-            message = error.message.removesuffix(f" (at offset {error.offset})")
+            message = error.placeless
             raise ProtocolError(f"JSON: {message}", offset=at + (error.offset or 0)) from None
         self._spend(body.offset, at)
         return found

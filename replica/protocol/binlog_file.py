@@ -84,5 +84,5 @@ def decode_file(data: Buffer, start: int = FIRST_POSITION) -> Iterator[tuple[Fil
 
 def _at(error: ProtocolError, offset: int) -> ProtocolError:
     """The same error with its place counted from the start of the file."""
-    message = error.message.removesuffix(f" (at offset {error.offset})")
+    message = error.placeless
     return type(error)(message, offset=offset + (error.offset or 0), hint=error.hint)

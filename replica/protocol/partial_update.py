@@ -95,7 +95,7 @@ def _copy(
             try:
                 known[index] = _after(value, index, known) if index in partial else parse_json(value)
             except ProtocolError as error:
-                message = error.message.removesuffix(f" (at offset {error.offset})")
+                message = error.placeless
                 raise ProtocolError(
                     f"column {column.name or index + 1}: {message}", offset=at, hint=error.hint
                 ) from None

@@ -73,7 +73,7 @@ def expand(data: memoryview, *, checksum: bool, limit: int = MAX_EXPANDED_BYTES)
             try:
                 _event(header, data[offset : end - trailer], out, fragments, limit)
             except ProtocolError as error:
-                message = error.message.removesuffix(f" (at offset {error.offset})")
+                message = error.placeless
                 raise type(error)(message, offset=offset, hint=error.hint) from None
         if len(out) > limit:
             raise _too_large(offset, limit)

@@ -208,7 +208,7 @@ class PlainImages:
 
 
 def _located(error: ProtocolError, where: str, offset: int) -> ProtocolError:
-    message = error.message.removesuffix(f" (at offset {error.offset})")
+    message = error.placeless
     return type(error)(
         message if message.startswith(where) else f"{where}: {message}",
         offset=offset,

@@ -117,7 +117,7 @@ def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | No
 
 def relocated(error: ProtocolError, offset: int) -> ProtocolError:
     """The same error at another offset."""
-    message = error.message.removesuffix(f" (at offset {error.offset})")
+    message = error.placeless
     return type(error)(message, offset=offset, hint=error.hint)
 
 

@@ -169,7 +169,7 @@ def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
     try:
         return parse_table_map(body, mysql=mysql)
     except ProtocolError as error:
-        message = error.message.removesuffix(f" (at offset {error.offset})")
+        message = error.placeless
         raise type(error)(message, offset=offset + (error.offset or 0), hint=error.hint) from None
 
 

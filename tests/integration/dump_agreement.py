@@ -14,7 +14,7 @@ from replica.dump.reading import OPTIONS, Reading
 from replica.dump.rows_text import Place, RowTexts
 from replica.dump.selection import Selection
 from replica.rows import records as r
-from tests.integration.vendor_rows import VendorRow, agrees
+from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.column_def import ColumnDef
     from replica.rows.plan import ColumnPlan
+    from tests.fixtures.mariadb import MariaDb
 
 
 class OurRow(NamedTuple):
@@ -70,3 +71,17 @@ def check_rows(ours: list[OurRow], theirs: list[VendorRow]) -> None:
         assert (change["op"], change["database"], change["table"]) == (row.op, row.database, row.table)
         check_image(change["before"], row.before, columns)
         check_image(change["after"], row.after, columns)
+
+
+def check_binlogs(server: MariaDb, *, without: bytes | None = None) -> None:
+    """All that a server has logged so far, file by file; `without`: files that hold these bytes are left out."""
+    server.sql("FLUSH BINARY LOGS")
+    rows = 0
+    for name in server.binlogs()[:-1]:
+        path = server.datadir / name
+        if without is not None and without in path.read_bytes():
+            continue
+        ours = list(our_rows(path))
+        check_rows(ours, vendor_rows(server, path))
+        rows += len(ours)
+    assert rows, "nothing was compared"

@@ -21,6 +21,7 @@ from replica.protocol.query import QueryEvent
 from replica.schema.history import SchemaHistory
 from tests.integration.ddl_following import Follower, assert_each_equal
 from tests.integration.ddl_statements import quoted, statements
+from tests.integration.edges.log import version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +54,9 @@ def cases(server: MariaDb) -> Iterator[str]:
     taken = True
     for line in Path(__file__).with_name("ddl_cases.sql").read_text(encoding="utf-8").splitlines():
         if line.startswith("-- since "):
-            taken = tuple(map(int, line.removeprefix("-- since ").split("."))) <= major_minor(server)
+            taken = tuple(map(int, line.removeprefix("-- since ").split("."))) <= version(server)
         elif taken and line and not line.startswith("-- "):
             yield line
-
-
-def major_minor(server: MariaDb) -> tuple[int, ...]:
-    return tuple(map(int, server.value("SELECT VERSION()").split(".")[:2]))
 
 
 def clean(server: MariaDb) -> None:
@@ -162,7 +159,7 @@ def test_the_servers_own_dump_is_a_schema_file(any_server: MariaDb, tmp_path: Pa
 
 
 def test_two_phase_alter_counts_when_it_commits(server: MariaDb) -> None:
-    if major_minor(server) < (10, 8):
+    if version(server) < (10, 8):
         with pytest.raises(pymysql.err.OperationalError, match="binlog_alter_two_phase"):
             server.sql("SET binlog_alter_two_phase = ON")
         return

@@ -27,12 +27,12 @@ from replica.rows.images_reference import plain_rows
 from replica.rows.layout import compile_layout
 from replica.rows.reference import Image, RowChange, read_rows, typed
 from replica.rows.types import ValuePolicy, output_column
-from replica.schema.catalog import columns_query, keys_query, read_catalog
+from tests.integration.edges.log import catalog, version
 from tests.integration.type_cases import CASES
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from replica.protocol.column_def import ColumnDef
     from replica.rows.layout import RowLayout
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 TEXT = ValuePolicy("text")
-
-
-def major_minor(server: MariaDb) -> tuple[int, ...]:
-    return tuple(map(int, server.value("SELECT VERSION()").split(".")[:2]))
 
 
 def plain(value: object, column: ColumnPlan) -> str | None:
@@ -60,7 +56,7 @@ def plain(value: object, column: ColumnPlan) -> str | None:
 
 
 def changes(
-    server: MariaDb, schemas: dict[tuple[str, str], TableSchema] | None
+    server: MariaDb, schemas: Mapping[tuple[str, str], TableSchema] | None
 ) -> Iterator[tuple[RowLayout, RowChange]]:
     """All row changes of the server's last binlog, with dates as text."""
     maps: dict[int, tuple[RowLayout, tuple[ColumnDef, ...]]] = {}
@@ -75,19 +71,13 @@ def changes(
                 yield layout, change
 
 
-def catalog(server: MariaDb, database: str) -> dict[tuple[str, str], TableSchema]:
-    columns, column_arguments = columns_query([(database, None)])
-    keys, key_arguments = keys_query([(database, None)])
-    return read_catalog(server.sql(columns, args=column_arguments), server.sql(keys, args=key_arguments))
-
-
 @pytest.mark.parametrize(
     ("metadata", "with_catalog"),
     [("NO_LOG", True), ("MINIMAL", True), ("FULL", True), ("FULL", False)],
     ids=["NO_LOG", "MINIMAL", "FULL and catalog", "FULL alone"],
 )
 def test_every_type_is_what_select_gives(server: MariaDb, metadata: str, with_catalog: bool) -> None:  # noqa: FBT001
-    cases = {f"t{i}": case for i, case in enumerate(CASES) if case.since <= major_minor(server)}
+    cases = {f"t{i}": case for i, case in enumerate(CASES) if case.since <= version(server)}
     expected: dict[str, list[tuple[Any, ...]]] = {}
     with server.connect(conv={}) as connection, connection.cursor() as cursor:
         run = cursor.execute
@@ -144,7 +134,7 @@ def same(value: object, said: str | None, plan: ColumnPlan) -> bool:
     return plain(value, plan) == said
 
 
-def check_kernels(server: MariaDb, names: set[str], schemas: dict[tuple[str, str], TableSchema] | None) -> None:
+def check_kernels(server: MariaDb, names: set[str], schemas: Mapping[tuple[str, str], TableSchema] | None) -> None:
     """The kernels give what the reference gave: each table typed, all of them as VARIANT."""
     data = (server.datadir / server.binlogs()[-1]).read_bytes()
     known = {name: schemas[name.split(".")[0], name.split(".")[1]] if schemas else None for name in names}
@@ -164,7 +154,7 @@ IMAGES = ("FULL", "MINIMAL", "NOBLOB", "FULL_NODUP")
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_images_of_insert_update_and_delete(server: MariaDb, image: str) -> None:
-    if image == "FULL_NODUP" and major_minor(server) < (11, 4):
+    if image == "FULL_NODUP" and version(server) < (11, 4):
         with pytest.raises(pymysql.err.OperationalError, match="FULL_NODUP"):
             server.sql("SET SESSION binlog_row_image = FULL_NODUP")
         return

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from replica.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 TlsMode = Literal["disabled", "required", "verify-ca", "verify-identity"]
 AckPolicy = Literal["fsync", "receive"]
@@ -99,6 +99,7 @@ class ReplicaConfig(BaseModel):
     tls_ca: Path | None = Field(None, description="Certificate authorities to trust (PEM)")
     tls_cert: Path | None = Field(None, description="Client certificate (PEM)")
     tls_key: Path | None = Field(None, description="Key of the client certificate (PEM)")
+    compress: bool = Field(False, description="Compress the connection (zlib): for a slow or paid network")
     server_id: int = Field(
         default_factory=lambda: random.SystemRandom().randint(FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID),
         ge=1,
@@ -123,6 +124,12 @@ class ReplicaConfig(BaseModel):
     ack_policy: AckPolicy = Field("fsync", description="With semi_sync, when to acknowledge: fsync or receive")
     relay_dir: Path | None = Field(None, description="Folder of the relay log")
     relay_max_file_bytes: Bytes = Field(128 << 20, description="A relay file is closed at the next group end past this")
+    relay_max_file_age_s: Seconds = Field(
+        3600.0, description="A relay file is closed at a group end once it is this old, so that it can be removed"
+    )
+    min_free_bytes: Bytes = Field(
+        256 << 20, description="Receiving pauses while the relay log's disk has less than this free"
+    )
     relay_max_bytes: Bytes = Field(4 << 30, description="Receiving pauses while the relay log holds this much")
     backoff_initial_s: Seconds = Field(0.2, description="Longest wait before the first reconnect; doubles from there")
     backoff_max_s: Seconds = Field(30.0, description="Longest wait between two reconnects")
@@ -180,18 +187,29 @@ class ReplicaConfig(BaseModel):
         return text.split("\n", 1)[0].rstrip("\r")
 
     @classmethod
-    def parse(cls, given: Mapping[str, object]) -> ReplicaConfig:
+    def help(cls) -> dict[str, str]:
+        """Option name -> help text; what the command line and the documentation are made of."""
+        return {name: field.description or "" for name, field in cls.model_fields.items()}
+
+    @classmethod
+    def spellings(cls) -> dict[str, str]:
+        """Every spelling of an option, without hyphens, underscores and capitals -> its name."""
+        return {_fold(alias): name for name in cls.model_fields for alias in _aliases(name)}
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> Self:
         """Options by name, in any of the spellings relay_dir, relay-dir, relayDir -> a checked configuration.
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
 
         """
+        known = cls.spellings()
         named: dict[str, object] = {}
         for key, value in given.items():
-            name = _BY_FOLDED.get(_fold(key))
+            name = known.get(_fold(key))
             if name is None:
-                raise _unknown(key)
+                raise _unknown(key, known)
             named[name] = value
         try:
             return cls.model_validate(named)
@@ -200,11 +218,11 @@ class ReplicaConfig(BaseModel):
             problems = error.errors(include_input=False, include_url=False, include_context=False)
             lines = [f"{_named(p['loc'])}{p['msg'].removeprefix('Value error, ')}" for p in problems]
             names = [str(p["loc"][0]) for p in problems if p["loc"]]
-            hint = " ".join(f"{name}: {OPTIONS[name]}." for name in dict.fromkeys(names))
+            hint = " ".join(f"{name}: {cls.help()[name]}." for name in dict.fromkeys(names))
             raise ConfigError(f"{'; '.join(lines)}.", hint=hint) from None
 
     @classmethod
-    def from_file(cls, path: Path, overrides: Mapping[str, object]) -> ReplicaConfig:
+    def from_file(cls, path: Path, overrides: Mapping[str, object]) -> Self:
         """The options of a TOML file, with `overrides` (command line, environment) before them."""
         try:
             loaded = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -240,22 +258,18 @@ def _aliases(name: str) -> tuple[str, ...]:
     return (name, name.removesuffix("_s"))
 
 
-def _unknown(key: str) -> ConfigError:
-    near = difflib.get_close_matches(_fold(key), _BY_FOLDED, n=1, cutoff=0.5)
-    hint = f"Did you mean {_BY_FOLDED[near[0]]}?" if near else f"Known options: {', '.join(OPTIONS)}."
+def _unknown(key: str, known: Mapping[str, str]) -> ConfigError:
+    near = difflib.get_close_matches(_fold(key), known, n=1, cutoff=0.5)
+    hint = f"Did you mean {known[near[0]]}?" if near else f"Known options: {', '.join(dict.fromkeys(known.values()))}."
     return ConfigError(f"unknown option {key!r}.", hint=hint)
 
 
-OPTIONS: dict[str, str] = {name: field.description or "" for name, field in ReplicaConfig.model_fields.items()}
-"""Option name -> help text; what the command line and the documentation are made of."""
-
-_BY_FOLDED = {_fold(alias): name for name in OPTIONS for alias in _aliases(name)}
+OPTIONS: dict[str, str] = ReplicaConfig.help()
+"""The options that every replica has, the daemon's and one inside Spark."""
 
 
-def environment(values: Mapping[str, str]) -> dict[str, Any]:
+def environment(values: Mapping[str, str], names: Iterable[str] = OPTIONS) -> dict[str, Any]:
     """The options set in the environment: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
     return {
-        name: values[key]
-        for name in OPTIONS
-        if (key := f"{ENVIRONMENT_PREFIX}{name.upper()}") in values and values[key]
+        name: values[key] for name in names if (key := f"{ENVIRONMENT_PREFIX}{name.upper()}") in values and values[key]
     }

@@ -15,6 +15,7 @@
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
     │   └── UnsupportedColumnError    a column type or character set we cannot decode
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
+    │   └── DiskFullError             the disk or the quota is full: what is durable stays, room lets it go on
     └── DataLossError 80              what was asked for is no longer retained
 
 Each says what happened, where (a file and offset, an option, a table), and in `hint` what to do about it.
@@ -138,6 +139,10 @@ class RelayError(ReplicaError):
     """A relay file is torn, foreign, missing, or locked by another process."""
 
     exit_code = 70
+
+
+class DiskFullError(RelayError):
+    """The relay log's disk or quota is full. Nothing that was committed is lost; with room, receiving goes on."""
 
 
 class DataLossError(ReplicaError):

@@ -4,16 +4,17 @@ import pytest
 from click.testing import CliRunner
 
 from replica import __version__
-from replica.cli import FLAGS, main, program
-from replica.config import OPTIONS
+from replica.cli import main, program
+from replica.commands.options import flags
+from replica.daemon.config import DaemonConfig
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_every_option_of_the_table_is_on_the_command_line(command: str) -> None:
     text = CliRunner().invoke(program, [command, "--help"], terminal_width=200).output
-    for name in OPTIONS:
+    for name in DaemonConfig.help():
         assert f"--{name.removesuffix('_s').replace('_', '-')}" in text
-    for name in FLAGS:
+    for name in flags(DaemonConfig):
         assert f"--no-{name.replace('_', '-')}" in text
 
 

@@ -118,7 +118,7 @@ class TruncatedError(ProtocolError):
 
 
 class ChecksumError(ProtocolError):
-    """An event does not match its CRC32."""
+    """Damaged bytes: an event does not match its CRC32, or a frame of a compressed connection cannot be inflated."""
 
 
 class UnsupportedEventError(ProtocolError):
@@ -149,3 +149,8 @@ class DataLossError(ReplicaError):
     """What was asked for is no longer retained anywhere we can reach."""
 
     exit_code = 80
+
+
+def describe(error: ReplicaError) -> dict[str, object]:
+    """An error as key-value pairs for a structured log or a JSON answer."""
+    return {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}

@@ -1,8 +1,9 @@
-"""The writer's end of the log, published for other processes: one record in `relay.head`, mapped into memory.
+"""The writer's end of the log, published for other processes: one record in `relay.head`, written in place.
 
-Written after every chunk that completed a group, without a system call and without fsync: it says what can be read, not
-what survives a power cut (recovery does not look at it). A reader that meets a half-written record sees a wrong CRC32
-and reads again.
+Written after every chunk that completed a group, without fsync: it says what can be read, not what survives a power
+cut (recovery does not look at it). A reader that meets a half-written record sees a wrong CRC32 and reads again. By a
+system call and not through mapped memory: a file system that copies on write may run out of space here too, and that
+must be an error, not a signal that ends the process.
 
     8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 relay file, 4 time, 8 offset in it, 8 primary position,
     2 length of the primary's file name, 2 number of domains, the name, 16 for each domain, 4 CRC32 of all before
@@ -10,7 +11,7 @@ and reads again.
 
 from __future__ import annotations
 
-import mmap
+import errno
 import os
 import struct
 import time
@@ -32,7 +33,8 @@ VERSION = 1
 _FIXED = struct.Struct("<8sIIIIQQHH")
 _DOMAIN = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")
-_MAP_BYTES = -(-(_FIXED.size + 0xFFFF + _DOMAIN.size * MAX_DOMAINS + _CRC.size) // mmap.PAGESIZE) * mmap.PAGESIZE
+_PAGE_BYTES = 4096
+_FILE_BYTES = -(-(_FIXED.size + 0xFFFF + _DOMAIN.size * MAX_DOMAINS + _CRC.size) // _PAGE_BYTES) * _PAGE_BYTES
 # The writer needs microseconds for a record: a CRC that stays wrong this long is damage, not a race.
 _ATTEMPTS = 200
 _PAUSE_S = 0.001
@@ -59,37 +61,41 @@ class Snapshot(NamedTuple):
 
 
 class HeadFile:
-    """The writer's side."""
+    """The writer's side. Raises OSError where the disk does; its space is taken when it is made."""
 
     def __init__(self, directory: Path) -> None:
-        descriptor = os.open(directory / HEAD_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(directory / HEAD_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.posix_fallocate(descriptor, 0, _MAP_BYTES)  # a full disk is an error here, not a signal later
-            self._map = mmap.mmap(descriptor, _MAP_BYTES)
-        finally:
-            os.close(descriptor)
+            os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def publish(self, snapshot: Snapshot) -> None:
         record = _encode(snapshot)
-        self._map[: len(record)] = record
+        if os.pwrite(self._descriptor, record, 0) != len(record):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the only reason for a part
 
     def close(self) -> None:
-        self._map.close()
+        """May be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
-def read_head(directory: Path) -> RelayHead | None:
+def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None:
     """The last record, or None where no replica has ever written here. Raises RelayError where it stays unreadable."""
     try:
         descriptor = os.open(directory / HEAD_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        for _ in range(_ATTEMPTS):
-            data = os.pread(descriptor, mmap.PAGESIZE, 0)
-            if _FIXED.unpack_from(data)[2] > mmap.PAGESIZE:  # only with many domains
-                data = os.pread(descriptor, _MAP_BYTES, 0)
+        for _ in range(attempts):
+            data = os.pread(descriptor, _PAGE_BYTES, 0).ljust(_FIXED.size, b"\0")  # shorter only after a power cut
             if not any(data[: _FIXED.size]):
                 return None  # just being created
+            if _FIXED.unpack_from(data)[2] > _PAGE_BYTES:  # only with many domains
+                data = os.pread(descriptor, _FILE_BYTES, 0)
             snapshot = _decode(data)
             if snapshot is not None:
                 return snapshot.head
@@ -100,6 +106,15 @@ def read_head(directory: Path) -> RelayHead | None:
         f"{directory / HEAD_NAME} is damaged.",
         hint="Start the replica again: it makes the file from the relay log.",
     )
+
+
+def next_number(directory: Path) -> int:
+    """The number for the first relay file of an empty log: behind every one that was ever published here."""
+    try:
+        head = read_head(directory, attempts=1)  # nobody else writes it
+    except RelayError:
+        return 1  # damaged: it is about to be written anew
+    return 1 if head is None else head.location.file + bool(head.location.offset)
 
 
 def _encode(snapshot: Snapshot) -> bytes:

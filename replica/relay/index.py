@@ -51,6 +51,8 @@ _ENTRY = struct.Struct(
 )
 _DOMAIN = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
+_TAIL_BYTES = 1024  # the last entry of a log with up to sixty domains
 _READ_BYTES = 1 << 20  # the sidecar of a file of 256 MB with a few domains is smaller
 
 
@@ -200,10 +202,29 @@ def _header(data: bytes) -> tuple[bytes, int, int]:
     return magic, version, zero
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory as durable as the files they name."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def last_entry(path: Path) -> IndexEntry | None:
+    """The entry a sidecar ends with, if that seals the file, read from its end; None for any other sidecar or none."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        with path.open("rb") as file:
+            magic, version, _ = _header(file.read(INDEX_HEADER.size))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _TAIL_BYTES, INDEX_HEADER.size))
+            tail = file.read(MAX_ENTRY_BYTES)
+            if magic != MAGIC or version != VERSION:
+                return None
+            entry = _sealed_at_end(tail)
+            if entry is None and size > _TAIL_BYTES:  # an entry with hundreds of domains
+                file.seek(max(size - MAX_ENTRY_BYTES, INDEX_HEADER.size))
+                entry = _sealed_at_end(file.read(MAX_ENTRY_BYTES))
+            return entry
+    except FileNotFoundError:
+        return None
+
+
+def _sealed_at_end(tail: bytes) -> IndexEntry | None:
+    for length in range(ENTRY_FIXED_BYTES + ENTRY_CRC_BYTES, len(tail) + 1, _DOMAIN.size):
+        if _LENGTH.unpack_from(tail, len(tail) - length)[0] == length:
+            entries, _ = decode_entries(tail[-length:])
+            if len(entries) == 1:  # and no number inside of one that looks like its length
+                return entries[0] if entries[0].sealed else None
+    return None

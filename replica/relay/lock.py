@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING, Self
 
 from replica.errors import RelayError
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_NAME = "relay.lock"
+_PID_BYTES = 16
+
+# Who looks whether it is held has it for a moment, shared (`lock_holder`): that is no other replica.
+_ATTEMPTS = 20
+_PAUSE_S = 0.01
 
 
 class RelayLock:
@@ -24,17 +30,15 @@ class RelayLock:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / LOCK_NAME
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        if not _taken(descriptor):
+            owner = _owner(descriptor)
             os.close(descriptor)
             raise RelayError(
                 f"{directory} is in use by another replica (process {owner}).",
                 hint="One replica writes a relay directory: read it while that one runs, or give this one its own.",
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            )
+        # Always as long, over what the last one wrote: that takes no room on a disk that is full.
+        os.pwrite(descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode("ascii"), 0)
         self.directory = directory
         self._descriptor: int | None = descriptor
 
@@ -48,3 +52,34 @@ class RelayLock:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def lock_holder(directory: Path) -> str | None:
+    """The process that writes there now, "unknown" where it is not told; None if nobody does. Raises OSError."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _taken(descriptor: int) -> bool:
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
+
+
+def _owner(descriptor: int) -> str:
+    return os.pread(descriptor, _PID_BYTES, 0).decode("ascii", "replace").strip() or "unknown"

@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.errors import DataLossError
-from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
+from replica.protocol.gtid import BinlogPosition
 from replica.relay import slots
-from replica.relay.file_head import FileHead, read_file_head
-from replica.relay.head import read_head
-from replica.relay.index import FileIndex, IndexEntry
 from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
-from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay.recovery import remove_file
+from replica.relay.location import RelayHead, RelayLocation, relay_path
+from replica.relay.lookup import RelayFiles, purged
+from replica.relay.removal import remove_oldest
 from replica.relay.scan import end_gtids, group_ends, position_after
+from replica.relay.sealed_files import SealedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from replica.protocol.gtid import GtidPosition
+
 XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
-INDEXES_IN_MEMORY = 16  # sidecars are read again when they are needed: some 100 KB each
 
 RelayCut = RelayHead
 """Where a batch may end: the same four facts as about the head."""
@@ -52,18 +51,18 @@ class RelayLog:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
         self._lock = threading.Lock()
-        self._heads: dict[int, FileHead] = {}
-        self._indexes: dict[int, FileIndex] = {}
+        self._files = RelayFiles(self.directory)
+        self._sealed = SealedFiles(self.directory)
 
     def head(self) -> RelayHead | None:
         """Where the last complete group ends; None where no replica has written."""
-        return read_head(self.directory)
+        return self._files.published()
 
     def first_position(self) -> GtidPosition | None:
         """The position the oldest file starts at: the earliest that `locate` can find. None without a file."""
         with self._lock:
-            numbers = self._numbers()
-            return self._head(numbers[0]).position if numbers else None
+            numbers = self._files.numbers()
+            return self._files.head(numbers[0]).position if numbers else None
 
     def locate(self, position: GtidPosition) -> RelayLocation | None:
         """The place where exactly the groups of `position` lie behind; None where this log has no such place.
@@ -75,8 +74,8 @@ class RelayLog:
             head = self.head()
             if head is not None and head.position == position:
                 return head.location
-            numbers = self._numbers()
-            later = bisect_right(numbers, 0, key=lambda n: int(not self._starts_by(n, position)))
+            numbers = self._files.numbers()
+            later = bisect_right(numbers, 0, key=lambda n: int(not self._files.starts_by(n, position)))
             found = self._locate_in(numbers[later - 1], position) if later else None
             return found or self._search(numbers, position)
 
@@ -108,8 +107,8 @@ class RelayLog:
         with self._lock:
             for number, first, limit in self._stretches(start, end):
                 begin = first
-                path, checksum = str(relay_path(self.directory, number)), self._head(number).checksum
-                index = self._index(number)
+                path, checksum = str(relay_path(self.directory, number)), self._files.head(number).checksum
+                index = self._files.index(number)
                 while begin < limit:
                     entry = index.at_or_after(begin + target_bytes)
                     stop = min(entry.end, limit) if entry else limit
@@ -128,95 +127,57 @@ class RelayLog:
             stretches = list(self._stretches(start, end))
         for number, begin, limit in stretches:
             with self._lock:
-                path, checksum = str(relay_path(self.directory, number)), self._head(number).checksum
-                marks = self._index(number).xa_marks(begin, limit, XA_BYTES)
+                path, checksum = str(relay_path(self.directory, number)), self._files.head(number).checksum
+                marks = self._files.index(number).xa_marks(begin, limit, XA_BYTES)
             for first, last in marks:
                 yield number, RelayRange(path, first, last, checksum)
 
     def at(self, location: RelayLocation) -> RelayHead:
         """The facts about a group end, or about the start of a file's groups."""
         with self._lock:
-            begin = self._head(location.file).data_start
+            numbers = self._files.numbers()
+            if numbers and location.file < numbers.start:
+                raise purged(location.file)
+            begin = self._files.head(location.file).data_start
             found = self._last_end(location.file, begin, location.offset) if location.offset > begin else None
-            return found or self._base(location.file, None)
+            return found or self._files.base(location.file, None)
 
     def purge_before(self, location: RelayLocation) -> int:
         """Remove the files that lie wholly before the file of `location`; how many there were."""
         with self._lock:
-            numbers = [n for n in self._numbers() if n < location.file]
-            for number in numbers:
-                remove_file(self.directory, number)
-                self._heads.pop(number, None)
-                self._indexes.pop(number, None)
+            numbers = self._files.numbers()
+            numbers = range(numbers.start, min(numbers.stop, location.file))
+            remove_oldest(self.directory, numbers)
             return len(numbers)
 
     def total_bytes(self) -> int:
         with self._lock:
-            return sum(relay_path(self.directory, n).stat().st_size for n in self._numbers())
-
-    def _numbers(self) -> list[int]:
-        """Files with at least one committed group; their numbers have no gaps."""
-        head = self.head()
-        if head is None:
-            return []
-        last = head.location.file if head.location.offset else head.location.file - 1
-        return [n for n in relay_numbers(self.directory) if n <= last]
-
-    def _head(self, number: int) -> FileHead:
-        head = self._heads.get(number)
-        if head is None:
-            try:
-                head = self._heads[number] = read_file_head(relay_path(self.directory, number))
-            except FileNotFoundError:
-                raise _purged(number) from None
-        return head
-
-    def _index(self, number: int) -> FileIndex:
-        index = self._indexes.pop(number, None) or FileIndex(index_path(self.directory, number))
-        self._indexes[number] = index  # newest last
-        while len(self._indexes) > INDEXES_IN_MEMORY:
-            del self._indexes[next(iter(self._indexes))]
-        index.refresh()
-        return index
-
-    def _starts_by(self, number: int, position: GtidPosition) -> bool:
-        return self._head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
-
-    def _end_of(self, number: int) -> int:
-        """Where the last committed group of a file ends."""
-        head = self.head()
-        if head is not None and head.location.file == number:
-            return head.location.offset
-        return relay_path(self.directory, number).stat().st_size
+            numbers = self._files.numbers()
+            if not numbers:
+                return 0
+            self._sealed.extend(numbers[-1] - 1)
+            return self._sealed.total()[1] + self._files.size(numbers[-1])
 
     def _stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, int, int]]:
         """(file, begin, end) of the groups between two locations, file by file."""
         if start >= end:
             return
-        numbers = self._numbers()
+        files = self._files
+        numbers = files.numbers()
         if not numbers or start.file < numbers[0]:
-            raise _purged(start.file)
-        for number in numbers:
-            if start.file <= number <= end.file:
-                data_start = self._head(number).data_start
-                begin = max(start.offset, data_start) if number == start.file else data_start
-                limit = min(end.offset, self._end_of(number)) if number == end.file else self._end_of(number)
-                if begin < limit:
-                    yield number, begin, limit
-
-    def _base(self, number: int, entry: IndexEntry | None) -> RelayCut:
-        """An index entry as a cut; without one, the start of the file's groups."""
-        head = self._head(number)
-        if entry is None:
-            return RelayCut(RelayLocation(number, head.data_start), head.position, head.primary, 0)
-        primary = BinlogPosition(head.primary.file, entry.primary_position)
-        return RelayCut(RelayLocation(number, entry.end), entry.position, primary, entry.timestamp)
+            raise purged(start.file)
+        for number in range(start.file, min(end.file + 1, numbers.stop)):
+            data_start = files.head(number).data_start
+            begin = max(start.offset, data_start) if number == start.file else data_start
+            limit = min(end.offset, files.end_of(number)) if number == end.file else files.end_of(number)
+            if begin < limit:
+                yield number, begin, limit
 
     def _ends_after(self, base: RelayCut, limit: int) -> NDArray[np.int64]:
         """Group ends between an index entry and the next one that are no entries themselves."""
         number, begin = base.location
         stop = min(limit, begin + INDEX_EVERY_BYTES)
-        path, checksum = relay_path(self.directory, number), self._head(number).checksum
+        path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
         return group_ends(path, begin, stop, checksum=checksum, primary_position=base.primary.position)
 
     def _at_row(self, base: RelayCut, ends: NDArray[np.int64], row: int) -> RelayCut:
@@ -230,7 +191,7 @@ class RelayLog:
 
     def _last_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
         """The last group end in (begin, limit]."""
-        base = self._base(number, self._index(number).at_or_before(limit))
+        base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
         if len(ends) and ends[-1, slots.END_OFFSET] > begin:
             return self._at_row(base, ends, len(ends) - 1)
@@ -238,27 +199,27 @@ class RelayLog:
 
     def _first_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
         """The first group end in (begin, limit]."""
-        index = self._index(number)
-        base = self._base(number, index.at_or_before(begin))
+        index = self._files.index(number)
+        base = self._files.base(number, index.at_or_before(begin))
         ends = self._ends_after(base, limit)
         after = int(np.searchsorted(ends[:, slots.END_OFFSET], begin, side="right"))
         if after < len(ends):
             return self._at_row(base, ends, after)
         entry = index.at_or_after(begin + 1)
-        return self._base(number, entry) if entry is not None and entry.end <= limit else None
+        return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 
     def _at(self, location: RelayLocation) -> RelayCut:
         """The facts about a location that has no groups before it in what was asked for."""
         head = self.head()
         if head is not None and head.location == location:
             return head
-        if location.file not in self._numbers():
-            raise _purged(location.file)
+        if location.file not in self._files.numbers():
+            raise purged(location.file)
         found = self._last_end(location.file, 0, location.offset) if location.offset else None
-        return found or self._base(location.file, None)
+        return found or self._files.base(location.file, None)
 
     def _locate_in(self, number: int, position: GtidPosition) -> RelayLocation | None:
-        base = self._base(number, self._index(number).reached(position))
+        base = self._files.base(number, self._files.index(number).reached(position))
         return self._locate_after(base, position)
 
     def _locate_after(self, base: RelayCut, position: GtidPosition) -> RelayLocation | None:
@@ -267,27 +228,18 @@ class RelayLog:
             return base.location
         wanted = {gtid.domain_id: gtid for gtid in position}
         seen = {gtid.domain_id: gtid for gtid in base.position}
-        ends = self._ends_after(base, self._end_of(base.location.file))
+        ends = self._ends_after(base, self._files.end_of(base.location.file))
         for offset, gtid in zip(ends[:, slots.END_OFFSET].tolist(), end_gtids(ends), strict=True):
             seen[gtid.domain_id] = gtid
             if wanted.get(gtid.domain_id) == gtid and seen == wanted:
                 return RelayLocation(base.location.file, offset)
         return None
 
-    def _search(self, numbers: list[int], position: GtidPosition) -> RelayLocation | None:
+    def _search(self, numbers: range, position: GtidPosition) -> RelayLocation | None:
         """Every stretch, newest first: only where sequence numbers went back, so that halving may have missed it."""
-        if not any(e.unordered for n in numbers for e in self._index(n).entries[-1:]):
-            return None
-        for number in reversed(numbers):
-            for entry in reversed([None, *self._index(number).entries]):
-                found = self._locate_after(self._base(number, entry), position)
+        for number in self._files.may_hold(numbers, position):
+            for entry in reversed([None, *self._files.index(number).entries]):
+                found = self._locate_after(self._files.base(number, entry), position)
                 if found is not None:
                     return found
         return None
-
-
-def _purged(number: int) -> DataLossError:
-    return DataLossError(
-        f"relay.{number:06d} is no longer in the relay log.",
-        hint="It was purged: keep the relay log longer than the slowest query needs, or start that query anew.",
-    )

@@ -14,7 +14,7 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.protocol import checksum as checksums
 from replica.protocol.constants import EventType
-from replica.protocol.events import FormatDescriptionEvent, HeartbeatEvent, RotateEvent, decode
+from replica.protocol.events import FormatDescriptionEvent, GtidListEvent, HeartbeatEvent, RotateEvent, decode
 from replica.protocol.groups import is_dummy
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.header import parse_header
@@ -43,6 +43,8 @@ class Receiver:
         self._base = self._buffer.ctypes.data
         self._fill = 0
         self._ack: BinlogPosition | None = None
+        self._semi_sync = semi_sync
+        self._answered = BinlogPosition("", 0)
         self._description: FormatDescriptionEvent | None = None
 
     def space(self) -> memoryview:
@@ -66,7 +68,10 @@ class Receiver:
             if committed:
                 relay.commit()
             if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
-                self._ack = BinlogPosition(relay.primary_file, state[slots.ACK_POSITION])
+                # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
+                complete = min(state[slots.ACK_POSITION], state[slots.COMMITTED_POSITION])
+                if complete:
+                    self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
                 state[slots.ACK_POSITION] = 0
             begin = state[slots.CURSOR]
             if reason != slots.NEED_BYTES:
@@ -122,7 +127,7 @@ class Receiver:
     def _control(self, data: memoryview) -> None:
         relay, state = self._relay, self._relay.state
         kind = state[slots.EVENT_TYPE]
-        if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT):
+        if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.GTID_LIST):
             return  # nothing to a replica that keeps whole groups and its own position
         event = decode(data, self._description)
         if isinstance(event, RotateEvent):
@@ -135,6 +140,22 @@ class Receiver:
             relay.begin_file(bytes(data))
         elif isinstance(event, HeartbeatEvent) and state[slots.GROUP] == slots.GROUP_NONE:
             self.primary = BinlogPosition(event.file, event.position)
+            self._answer_unasked(self.primary)
+        elif isinstance(event, GtidListEvent) and event.header.is_artificial:
+            self._answer_unasked(BinlogPosition(relay.primary_file, event.header.log_pos))
+
+    def _answer_unasked(self, scanned: BinlogPosition) -> None:
+        """Acknowledge up to where the server has read: each group before that was sent to us, or skipped as ours.
+
+        The ACK of a group may be lost with its connection. The next dump starts behind that group, nothing in it asks
+        for an ACK, and the session that waits (with AFTER_SYNC every commit of the server behind it) would do so until
+        rpl_semi_sync_master_timeout. So does DDL that a rotation overtook: it waits for a place in the new file that
+        ends no group. An artificial GTID_LIST says that skipping ended, a heartbeat that everything is read.
+        """
+        last = self._answered
+        ahead = scanned.position and (scanned.file != last.file or scanned.position > last.position)
+        if self._semi_sync and ahead and self._relay.state[slots.GROUP] == slots.GROUP_NONE:
+            self._ack = self._answered = scanned
 
     def _packet(self, payload: memoryview) -> None:
         reply = parse_reply(payload)

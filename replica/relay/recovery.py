@@ -7,29 +7,29 @@ file is cut off and later files are removed (the primary sends those groups agai
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
+from replica.relay.disk import sync_directory, write_all
 from replica.relay.file_head import read_file_head
 from replica.relay.head import Snapshot
-from replica.relay.index import (
-    SEALED_FLAG,
-    FileIndex,
-    IndexEntry,
-    encode_entry,
-    encode_header,
-    sync_directory,
-)
+from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry
 from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
-from replica.relay.location import index_path, relay_numbers, relay_path
+from replica.relay.location import index_path, relay_path
+from replica.relay.removal import remove_files
 from replica.relay.scan import ScannedFile, scan_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.protocol.gtid import GtidPosition
+
+_RELAY = re.compile(r"relay\.(\d{6,})")
+_INDEX = re.compile(r"relay\.(\d{6,})\.idx")
+_TEMPORARY = re.compile(r"relay\.\d{6,}(\.idx)?\.new")
+_PIECE_BYTES = 1 << 20
 
 
 class Recovered(NamedTuple):
@@ -42,14 +42,13 @@ class Recovered(NamedTuple):
 
 
 def recover(directory: Path) -> Recovered:
-    """Bring the directory into order; the caller holds its lock."""
-    numbers = relay_numbers(directory)
-    _remove_orphans(directory, set(numbers))
+    """Bring the directory into order; the caller holds its lock. Raises OSError as the disk does."""
+    numbers, indexed = _tidy(directory)
     first = len(numbers)
     while first and _sealed_entry(directory, numbers[first - 1]) is None:
         first -= 1
     for number in numbers[:first]:
-        if not index_path(directory, number).exists():
+        if number not in indexed:
             _remake_index(directory, number)
     cut = 0
     keep = first
@@ -61,38 +60,28 @@ def recover(directory: Path) -> Recovered:
         keep += 1
         if lost:
             break
-    for number in numbers[keep:]:
-        with contextlib.suppress(FileNotFoundError):
-            cut += relay_path(directory, number).stat().st_size
-        remove_file(directory, number)
+    cut += sum(relay_path(directory, number).stat().st_size for number in numbers[keep:])
+    remove_files(directory, reversed(numbers[keep:]))
     sync_directory(directory)
     if not keep:
         return Recovered(None, None, numbers[0] if numbers else 1, cut)
     number = numbers[keep - 1]
     entry = _sealed_entry(directory, number)
     if entry is None:
-        raise RelayError(f"{relay_path(directory, number)} changed while it was recovered.")
+        raise RelayError(
+            f"{relay_path(directory, number)} changed while it was recovered.",
+            hint="Somebody else writes into the relay log: leave its folder to one replica, then start again.",
+        )
     head = read_file_head(relay_path(directory, number))
     snapshot = Snapshot(number, entry.end, head.primary.file, entry.primary_position, entry.timestamp, entry.domains)
     return Recovered(snapshot, entry.position, number + 1, cut)
 
 
-def remove_file(directory: Path, number: int) -> None:
-    """The relay file first: the next start removes a sidecar without a file, but walks a file without a sidecar."""
-    relay_path(directory, number).unlink(missing_ok=True)
-    index_path(directory, number).unlink(missing_ok=True)
-
-
 def _sealed_entry(directory: Path, number: int) -> IndexEntry | None:
     """The last entry of a sealed file that is as long as the entry says."""
-    index = FileIndex(index_path(directory, number))
-    try:
-        index.refresh()
-    except RelayError:
+    entry = last_entry(index_path(directory, number))
+    if entry is None:
         return None  # missing or unreadable: made again from the file
-    if not index.entries or not index.entries[-1].sealed:
-        return None
-    entry = index.entries[-1]
     return entry if relay_path(directory, number).stat().st_size == entry.end else None
 
 
@@ -111,9 +100,7 @@ def _recover_file(directory: Path, number: int, *, follows: int | None) -> tuple
     scanned = scan_file(path, head)
     if scanned.groups == 0:
         return False, 0
-    with path.open("r+b") as file:
-        file.truncate(scanned.end)
-        os.fsync(file.fileno())
+    _rewrite(path, scanned.end)
     _write_sidecar(directory, number, scanned)
     return True, size - scanned.end
 
@@ -130,23 +117,47 @@ def _remake_index(directory: Path, number: int) -> None:
     _write_sidecar(directory, number, scanned)
 
 
+def _rewrite(path: Path, end: int) -> None:
+    """Cut a file to `end` and make the rest durable, by writing it again.
+
+    After a failed write-back the system holds pages in memory that are not on disk and counts them as clean: a sync
+    alone would not write them. What is read here has been checked.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, end)
+        offset = 0
+        while piece := os.pread(descriptor, _PIECE_BYTES, offset):
+            offset += os.pwrite(descriptor, piece, offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
     flags = SEALED_FLAG | (UNORDERED_FLAG if scanned.unordered else 0) | (XA_FLAG if scanned.xa else 0)
     last = IndexEntry(
         scanned.end, scanned.primary_position, scanned.timestamp, flags, scanned.last_domain, scanned.domains
     )
     temporary = index_path(directory, number).with_suffix(".new")
-    with temporary.open("wb") as file:
-        file.write(encode_header() + scanned.entries + encode_entry(last))
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(descriptor, encode_header() + scanned.entries + encode_entry(last))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     temporary.rename(index_path(directory, number))
 
 
-def _remove_orphans(directory: Path, numbers: set[int]) -> None:
-    for entry in directory.iterdir():
-        name = entry.name
-        if not name.startswith("relay."):
-            continue
-        if name.endswith(".new") or (name.endswith(".idx") and int(name[6:-4]) not in numbers):
-            entry.unlink()
+def _tidy(directory: Path) -> tuple[list[int], set[int]]:
+    """Remove what was left half done; the numbers of the relay files, ascending, and those with a sidecar."""
+    names = [entry.name for entry in directory.iterdir()]
+    numbers = {int(match[1]) for name in names if (match := _RELAY.fullmatch(name))}
+    indexed = set()
+    for name in names:
+        match = _INDEX.fullmatch(name)
+        if match and int(match[1]) in numbers:
+            indexed.add(int(match[1]))
+        elif match or _TEMPORARY.fullmatch(name):
+            (directory / name).unlink()
+    return sorted(numbers), indexed

@@ -71,6 +71,7 @@ GROUPS = 37 * 8
 EVENTS = 38 * 8
 IGNORED = 39 * 8  # unknown events outside a group that carry the IGNORABLE flag
 DISCARDED = 40 * 8  # groups cut by a new GTID or a new file
+COUNTERS = (GROUPS, EVENTS, IGNORED, DISCARDED)
 
 AREA_BYTES = 49 * 8
 

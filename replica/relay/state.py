@@ -12,7 +12,16 @@ import numpy as np
 from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay import slots
-from replica.relay.kernel_deframe import MAX_DOMAINS, MAX_ENTRY_BYTES, WINDOW_BYTES, deframe
+from replica.relay.head import Snapshot
+from replica.relay.index import SEALED_FLAG, IndexEntry
+from replica.relay.kernel_deframe import (
+    MAX_DOMAINS,
+    MAX_ENTRY_BYTES,
+    UNORDERED_FLAG,
+    WINDOW_BYTES,
+    XA_FLAG,
+    deframe,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +36,14 @@ _DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
 
 
 class StreamState:
-    """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none."""
+    """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none.
 
-    def __init__(self, position: GtidPosition, *, framed: bool, ends: int = 0) -> None:
+    The counters go on where those of `counted` are.
+    """
+
+    def __init__(
+        self, position: GtidPosition, *, framed: bool, ends: int = 0, counted: StreamState | None = None
+    ) -> None:
         self._area: NDArray[np.int64] = np.zeros(slots.AREA_BYTES // 8, np.int64)
         self._cells = self._area.data
         self._ends: NDArray[np.int64] = np.zeros((ends, slots.END_COLUMNS), np.int64)
@@ -45,6 +59,9 @@ class StreamState:
         self[slots.FRAMED], self[slots.CHECKSUM] = int(framed), -1
         self[slots.STREAM_ABOVE] = STREAM_ABOVE_BYTES
         self[slots.ROLL_AT] = NEVER
+        if counted is not None:
+            for slot in slots.COUNTERS:
+                self[slot] = counted[slot]
         self.seed(position)
 
     def seed(self, position: GtidPosition) -> None:
@@ -84,6 +101,28 @@ class StreamState:
 
     def domain_bytes(self) -> bytes:
         return bytes(self._domain_bytes[: self[slots.DOMAINS] * slots.DOMAIN_ROW_BYTES])
+
+    def snapshot(self, file: int, primary_file: str) -> Snapshot:
+        """The last complete group's end as the head of the log."""
+        return Snapshot(
+            file,
+            self[slots.COMMITTED_OFFSET],
+            primary_file,
+            self[slots.COMMITTED_POSITION],
+            self[slots.COMMITTED_TIMESTAMP],
+            self.domain_bytes(),
+        )
+
+    def sealed_entry(self) -> IndexEntry:
+        """The last entry of a file that ends with the last complete group."""
+        return IndexEntry(
+            self[slots.COMMITTED_OFFSET],
+            self[slots.COMMITTED_POSITION],
+            self[slots.COMMITTED_TIMESTAMP],
+            SEALED_FLAG | UNORDERED_FLAG * self[slots.UNORDERED] | XA_FLAG * self[slots.XA],
+            self[slots.LAST_DOMAIN],
+            self.domain_bytes(),
+        )
 
     def take_index(self) -> memoryview:
         """The index entries made since the last call; valid until the next run."""

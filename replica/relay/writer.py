@@ -1,67 +1,71 @@
 """The relay log's one writer: appends complete and half-received groups, and knows where the last complete one ends.
 
 In: spans of group bytes that a kernel has checked and delimited, with the shared `StreamState`. Out: relay files in
-MariaDB's binlog format, their sidecars, the published head. A new file begins when the primary's file does, and at a
-group end beyond `max_file_bytes`. A file that is complete is sealed in the background: its data reaches the disk before
-its sidecar says so. After an error while writing it refuses everything; opening the directory again recovers that.
+MariaDB's binlog format, their sidecars, the published head. A new file begins when the primary's file does, at a group
+end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
+background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
+`reopen` recovers a log whose disk was full, opening the directory again any other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+import time
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from replica.errors import ProtocolError, RelayError
+from replica.errors import DiskFullError, ProtocolError, RelayError
 from replica.protocol.format_description import announced_checksum
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay import slots
+from replica.relay.chain import FileChain
+from replica.relay.disk import disk_error, free_bytes
 from replica.relay.file_head import encode_file_head, file_identity
-from replica.relay.head import HeadFile, Snapshot
-from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, sync_directory
-from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
-from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay.head import HeadFile, next_number
+from replica.relay.location import RelayHead, RelayLocation
 from replica.relay.lock import RelayLock
-from replica.relay.recovery import recover, remove_file
-from replica.relay.reserve import reserve
+from replica.relay.readers import make_readers_directory
+from replica.relay.recovery import recover
 from replica.relay.state import NEVER, StreamState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from replica.relay.open_file import OpenFile
 
 _BEGINNING = GtidPosition()
 
 MAX_FILE_BYTES = 256 << 20  # purging frees whole files; recovery walks one of them in a second or less
-_UNSEALED_FILES = 2  # what may wait for the disk at a time: more, and the writer waits too
+MAX_FILE_AGE_S = 3600.0  # a file that is open cannot be purged
+_REOPEN_BYTES = 2 << 20  # for a sidecar, and the head of a new file
 
 
 class RelayWriter:
-    """Use `open`. Methods are called by one thread; `head`, `position` and `committed` by any."""
+    """Use `open`. Methods are called by one thread; `head`, `position`, `committed` and the figures by any.
 
-    def __init__(self, directory: Path, lock: RelayLock, *, start: GtidPosition, max_file_bytes: int) -> None:
+    Every method that writes raises DiskFullError where the disk or the quota is full, RelayError for other errors.
+    """
+
+    def __init__(
+        self, directory: Path, lock: RelayLock, *, start: GtidPosition, max_file_bytes: int, max_file_age_s: float
+    ) -> None:
         self.directory = directory
         self.max_file_bytes = max_file_bytes
+        self.max_file_age_s = max_file_age_s
         self.primary_file = ""
-        self._lock = lock
-        recovered = recover(directory)
-        self.recovered_cut_bytes = recovered.cut_bytes
-        self.state = StreamState(start if recovered.position is None else recovered.position, framed=True)
+        self.state = StreamState(start, framed=True)
         self.state.run(0, 0)  # load or compile the kernel now: seconds, in which a stream would have to wait
-        self._next_file = recovered.next_file
-        self._snapshot = recovered.snapshot or self._nothing_yet()
+        self._lock = lock
+        self._failure: RelayError | None = None
+        self._format, self._format_file = b"", ""
+        self._aged_since_s: float | None = None
+        self._files = FileChain(directory, next_number(directory))
+        self._recover(start)
+        make_readers_directory(directory)
         self._head_file = HeadFile(directory)
         self._head_file.publish(self._snapshot)
-        self._file = -1
-        self._index = -1
-        self._number = 0
-        self._format, self._format_file = b"", ""
-        self._data_start = 0
-        self._reserved = 0
-        self._directory_dirty = False
-        self._broken = False
-        self._sealer = ThreadPoolExecutor(1, "relay-sealer")
-        self._sealing: deque[Future[None]] = deque()
 
     @classmethod
     def open(
@@ -70,18 +74,22 @@ class RelayWriter:
         *,
         start: GtidPosition = _BEGINNING,
         max_file_bytes: int = MAX_FILE_BYTES,
+        max_file_age_s: float = MAX_FILE_AGE_S,
         lock: RelayLock | None = None,
     ) -> Self:
         """Recover the directory and go on behind its last complete group; `start` counts only where there is none.
 
         Raises RelayError where another replica holds the lock. A lock that was passed in is given back by `close` too.
         """
-        lock = lock or RelayLock(directory)
         try:
-            return cls(directory, lock, start=start, max_file_bytes=max_file_bytes)
-        except BaseException:
-            lock.close()
-            raise
+            lock = lock or RelayLock(directory)
+            try:
+                return cls(directory, lock, start=start, max_file_bytes=max_file_bytes, max_file_age_s=max_file_age_s)
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as error:
+            raise disk_error(directory, error) from error
 
     @property
     def head(self) -> RelayHead:
@@ -110,103 +118,126 @@ class RelayWriter:
         log_pos = int.from_bytes(fde[13:17], "little")
         state[slots.POSITION] = max(state[slots.POSITION], log_pos)
         identity = file_identity(fde, self.primary_file)
-        if self._file < 0 or identity != file_identity(self._format, self._format_file):
+        if self._files.current is None or identity != file_identity(self._format, self._format_file):
             self._open_file(fde)
 
     def append(self, span: memoryview, offset: int) -> None:
         """Write group bytes at a relay file offset (the kernel's OFFSET before it kept them)."""
-        self._check()
-        if self._file < 0:
-            raise ProtocolError(
-                "an event group came before any FORMAT_DESCRIPTION event",
-                hint="The server does not speak the protocol of a MariaDB primary.",
-            )
         try:
-            if offset + len(span) > self._reserved:
-                self._reserved = reserve(self._file, self._reserved)
-            while len(span):
-                written = os.pwrite(self._file, span, offset)
-                span, offset = span[written:], offset + written
+            self._current().append(span, offset)
         except OSError as error:
-            raise self._failed(error) from error
+            self._fail(error)
 
     def commit(self) -> None:
         """Publish the groups that the last kernel run completed; their bytes have been appended."""
+        file = self._current()
         entries = self.state.take_index()
-        if len(entries):
-            self._write_index(entries)
-        state = self.state
-        self._snapshot = Snapshot(
-            self._number,
-            state[slots.COMMITTED_OFFSET],
-            self.primary_file,
-            state[slots.COMMITTED_POSITION],
-            state[slots.COMMITTED_TIMESTAMP],
-            state.domain_bytes(),
-        )
-        self._head_file.publish(self._snapshot)
+        snapshot = self.state.snapshot(file.number, self.primary_file)
+        try:
+            if len(entries):
+                file.add_entries(entries)
+            self._head_file.publish(snapshot)
+        except OSError as error:
+            self._fail(error)
+        self._snapshot = snapshot
 
     def roll(self) -> None:
         """Begin a new relay file inside the primary's file; no group is open."""
         self._check()
         self._open_file(self._format)
 
-    def rollback(self) -> None:
-        """Cut the open group's bytes off the file, as if they had never come."""
-        if self._file < 0 or self._broken:
+    def roll_if_old(self, now_s: float | None = None) -> None:
+        """Begin a new file if the current one has had groups for `max_file_age_s` and none is open.
+
+        For calls every second or so, at any time. `now_s` is of the monotonic clock.
+        """
+        self._check()
+        state, file = self.state, self._files.current
+        if file is None or state[slots.COMMITTED_OFFSET] == file.data_start:
             return
-        if os.fstat(self._file).st_size > self.state[slots.COMMITTED_OFFSET]:
-            os.ftruncate(self._file, self.state[slots.COMMITTED_OFFSET])
+        now_s = time.monotonic() if now_s is None else now_s
+        if self._aged_since_s is None:
+            self._aged_since_s = now_s
+        idle = state[slots.GROUP] == slots.GROUP_NONE and state[slots.OFFSET] == state[slots.COMMITTED_OFFSET]
+        if idle and now_s - self._aged_since_s >= self.max_file_age_s:
+            self._open_file(self._format)
+
+    def rollback(self) -> None:
+        """Cut the open group's bytes off the file, as if they had never come. Nothing, where the log is unusable."""
+        if self._files.current is not None and self._failure is None:
+            with self._failing():
+                self._files.current.cut_open_group(self.state[slots.COMMITTED_OFFSET])
 
     def sync(self) -> None:
         """Make everything that was committed survive a power cut."""
         self._check()
-        self._wait_for_seals(0)
         try:
-            if self._file >= 0:
-                os.fdatasync(self._file)
-            if self._directory_dirty:
-                sync_directory(self.directory)
-                self._directory_dirty = False
+            self._files.sync()
         except OSError as error:
-            raise self._failed(error) from error
+            self._fail(error)
 
     def total_bytes(self) -> int:
         """Bytes in relay files, the open group's too."""
-        total = 0
-        for number in relay_numbers(self.directory):
-            try:
-                total += relay_path(self.directory, number).stat().st_size
-            except FileNotFoundError:
-                continue  # purged meanwhile
-        return total
+        return self._files.sealed.total()[1] + (self.state[slots.OFFSET] if self._files.current else 0)
+
+    def file_count(self) -> int:
+        return self._files.sealed.total()[0] + bool(self._files.current)
 
     def has_older_files(self) -> bool:
         """Whether there are files before the one that holds the last complete group: only those can be purged."""
-        return any(number < self._snapshot.file for number in relay_numbers(self.directory))
+        oldest = self._files.sealed.oldest()
+        return oldest is not None and oldest[0] < self._snapshot.file
+
+    def free_bytes(self) -> int:
+        """What this process's user may still write on the log's disk."""
+        try:
+            return free_bytes(self.directory)
+        except OSError as error:
+            raise disk_error(self.directory, error) from error
+
+    def reopen(self) -> None:
+        """Recover the log in place after a DiskFullError: same lock, same object, nothing committed is lost.
+
+        Raises DiskFullError while there is no room still, RelayError where the log was closed or is damaged. Takes as
+        long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
+        """
+        if not isinstance(self._failure, DiskFullError):
+            self._check()
+            return
+        if self.free_bytes() < _REOPEN_BYTES:
+            self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        with self._failing():
+            self._files.drop()
+            self._recover(self.position)
+            self._head_file.publish(self._snapshot)
+        self._failure = None
 
     def restart(self, position: GtidPosition) -> None:
         """Forget the log and begin again at `position`: for a position that this log does not lead to."""
         self._check()
-        self._close_file()
-        self._wait_for_seals(0)
-        for number in relay_numbers(self.directory):
-            remove_file(self.directory, number)
-        sync_directory(self.directory)
-        self.state = StreamState(position, framed=True)
-        self._snapshot = self._nothing_yet()
-        self._head_file.publish(self._snapshot)
+        with self._failing():
+            self._files.remove_all()
+            self._begin_at(position)
+            self._head_file.publish(self._snapshot)
 
     def close(self) -> None:
-        """Drop the open group, seal the file, give the lock back. May be called twice."""
+        """Drop the open group, seal the file, give the lock back. May be called twice.
+
+        A full disk is no error here: the next opening recovers what could not be sealed.
+        """
         try:
-            if not self._broken:
+            if self._failure is None:
                 self.rollback()
-                self._close_file()
-            self._sealer.shutdown()
-            self._wait_for_seals(0)
+                with self._failing():
+                    self._files.end(self.state.sealed_entry())
+                    self._files.finish()
+        except DiskFullError:
+            pass
         finally:
-            self._broken = True
+            self._files.close()
+            self._failure = RelayError(
+                f"The relay log {self.directory} was closed.", hint="Open it again: it goes on behind its last group."
+            )
             self._head_file.close()
             self._lock.close()
 
@@ -216,94 +247,54 @@ class RelayWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _nothing_yet(self) -> Snapshot:
-        return Snapshot(self._next_file, 0, "", 0, 0, self.state.domain_bytes())
+    def _recover(self, start: GtidPosition) -> None:
+        recovered = recover(self.directory)
+        self.recovered_cut_bytes = recovered.cut_bytes
+        empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
+        self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
+        self._begin_at(start if recovered.position is None else recovered.position)
+        self._snapshot = recovered.snapshot or self._snapshot
+
+    def _begin_at(self, position: GtidPosition) -> None:
+        """As with an empty log: no file is open, and the next group goes into a new one."""
+        self.state = StreamState(position, framed=True, counted=self.state)
+        self._snapshot = self.state.snapshot(self._files.next_number, "")
 
     def _open_file(self, fde: bytes) -> None:
         state = self.state
         head = encode_file_head(fde, BinlogPosition(self.primary_file, state[slots.POSITION]), state.position())
-        self._close_file()
-        number, self._next_file = self._next_file, self._next_file + 1
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            self._index = os.open(index_path(self.directory, number), flags | os.O_APPEND, 0o644)
-            os.write(self._index, encode_header())
-            self._file = os.open(relay_path(self.directory, number), flags, 0o644)
-            os.write(self._file, head)
-        except OSError as error:
-            raise self._failed(error) from error
-        self._number, self._format, self._format_file = number, fde, self.primary_file
-        self._directory_dirty = True
-        self._data_start = self._reserved = len(head)
+        with self._failing():
+            state[slots.ROLL_AT] = NEVER
+            self._files.end(state.sealed_entry())
+            self._files.begin(head)
+        self._format, self._format_file = fde, self.primary_file
+        self._aged_since_s = None
         for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
             state[slot] = len(head)
         state[slots.COMMITTED_POSITION] = state[slots.POSITION]
         state[slots.UNORDERED] = state[slots.XA] = 0
         state[slots.ROLL_AT] = self.max_file_bytes
 
-    def _close_file(self) -> None:
-        """Seal the current file; one without a group is removed instead."""
-        if self._file < 0:
-            return
-        state, file, index = self.state, self._file, self._index
-        self._file = self._index = -1
-        state[slots.ROLL_AT] = NEVER
-        if state[slots.COMMITTED_OFFSET] == self._data_start:
-            os.close(file)
-            os.close(index)
-            remove_file(self.directory, self._number)
-            self._next_file = self._number  # nobody has seen it: the numbers of files with groups have no gaps
-            return
-        entry = IndexEntry(
-            state[slots.COMMITTED_OFFSET],
-            state[slots.COMMITTED_POSITION],
-            state[slots.COMMITTED_TIMESTAMP],
-            SEALED_FLAG | UNORDERED_FLAG * state[slots.UNORDERED] | XA_FLAG * state[slots.XA],
-            state[slots.LAST_DOMAIN],
-            state.domain_bytes(),
-        )
-        try:
-            os.ftruncate(file, state[slots.COMMITTED_OFFSET])  # also gives back what was reserved behind it
-        except OSError as error:
-            raise self._failed(error) from error
-        self._wait_for_seals(_UNSEALED_FILES - 1)
-        self._sealing.append(self._sealer.submit(_seal, file, index, encode_entry(entry)))
-
-    def _wait_for_seals(self, allowed: int) -> None:
-        while len(self._sealing) > allowed or (self._sealing and self._sealing[0].done()):
-            try:
-                self._sealing.popleft().result()
-            except OSError as error:
-                raise self._failed(error) from error
-
-    def _write_index(self, entries: memoryview) -> None:
-        try:
-            if os.write(self._index, entries) != len(entries):
-                raise self._failed(OSError("a short write into the index"))
-        except OSError as error:
-            raise self._failed(error) from error
+    def _current(self) -> OpenFile:
+        self._check()
+        if self._files.current is None:
+            raise ProtocolError(
+                "an event group came before any FORMAT_DESCRIPTION event",
+                hint="The server does not speak the protocol of a MariaDB primary.",
+            )
+        return self._files.current
 
     def _check(self) -> None:
-        if self._broken:
-            raise RelayError(
-                f"The relay log {self.directory} was closed, or an error made it unusable.",
-                hint="Open it again: that recovers everything up to the last complete group.",
-            )
+        if self._failure is not None:
+            raise type(self._failure)(self._failure.message, hint=self._failure.hint)
 
-    def _failed(self, error: OSError) -> RelayError:
-        self._broken = True
-        return RelayError(
-            f"Writing the relay log {self.directory} failed: {error.strerror or error}.",
-            hint="Free space there or mend the disk, then start again: nothing that was acknowledged is lost.",
-        )
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._fail(error)
 
-
-def _seal(file: int, index: int, entry: bytes) -> None:
-    """Runs in the sealer's thread; owns both descriptors."""
-    try:
-        os.fdatasync(file)
-        os.write(index, entry)
-        os.fdatasync(index)
-    finally:
-        os.close(file)
-        os.close(index)
+    def _fail(self, error: OSError) -> NoReturn:
+        self._failure = disk_error(self.directory, error)
+        raise self._failure from error

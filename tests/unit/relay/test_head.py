@@ -7,8 +7,7 @@ import pytest
 
 from replica.errors import RelayError
 from replica.protocol.gtid import BinlogPosition, GtidPosition
-from replica.relay import head as heads
-from replica.relay.head import HEAD_NAME, HeadFile, Snapshot, read_head
+from replica.relay.head import HEAD_NAME, HeadFile, Snapshot, next_number, read_head
 from replica.relay.location import RelayHead, RelayLocation
 
 if TYPE_CHECKING:
@@ -48,8 +47,7 @@ def test_a_reopened_file_keeps_its_record(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_half_written_record_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "_ATTEMPTS", 3)
+def test_a_half_written_record_is_no_answer(tmp_path: Path) -> None:
     file = HeadFile(tmp_path)
     file.publish(snapshot())
     file.close()
@@ -58,7 +56,32 @@ def test_a_half_written_record_is_no_answer(tmp_path: Path, monkeypatch: pytest.
     data[20] ^= 1
     path.write_bytes(data)
     with pytest.raises(RelayError, match="damaged"):
-        read_head(tmp_path)
+        read_head(tmp_path, attempts=3)
+
+
+@pytest.mark.parametrize("length", [0, 1, 6, 43, 44, 60])
+def test_a_torn_record_is_damage_and_none_at_all_is_nothing(tmp_path: Path, length: int) -> None:
+    file = HeadFile(tmp_path)
+    file.publish(snapshot())
+    file.close()
+    path = tmp_path / HEAD_NAME
+    path.write_bytes(path.read_bytes()[:length])
+    if length == 0:
+        assert read_head(tmp_path) is None
+    else:
+        with pytest.raises(RelayError, match="damaged"):
+            read_head(tmp_path, attempts=2)
+    assert next_number(tmp_path) == 1
+
+
+def test_an_empty_log_goes_on_behind_the_numbers_it_had(tmp_path: Path) -> None:
+    assert next_number(tmp_path) == 1
+    file = HeadFile(tmp_path)
+    file.publish(snapshot())
+    assert next_number(tmp_path) == 4, "file 3 held groups"
+    file.publish(snapshot()._replace(offset=0))
+    assert next_number(tmp_path) == 3, "it was never written"
+    file.close()
 
 
 def test_another_version_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ import pytest
 
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.index import FileIndex, IndexEntry, decode_entries, encode_entry, encode_header
+from replica.relay.index import (
+    SEALED_FLAG,
+    FileIndex,
+    IndexEntry,
+    decode_entries,
+    encode_entry,
+    encode_header,
+    last_entry,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,3 +97,30 @@ def test_foreign_and_later_versions_are_refused(tmp_path: Path, data: bytes) -> 
 def test_a_missing_sidecar_is_named(tmp_path: Path) -> None:
     with pytest.raises(RelayError, match=r"relay\.000004\.idx"):
         FileIndex(tmp_path / "relay.000004.idx").refresh()
+
+
+@pytest.mark.parametrize("domains", [0, 1, 60, 61, 200, 4096])
+@pytest.mark.parametrize("before", [0, 1, 700])
+def test_the_last_entry_is_read_from_the_end(tmp_path: Path, domains: int, before: int) -> None:
+    path = tmp_path / "relay.000001.idx"
+    # Sequence numbers that look like lengths of entries.
+    rows = b"".join(struct.pack("<IIQ", d, 40, 56) for d in range(domains))
+    made = [IndexEntry(1000 + n, 77, 99, 0, 0, rows) for n in range(min(before, 3) if domains > 100 else before)]
+    last = IndexEntry(9_000_000, 77, 99, SEALED_FLAG, 0, rows)
+    path.write_bytes(encode_header() + b"".join(map(encode_entry, made)))
+    assert last_entry(path) is None, "not sealed"
+    with path.open("ab") as file:
+        file.write(encode_entry(last))
+    assert last_entry(path) == last
+
+
+def test_no_last_entry_where_the_end_is_torn_or_foreign(tmp_path: Path) -> None:
+    path = tmp_path / "relay.000001.idx"
+    whole = encode_header() + encode_entry(IndexEntry(1, 2, 3, SEALED_FLAG, 0, b""))
+    assert last_entry(path) is None
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert last_entry(path) is None
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :])
+        assert last_entry(path) is None or at in range(12, 16), "the four spare bytes of the header"

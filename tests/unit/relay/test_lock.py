@@ -4,19 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replica.errors import RelayError
-from replica.relay.lock import RelayLock
+from replica.relay.lock import RelayLock, lock_holder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOLDER = """
 import sys, pathlib
-from replica.relay.lock import RelayLock
+from replica.relay.lock import RelayLock, lock_holder
 lock = RelayLock(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
@@ -46,3 +47,28 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         holder.wait()
     RelayLock(tmp_path).close()
     assert (tmp_path / "relay.lock").exists()
+
+
+def test_who_holds_it_is_told_to_everybody(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path) is None
+    with RelayLock(tmp_path):
+        assert lock_holder(tmp_path) == str(os.getpid())
+    assert lock_holder(tmp_path) is None
+
+
+def test_looking_at_it_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    RelayLock(tmp_path).close()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            lock_holder(tmp_path)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for _ in range(100):
+            RelayLock(tmp_path).close()
+    finally:
+        ended.set()
+        watcher.join()

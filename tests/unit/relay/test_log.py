@@ -7,7 +7,7 @@ import pytest
 
 from replica.errors import DataLossError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay import log as log_module
+from replica.relay import lookup
 from replica.relay.index import FileIndex
 from replica.relay.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay.log import RelayLog
@@ -78,8 +78,8 @@ def test_a_lookup_reads_64_kb_however_long_the_log_is(
 
     monkeypatch.setattr("replica.relay.log.group_ends", counted)
     heads: list[Path] = []
-    real = log_module.read_file_head
-    monkeypatch.setattr(log_module, "read_file_head", lambda path: (heads.append(path), real(path))[1])
+    real = lookup.read_file_head
+    monkeypatch.setattr(lookup, "read_file_head", lambda path: (heads.append(path), real(path))[1])
     log = RelayLog(directory)
     for place in places[::37]:
         read.clear()

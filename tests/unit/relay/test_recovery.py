@@ -172,6 +172,7 @@ def test_left_overs_are_removed(tmp_path: Path) -> None:
     (tmp_path / "relay.000001.new").write_bytes(b"half a sidecar")
     RelayWriter.open(tmp_path).close()
     assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "readers",
         "relay.000001",
         "relay.000001.idx",
         "relay.head",

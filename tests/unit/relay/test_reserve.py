@@ -32,6 +32,19 @@ def test_a_file_system_that_cannot_do_it_is_no_error(monkeypatch: pytest.MonkeyP
     assert reserve(-1, 100) == 100 + RESERVE_BYTES
 
 
+def test_a_disk_with_little_left_keeps_it_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(module, "_fallocate", lambda *given: asked.append(given))
+    monkeypatch.setattr(module, "_LITTLE_BYTES", 1 << 62)
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert reserve(descriptor, 12) == 12 + RESERVE_BYTES
+    assert asked == []
+    monkeypatch.setattr(module, "_LITTLE_BYTES", 0)
+    reserve(descriptor, 12)
+    assert len(asked) == 1
+    os.close(descriptor)
+
+
 def test_finished_relay_files_hold_only_their_bytes(tmp_path: Path) -> None:
     primary = Primary()
     primary.open_file()

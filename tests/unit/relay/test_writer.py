@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import RelayError
+from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay import slots
 from replica.relay.file_head import read_file_head
@@ -175,10 +175,10 @@ def test_a_failed_write_is_an_error_and_opening_again_recovers(tmp_path: Path, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full_disk)
-    with pytest.raises(RelayError, match="No space left"):
+    with pytest.raises(DiskFullError, match="No space left"):
         feed(receiver, wire[5000:])
     monkeypatch.undo()
-    with pytest.raises(RelayError, match="Open it again"):
+    with pytest.raises(DiskFullError, match="No space left"):
         relay.sync()
     relay.close()
     with RelayWriter.open(tmp_path) as again:

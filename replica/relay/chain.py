@@ -1,0 +1,98 @@
+"""The relay files of one writer in their order: the one being written, those waiting to be sealed, the sealed ones.
+
+In: heads and sealing entries. Out: files that follow each other without a gap in their numbers; names reach the disk in
+that order too. Raises OSError as the system does: the writer knows what it means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.relay.disk import sync_directory
+from replica.relay.index import encode_entry
+from replica.relay.location import relay_numbers
+from replica.relay.open_file import OpenFile
+from replica.relay.removal import remove_files
+from replica.relay.sealed_files import SealedFiles
+from replica.relay.sealer import Sealer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.relay.index import IndexEntry
+
+
+class FileChain:
+    """`next_number` is the number the next new file gets; `current` is None before the first one."""
+
+    def __init__(self, directory: Path, next_number: int) -> None:
+        self._directory = directory
+        self.next_number = next_number
+        self.current: OpenFile | None = None
+        self.sealed = SealedFiles(directory)
+        self._sealer = Sealer()
+        self._unsynced_names = False
+
+    def begin(self, head: bytes) -> OpenFile:
+        """Open the next file; the one before was ended."""
+        self._sync_names()  # a power cut must not keep this file's name and lose that of the one before
+        self._unsynced_names = True
+        self.current = OpenFile(self._directory, self.next_number, head)
+        self.next_number += 1
+        return self.current
+
+    def end(self, entry: IndexEntry) -> None:
+        """Seal the current file, in the background, behind `entry`; one without a group is removed instead."""
+        file = self.current
+        if file is None:
+            return
+        if entry.end == file.data_start:
+            self._close_current()
+            remove_files(self._directory, [file.number])
+            self.next_number = file.number  # nobody has seen it: the numbers of files with groups have no gaps
+            return
+        file.cut(entry.end)
+        self.current = None
+        self.sealed.add(file.number, entry.end)
+        self._sealer.submit(file.seal(encode_entry(entry)))
+
+    def sync(self) -> None:
+        """Everything that was written and ended survives a power cut."""
+        self._sealer.finish()
+        if self.current is not None:
+            self.current.sync()
+        self._sync_names()
+
+    def finish(self) -> None:
+        """Wait until every file that was ended is sealed."""
+        self._sealer.finish()
+
+    def remove_all(self) -> None:
+        self.drop()
+        remove_files(self._directory, relay_numbers(self._directory))
+        self.sealed = SealedFiles(self._directory)
+
+    def recovered(self, next_number: int) -> None:
+        """The directory was put into order: no file is open, and all are sealed."""
+        self.next_number = next_number
+        self.sealed = SealedFiles(self._directory)
+        self.sealed.extend(next_number - 1)
+
+    def drop(self) -> None:
+        """Give back every descriptor, whatever state the files are in."""
+        self._sealer.abandon()
+        self._close_current()
+
+    def close(self) -> None:
+        self.drop()
+        self._sealer.close()
+
+    def _close_current(self) -> None:
+        if self.current is not None:
+            file, self.current = self.current, None
+            file.close()
+
+    def _sync_names(self) -> None:
+        if self._unsynced_names:
+            sync_directory(self._directory)
+            self._unsynced_names = False

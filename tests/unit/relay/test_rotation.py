@@ -1,0 +1,115 @@
+"""Rotation by age, and a day of it: nothing may grow."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from replica.errors import RelayError
+from replica.protocol.gtid import Gtid
+from replica.relay.location import RelayLocation, relay_numbers, relay_path
+from replica.relay.log import RelayLog
+from replica.relay.readers import ReaderRegistration
+from replica.relay.retention import Retention, RetentionPolicy
+from replica.relay.writer import RelayWriter
+from tests.unit.relay.driving import feed, receive, stored
+from tests.unit.relay.streams import Primary
+from tests.unit.relay.test_writer import primary_of
+
+
+def sent(primary: Primary) -> bytes:
+    """The packets of what the primary wrote since the last call."""
+    packets = primary.wire()
+    primary.events.clear()
+    return packets
+
+
+def test_a_file_is_closed_once_its_groups_are_old(tmp_path: Path) -> None:
+    primary = primary_of(2)
+    with RelayWriter.open(tmp_path, max_file_age_s=60) as relay:
+        relay.roll_if_old(0)
+        receiver = receive(relay, sent(primary))
+        head = relay.head
+        for now in (1000.0, 1059.9):
+            relay.roll_if_old(now)
+            assert relay_numbers(tmp_path) == [1]
+        relay.roll_if_old(1060)
+        assert relay_numbers(tmp_path) == [1, 2]
+        assert relay.head == head, "what was published stays"
+        assert RelayLog(tmp_path).locate(relay.position) is not None
+        relay.sync()
+        for now in range(2000, 100_000, 60):
+            relay.roll_if_old(now)
+        assert relay_numbers(tmp_path) == [1, 2], "a file without groups has no age"
+        primary.transaction(Gtid(0, 1, 4))
+        feed(receiver, sent(primary))
+        assert relay.committed.file == 2
+        relay.roll_if_old(200_000)
+        assert relay_numbers(tmp_path) == [1, 2], "its age begins with its groups"
+    assert sum(map(len, stored(tmp_path)[1])) == 3
+
+
+def test_an_open_group_is_never_cut_by_age(tmp_path: Path) -> None:
+    primary = primary_of(2)
+    with RelayWriter.open(tmp_path, max_file_age_s=1) as relay:
+        receiver = receive(relay, sent(primary))
+        relay.roll_if_old(0)
+        primary.transaction(Gtid(0, 1, 4), (50_000, 50_000))
+        whole = sent(primary)
+        for at in range(0, len(whole), 9000):
+            if at:
+                relay.roll_if_old(100 + at)
+                assert relay_numbers(tmp_path) == [1]
+            feed(receiver, whole[at : at + 9000])
+        relay.roll_if_old(1e6)
+        assert relay_numbers(tmp_path) == [1, 2]
+    assert sum(map(len, stored(tmp_path)[1])) == 3
+
+
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    relay = RelayWriter.open(tmp_path)
+    relay.close()
+    with pytest.raises(RelayError, match="closed"):
+        relay.roll_if_old()
+
+
+def test_a_day_of_idling_and_rotation_leaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each second of a day; a transaction a minute, a file too, kept for an hour, two readers that follow.
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _: None)
+    began, day = 1_700_000_000, 86_400
+    relay = RelayWriter.open(tmp_path, max_file_age_s=59)
+    retention = Retention(tmp_path, RetentionPolicy(3600, 1 << 40, 1 << 40, "drop", 1e9))
+    log, readers = RelayLog(tmp_path), [ReaderRegistration(tmp_path, name) for name in ("a", "b")]
+    primary = Primary()
+    seen, removed = [], 0
+    tracemalloc.start()
+    for second in range(day):
+        relay.roll_if_old(float(second))
+        if second % 7200 == 0:  # a connection lives two hours, and so does a file of the primary
+            primary.open_file(f"bin.{second:06d}")
+            receiver = receive(relay, sent(primary))
+        if second % 60 == 0:
+            primary.timestamp = began + second
+            primary.transaction(Gtid(0, 1, second + 1))
+            feed(receiver, sent(primary))
+            os.utime(relay_path(tmp_path, relay.committed.file), (began + second, began + second))
+        if second % 600 == 0:
+            for reader in readers:
+                reader.keep_from(relay.committed, str(relay.position))
+            assert log.locate(relay.position) is not None
+            removed += retention.apply(began + second, float(second)).files
+            assert relay.file_count() == len(relay_numbers(tmp_path)) < 75
+        if second % (day // 8) == 0:
+            gc.collect()
+            seen.append((tracemalloc.get_traced_memory()[0], len(list(Path("/proc/self/fd").iterdir()))))
+    tracemalloc.stop()
+    assert removed > 1300
+    assert relay.committed > RelayLocation(1400, 0)
+    relay.close()
+    assert seen[-1][0] - seen[2][0] < 100_000, seen
+    assert seen[-1][1] <= seen[1][1], seen

@@ -26,6 +26,7 @@ from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.resume import Stored
 from replica.handshake.start import earliest_position, latest_and_prepared, latest_position
+from replica.progress import Progress
 from replica.protocol.gtid import Order
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
@@ -66,6 +67,7 @@ class EmbeddedReplica:
 
     def __init__(self, config: ReplicaConfig, relay_dir: Path, *, log: FilteringBoundLogger | None = None) -> None:
         self.log = RelayLog(relay_dir)
+        self.progress = Progress()
         self._config = config
         self._directory = relay_dir
         self._logger = log or library_logger()
@@ -108,7 +110,12 @@ class EmbeddedReplica:
             self._raise_failure()
             if self._relay is not None or self._closed:
                 raise RelayError("this replica was already started.", hint="Make a new one for each start.")
-            relay = RelayWriter.open(self._directory, max_file_bytes=self._config.relay_max_file_bytes)
+            config = self._config
+            relay = RelayWriter.open(
+                self._directory,
+                max_file_bytes=config.relay_max_file_bytes,
+                max_file_age_s=config.relay_max_file_age_s,
+            )
             try:
                 if position is not None and (not relay.head.location.offset or self.log.locate(position) is None):
                     relay.restart(position)
@@ -117,7 +124,9 @@ class EmbeddedReplica:
                 raise
             self._relay = relay
         stored = None if position is None else Stored(position, place, server_id, reached)
-        replica = Replica(self._config, relay, log=self._logger, start=stored, on_progress=self._notify)
+        replica = Replica(
+            config, relay, log=self._logger, start=stored, on_progress=self._notify, progress=self.progress
+        )
         loop = self._running_loop()
         asyncio.run_coroutine_threadsafe(self._main(replica, relay), loop)
 

@@ -2,107 +2,60 @@
 
 In: a connection after COM_BINLOG_DUMP, detached from its driver, and an open `RelayWriter`. Nothing comes out of `run`
 but the error that ended the stream: DisconnectedError where another attempt may help, anything else where it would not.
-Per receive, in this order and in the loop's thread: kernel, write, fdatasync and ACK if one is wanted, progress.
+Per receive, in this order and in the loop's thread: kernel, write, fdatasync and ACK if one is wanted, counters.
 Nothing else may stand between the receipt of a transaction and its ACK.
+
+With `sync_before_ack` an ACK says that the transaction is on our disk; without, that it is in our memory: a power cut
+here and the loss of the primary together then lose transactions that clients were told are safe.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from typing import TYPE_CHECKING
 
-from replica.errors import (
-    AuthenticationError,
-    ConfigError,
-    DisconnectedError,
-    DuplicateServerIdError,
-    PositionLostError,
-    PrerequisiteError,
-    ReplicaError,
-    ServerError,
-)
+from replica.errors import DisconnectedError, ReplicaError
+from replica.handshake.dump_error import dump_error
+from replica.handshake.start import FIRST_POSITION
+from replica.progress import Progress
+from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets import ErrPacket
+from replica.relay import slots
 from replica.relay.receiver import Receiver
+from replica.room import Room
 from replica.semisync.frame import ack_packet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.protocol.gtid import BinlogPosition
+    from replica.progress import PauseReason
     from replica.relay.writer import RelayWriter
 
-# A link is dead after this many heartbeat periods of silence; one lost or late heartbeat is no reason to reconnect.
 SILENT_HEARTBEATS = 3
-# The server sends no heartbeat while it reads its way to our position, which takes minutes in a large file.
+"""A link is dead after this many heartbeat periods of silence; one lost or late heartbeat is no reason to reconnect."""
+NUDGE_HEARTBEATS = 2
+"""After so many periods of silence a semi-synchronous primary is asked for a sign of life, while there is time left."""
 FIRST_READ_FACTOR = 10
-MAX_RELAY_BYTES = 64 << 30  # stops a replica whose readers have stopped before it fills an ordinary disk
-_RELAY_CHECK_BYTES = 16 << 20  # what may come in before the size of the log is looked at again
-_RELAY_CHECK_S = 0.1
-
-
-class _Meaning(NamedTuple):
-    """What an ERR packet in a dump means: its code, words that stand in its text, our error, our advice."""
-
-    code: int
-    words: str
-    kind: type[ReplicaError]
-    hint: str
-
-
-_PURGED = "Take a new snapshot and start behind it, or start at the server's oldest position and accept the gap."
-_DAMAGED = "The primary cannot read its own binlog there: see its error log; go on with another server or a snapshot."
-_GRANT = "GRANT REPLICATION SLAVE ON *.* to the account."
-# sql_repl.cc sends almost everything as 1236 and says what it is in the text only. First match wins.
-MEANINGS = (
-    _Meaning(
-        4052,
-        "",
-        DuplicateServerIdError,
-        "Another replica uses our server id: give every replica its own; reconnecting would only throw that one out.",
-    ),
-    _Meaning(1236, "higher sequence numbers", PositionLostError, f"The server's history is another one. {_PURGED}"),
-    _Meaning(
-        1236,
-        "not in the master's binlog",
-        PositionLostError,
-        "The server is behind this position, was reset, or is not of the same replication: check which server it is.",
-    ),
-    _Meaning(1236, "Could not find GTID state requested", PositionLostError, f"Its binlogs were purged. {_PURGED}"),
-    _Meaning(1236, "is missing the GTID", PositionLostError, f"The server's binlog has a hole there. {_PURGED}"),
-    _Meaning(1236, "impossible position", PositionLostError, _PURGED),
-    _Meaning(1236, "Could not find first log file", PositionLostError, _PURGED),
-    _Meaning(1236, "Binary log is not open", PrerequisiteError, "Start the server with log_bin and binlog_format=ROW."),
-    _Meaning(1236, "Misconfigured", PrerequisiteError, "Set server_id on the server."),
-    _Meaning(1236, "bogus data in log event", ServerError, _DAMAGED),
-    _Meaning(1236, "exceeded max_allowed_packet", ServerError, _DAMAGED),
-    _Meaning(1236, "I/O error reading log event", ServerError, _DAMAGED),
-    _Meaning(1236, "binlog truncated", ServerError, _DAMAGED),
-    _Meaning(1236, "did not pass crc check", ServerError, _DAMAGED),
-    _Meaning(1236, "decryption failure", ServerError, _DAMAGED),
-    _Meaning(1941, "", ConfigError, "Write the position as 0-1-4711,7-2-9."),
-    _Meaning(1943, "", ConfigError, "Name each GTID domain once."),
-    _Meaning(1045, "", AuthenticationError, _GRANT),
-    _Meaning(1227, "", AuthenticationError, _GRANT),
-    _Meaning(1053, "", DisconnectedError, ""),  # shutdown in progress
-    _Meaning(1317, "", DisconnectedError, ""),  # query interrupted
-    _Meaning(1927, "", DisconnectedError, ""),  # connection killed
-)
-
-
-def dump_error(packet: ErrPacket) -> ReplicaError:
-    """The typed error for an ERR packet that ended a dump."""
-    for meaning in MEANINGS:
-        if packet.code == meaning.code and meaning.words in packet.message:
-            text = f"The server ended the dump with error {packet.code}: {packet.message}."
-            if issubclass(meaning.kind, ServerError):
-                return meaning.kind(text, code=packet.code, sqlstate=packet.sqlstate, hint=meaning.hint)
-            return meaning.kind(text, hint=meaning.hint)
-    text = f"The server ended the dump with error {packet.code}: {packet.message}."
-    return ServerError(text, code=packet.code, sqlstate=packet.sqlstate)
+"""The server sends no heartbeat while it reads its way to our position, which takes minutes in a large file."""
+_TICK_S = 1.0  # how late a dead link is noticed, and a relay file closed that is old enough
+_PAUSED_TICK_S = 0.1  # how late receiving goes on once there is room
 
 
 class Session(asyncio.BufferedProtocol):
-    """Pumps one connection. `heartbeat_s` is the period the server was asked for; 0: silence proves nothing."""
+    """Pumps one connection.
+
+    Args:
+        relay: where it goes; this session is its only user while it runs.
+        semi_sync: whether every event comes with the semi-sync header.
+        heartbeat_s: the period the server was asked for; 0: silence proves nothing.
+        sync_before_ack: fdatasync before each ACK.
+        room: when to stand still; by default only a relay log of MAX_RELAY_BYTES does that.
+        progress: where to count; its state is "streaming" or "paused" while this runs.
+        on_progress: called after every chunk that completed a group.
+        on_pause: called with the reason when receiving begins to stand still, with "" when it goes on.
+
+    """
 
     def __init__(
         self,
@@ -111,25 +64,32 @@ class Session(asyncio.BufferedProtocol):
         semi_sync: bool,
         heartbeat_s: float,
         sync_before_ack: bool = True,
-        max_relay_bytes: int = MAX_RELAY_BYTES,
+        room: Room | None = None,
+        progress: Progress | None = None,
         on_progress: Callable[[], None] | None = None,
+        on_pause: Callable[[PauseReason], None] | None = None,
     ) -> None:
-        self.acknowledged: BinlogPosition | None = None
-        self.received_bytes = 0
+        self.progress = progress or Progress()
         self._relay = relay
         self._receiver = Receiver(relay, semi_sync=semi_sync)
         self._sync_before_ack = sync_before_ack
-        self._max_relay_bytes = max_relay_bytes
+        self._room = room or Room(relay)
         self._on_progress = on_progress
-        self._limit_s = SILENT_HEARTBEATS * heartbeat_s
+        self._on_pause = on_pause
+        self._semi_sync = semi_sync
+        self._heartbeat_s = heartbeat_s
         self._groups_seen = False
+        self._acknowledged: BinlogPosition | None = None
+        self._nudged_at_s = float("-inf")
         self._unchecked_bytes = 0
-        self._full = False
-
-    @property
-    def primary(self) -> BinlogPosition | None:
-        """The primary's end of the binlog when it last had nothing to send."""
-        return self._receiver.primary
+        self._primary: BinlogPosition | None = None
+        # The writer counts since its own start, which may have been after ours or before.
+        state, had = relay.state, self.progress
+        self._groups = had.groups - state[slots.GROUPS]
+        self._events_before = state[slots.EVENTS]
+        self._events = had.events - self._events_before
+        self._ignored = had.ignored_events - state[slots.IGNORED]
+        self._discarded = had.discarded_groups - state[slots.DISCARDED]
 
     async def run(self, transport: asyncio.Transport, leftover: bytes = b"") -> None:
         """Pump until the connection ends; always raises. Cancelling it closes the connection.
@@ -141,8 +101,9 @@ class Session(asyncio.BufferedProtocol):
 
         Raises:
             DisconnectedError: the connection ended, or was silent for too long.
-            ServerError: an ERR packet; its subclasses, ConfigError and PrerequisiteError where `MEANINGS` knows it.
+            ServerError: an ERR packet; its subclasses, ConfigError and PrerequisiteError where its text is known.
             ProtocolError: damaged or unknown events; the groups before them are in the log.
+            DiskFullError: no room for more; the groups before it are in the log.
             RelayError: the log cannot be written.
 
         """
@@ -150,21 +111,35 @@ class Session(asyncio.BufferedProtocol):
         self._loop, self._transport = loop, transport
         self._ended: asyncio.Future[None] = loop.create_future()
         self._last_receipt_s = loop.time()
+        self._paused_at_s: float | None = None
+        self.progress.state = "streaming"
         transport.set_protocol(self)
         watch = loop.create_task(self._watch())
+        watch.add_done_callback(self._watched)
         try:
             while leftover and not self._ended.done():
                 space = self.get_buffer(-1)
                 piece, leftover = leftover[: len(space)], leftover[len(space) :]
                 space[: len(piece)] = piece
                 self.buffer_updated(len(piece))
-            if not self._full:
+            self._hold_back()
+            if self._paused_at_s is None:
                 transport.resume_reading()
             await self._ended
         finally:
             watch.cancel()
             transport.abort()
-            self._relay.rollback()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._count(0)
+        self._count_pause()
+        if self._relay.state[slots.GROUP] != slots.GROUP_NONE:
+            self.progress.discarded_groups += 1
+        self.progress.pause = ""
+        self._relay.rollback()
+
+    # -- per receive ---------------------------------------------------------------------------------------------
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._receiver.space()
@@ -172,32 +147,51 @@ class Session(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended.done():
             return
+        received_at_s = self._loop.time()
+        progress = self.progress
         try:
             completed = self._receiver.received(nbytes)
             ack = self._receiver.take_ack()
             if ack is not None:
                 if self._sync_before_ack:
                     self._relay.sync()
+                    progress.syncs += 1
                 self._transport.write(ack_packet(ack.file, ack.position))
-                self.acknowledged = ack
+                progress.ack_latency.add(self._loop.time() - received_at_s)
+                progress.acks += 1
+                self._acknowledged = progress.acknowledged = ack
+            self._count(nbytes)
+            if completed:
+                self._groups_seen = True
+                if self._on_progress is not None:
+                    self._on_progress()
+            self._unchecked_bytes += nbytes
+            if self._unchecked_bytes >= self._room.look_every_bytes:
+                self._hold_back()
         except ReplicaError as error:
             self._end(error)
             return
         self._last_receipt_s = self._loop.time()
-        self.received_bytes += nbytes
-        if completed:
-            self._groups_seen = True
-            if self._on_progress is not None:
-                self._on_progress()
         packet = self._receiver.packet
         if packet is not None:
             gone = DisconnectedError("The server ended the dump: it was shut down, or the connection was killed.")
             self._end(dump_error(packet) if isinstance(packet, ErrPacket) else gone)
-            return
-        self._unchecked_bytes += nbytes
-        if self._unchecked_bytes >= min(_RELAY_CHECK_BYTES, self._max_relay_bytes // 16):
-            self._unchecked_bytes = 0
-            self._hold_back()
+
+    def _count(self, nbytes: int) -> None:
+        progress, state = self.progress, self._relay.state
+        progress.groups = self._groups + state[slots.GROUPS]
+        progress.events = self._events + state[slots.EVENTS]
+        progress.ignored_events = self._ignored + state[slots.IGNORED]
+        progress.discarded_groups = self._discarded + state[slots.DISCARDED]
+        if nbytes:
+            progress.received_bytes += nbytes
+            progress.last_receipt_at = time.time()
+        primary = self._receiver.primary
+        if primary is not self._primary:
+            self._primary = progress.primary = primary
+            progress.heartbeats += 1
+
+    # -- ends of the connection ----------------------------------------------------------------------------------
 
     def eof_received(self) -> bool:
         self._end(DisconnectedError("The server closed the connection."))
@@ -209,41 +203,97 @@ class Session(asyncio.BufferedProtocol):
         else:
             self._end(exc)
 
-    def _end(self, error: Exception) -> None:
+    def pause_writing(self) -> None:
+        """Thousands of acknowledgements lie unread: the primary's ACK receiver has dropped us, a new dump enrols again.
+
+        Called by the transport when its buffer is over its high-water mark (asyncio: 64 KiB).
+        """
+        self._end(DisconnectedError("The server no longer reads our acknowledgements."))
+
+    def _end(self, error: BaseException) -> None:
         if not self._ended.done():
             self._ended.set_exception(error)
             self._transport.pause_reading()
 
+    # -- between receives ----------------------------------------------------------------------------------------
+
     def _hold_back(self) -> None:
-        """Stop reading while the log is over its limit, if readers can bring it below by purging whole files."""
-        relay = self._relay
-        # Only files before the one with the last group can be purged: with none of them, waiting would be for ever.
-        over = relay.has_older_files() and relay.total_bytes() > self._max_relay_bytes
-        if over and not self._full:
-            self._full = True
-            self._transport.pause_reading()
-        elif self._full and not over:
-            self._full = False
-            self._last_receipt_s = self._loop.time()
+        """Stop reading while there is no room, go on when there is."""
+        self._unchecked_bytes = 0
+        reason = self._room.lacking(paused=self._paused_at_s is not None)
+        progress = self.progress
+        if reason == progress.pause:
+            return
+        progress.pause, progress.state = reason, "paused" if reason else "streaming"
+        now = self._loop.time()
+        if not reason:
+            self._count_pause()
+            self._paused_at_s, self._last_receipt_s = None, now
             self._transport.resume_reading()
+        elif self._paused_at_s is None:
+            self._paused_at_s = now
+            self._transport.pause_reading()
+        if self._on_pause is not None:
+            self._on_pause(reason)
+
+    def _count_pause(self) -> None:
+        if self._paused_at_s is not None:
+            now = self._loop.time()
+            self.progress.paused_s += now - self._paused_at_s
+            self._paused_at_s = now
 
     async def _watch(self) -> None:
-        """Look for silence and for room in the log until the session ends."""
+        """Look for silence, for room and for a relay file that is old enough to be closed, until the session ends."""
+        rolled_at_s = self._loop.time()
         while not self._ended.done():
-            if self._full:
-                await asyncio.sleep(_RELAY_CHECK_S)
+            now = self._loop.time()
+            if now - rolled_at_s >= _TICK_S and self._relay.state[slots.GROUP] == slots.GROUP_NONE:
+                rolled_at_s = now
+                self._relay.roll_if_old()
+            if self._paused_at_s is not None:
+                await asyncio.sleep(_PAUSED_TICK_S)
+                self._count_pause()
                 self._hold_back()
-                continue
-            started = self._groups_seen or self._receiver.primary is not None
-            limit = self._limit_s if started else FIRST_READ_FACTOR * self._limit_s
-            silent = self._loop.time() - self._last_receipt_s
-            if self._limit_s and silent >= limit:
-                self._end(
-                    DisconnectedError(
-                        f"Nothing came from the server for {silent:.1f} s, not even a heartbeat.",
-                        hint="The server hangs, or a firewall drops idle connections.",
-                    )
-                )
-                return
-            # No longer than the short limit, which may have come into force meanwhile.
-            await asyncio.sleep(max(min(limit - silent, self._limit_s), _RELAY_CHECK_S))
+            else:
+                await asyncio.sleep(min(self._listen_for_life(), _TICK_S))
+
+    def _listen_for_life(self) -> float:
+        """Seconds until it has to be looked at again whether the link is dead."""
+        if not self._heartbeat_s:
+            return _TICK_S
+        started = self._groups_seen or self._primary is not None
+        limit = SILENT_HEARTBEATS * self._heartbeat_s * (1 if started else FIRST_READ_FACTOR)
+        silent = self._loop.time() - self._last_receipt_s
+        if silent >= limit:
+            raise DisconnectedError(
+                f"Nothing came from the server for {silent:.1f} s, not even a heartbeat.",
+                hint="The server hangs, or a firewall drops idle connections.",
+            )
+        ask = NUDGE_HEARTBEATS * self._heartbeat_s
+        if self._semi_sync and silent >= ask:
+            self._nudge()
+        # No longer than the short limit, which may have come into force meanwhile.
+        return min(limit - silent, ask - silent if silent < ask else limit, SILENT_HEARTBEATS * self._heartbeat_s)
+
+    def _nudge(self) -> None:
+        """Repeat the last acknowledgement, once a silence: it acknowledges nothing new.
+
+        A primary that ended our dump, because another replica came with our server id, says so only when its ACK
+        receiver wakes, and that sleeps until one of its replicas sends something (10.11 and later, seen to last for
+        minutes). Taken for a dead link we would come back and throw the other one out.
+        """
+        if self._nudged_at_s > self._last_receipt_s or self._relay.state[slots.EVENTS] == self._events_before:
+            return
+        self._nudged_at_s = self._loop.time()
+        ack = self._acknowledged
+        if ack is None:
+            # Its current file's beginning: whatever stands before that came before, in this connection or an earlier.
+            ack = BinlogPosition(self._relay.primary_file, FIRST_POSITION)
+        if self._sync_before_ack:
+            self._relay.sync()
+        self._transport.write(ack_packet(ack.file, ack.position))
+
+    def _watched(self, watch: asyncio.Task[None]) -> None:
+        error = None if watch.cancelled() else watch.exception()
+        if error is not None:
+            self._end(error)

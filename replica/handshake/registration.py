@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from replica.errors import PrerequisiteError, ServerError
+from replica.errors import PrerequisiteError
 from replica.protocol.commands import com_binlog_dump, com_register_slave
 from replica.protocol.constants import ChecksumAlgorithm, DumpFlag
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 CAPABILITY_GTID = 4
 """MARIA_SLAVE_CAPABILITY_GTID: below it the server replaces GTID events by dummies."""
 NANOSECONDS = 1_000_000_000
-ER_NO_SUCH_THREAD = 1094
+SEMI_SYNC_VARIABLE = "rpl_semi_sync_master_enabled"
+ENGINE_VARIABLE = "binlog_storage_engine"
+"""12.3 and later: empty for the classic binlog files, else the engine that keeps the binlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Registered:
     """Whether the first artificial ROTATE carries a CRC32; later events follow their file's own FORMAT_DESCRIPTION."""
     semi_sync: bool
     """Every packet carries the two semi-sync bytes: decided by what was asked for, never by looking at the bytes."""
+    semi_sync_enabled: bool
+    """Whether the primary's commits wait for acknowledgements now; it can be switched on and off during the dump."""
 
 
 def register(wanted: Registration) -> Steps[Registered]:
@@ -84,26 +88,12 @@ def register(wanted: Registration) -> Steps[Registered]:
     yield Query(f"SET @slave_gtid_strict_mode = {int(wanted.strict_mode)}")
     yield Query(f"SET @slave_gtid_ignore_duplicates = {int(wanted.ignore_duplicates)}")
     yield Send(com_register_slave(wanted.server_id, host=wanted.report_host))
+    enabled = False
     if wanted.semi_sync:
-        yield from _ask_semi_sync()
+        enabled = yield from _ask_semi_sync()
     flags = DumpFlag.SEND_ANNOTATE_ROWS if wanted.annotate else DumpFlag(0)
     yield Send(com_binlog_dump(wanted.server_id, flags=flags), replies=False)
-    return Registered(checksum, wanted.semi_sync)
-
-
-def end_dump(thread_id: int, server_id: int) -> Steps[None]:
-    """End another connection of this account, if it is a dump on that server: a host name may lead elsewhere by now.
-
-    Needs no privilege.
-    """
-    dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
-    if not (yield Query(f"{dumps} AND ID = %s AND @@GLOBAL.server_id = %s", (str(thread_id), str(server_id)))):
-        return
-    try:
-        yield Query(f"KILL {thread_id}")
-    except ServerError as error:
-        if error.code != ER_NO_SUCH_THREAD:
-            raise
+    return Registered(checksum, wanted.semi_sync, enabled)
 
 
 def _checksum(rows: Rows) -> ChecksumAlgorithm:
@@ -112,11 +102,20 @@ def _checksum(rows: Rows) -> ChecksumAlgorithm:
     return ChecksumAlgorithm.NONE if announced in (None, "NONE") else ChecksumAlgorithm.CRC32
 
 
-def _ask_semi_sync() -> Steps[None]:
-    known = yield Query("SHOW VARIABLES LIKE 'rpl_semi_sync_master_enabled'")
-    if not known:
+def _ask_semi_sync() -> Steps[bool]:
+    """Ask for semi-sync headers and the right to acknowledge. Whether commits wait for acknowledgements now."""
+    rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{SEMI_SYNC_VARIABLE}', '{ENGINE_VARIABLE}')")
+    variables = {(name or "").lower(): value or "" for name, value in rows}
+    if SEMI_SYNC_VARIABLE not in variables:
         raise PrerequisiteError(
             "semi_sync is asked for, but this server has no semi-synchronous replication.",
-            hint="Turn semi_sync off, or use a primary with rpl_semi_sync_master_enabled.",
+            hint=f"Turn semi_sync off, or use a primary with {SEMI_SYNC_VARIABLE}.",
+        )
+    if variables.get(ENGINE_VARIABLE):
+        raise PrerequisiteError(
+            f"semi_sync is asked for, but this server keeps its binlog in the storage engine "
+            f"{variables[ENGINE_VARIABLE]}, where it has no semi-synchronous replication.",
+            hint=f"Turn semi_sync off, or start the server without {ENGINE_VARIABLE}.",
         )
     yield Query("SET @rpl_semi_sync_slave = 1")
+    return variables[SEMI_SYNC_VARIABLE].upper() in ("ON", "1")

@@ -16,13 +16,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.errors import DisconnectedError, PositionLostError, ServerError
+from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ServerError
 from replica.handshake.peek import event_at
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start import FIRST_POSITION, gtids, state_at
 from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from replica.handshake.login import Login
     from replica.protocol.gtid import Gtid, GtidPosition
 
@@ -56,17 +58,21 @@ def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bo
 
     Raises:
         PositionLostError: its binlog was reset or is another one, or (without `may_lag`) ends before the position.
+        PrerequisiteError: it is a replica at that position which does not log what it replicates.
         DisconnectedError: it ends before the position, but may only be behind (`may_lag`): try again, or the next host.
 
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:
         return False  # from the very beginning: the server refuses by itself if that is purged
-    rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos")
+    rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos, @@GLOBAL.log_slave_updates")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
-    missing = [gtid for gtid in position if gtid not in replicated and not _contains(state, gtid)]
+    unlogged = [gtid for gtid in position if not _contains(state, gtid)]
+    missing = [gtid for gtid in unlogged if gtid not in replicated]
     if missing:
-        raise _missing(missing, state, may_lag=may_lag)
+        raise _missing(missing, state, replicated, may_lag=may_lag)
+    if unlogged and rows[0][2] != "1":
+        yield from _refuse_a_silent_replica(unlogged)
     if stored.primary is None or stored.server_id not in (None, server_id):
         return False
     return (yield from _verify_place(position, stored.primary))
@@ -99,14 +105,35 @@ def _contains(state: frozenset[Gtid], gtid: Gtid) -> bool:
     return any((have.domain_id, have.server_id) == writer and have.seq_no >= gtid.seq_no for have in state)
 
 
-def _missing(missing: list[Gtid], state: frozenset[Gtid], *, may_lag: bool) -> PositionLostError | DisconnectedError:
-    names = ", ".join(map(str, missing))
-    has = f"its binlog has {','.join(sorted(map(str, state))) or 'no GTID at all'}"
+def _refuse_a_silent_replica(unlogged: list[Gtid]) -> Steps[None]:
+    """The server takes its own gtid_slave_pos for a start, but what it goes on to replicate would never reach us."""
+    running = yield Query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+    if running and running[0][1] != "0":
+        raise PrerequisiteError(
+            f"the server has {_named(unlogged)} by replication and does not log what it replicates.",
+            hint="Set log_slave_updates=ON on it, or let it take over (STOP SLAVE) before it is read from.",
+        )
+
+
+def _missing(
+    missing: list[Gtid], state: frozenset[Gtid], replicated: tuple[Gtid, ...], *, may_lag: bool
+) -> PositionLostError | DisconnectedError:
+    has = f"its binlog has {_named(sorted(state)) or 'no GTID at all'}"
     ahead = [g for g in missing if any(s.domain_id == g.domain_id and s.seq_no >= g.seq_no for s in state)]
-    if may_lag and not ahead:
-        return DisconnectedError(f"the server does not have {names} yet: {has}.", hint="It may be a replica that lags.")
-    cause = "it was reset, is another server, or has diverged" if ahead else "it was reset, is another server, or lags"
-    return PositionLostError(f"the server does not have {names} in its binlog: {cause}; {has}.", hint=HINT)
+    beyond = [g for g in missing if any(r.domain_id == g.domain_id and r.seq_no > g.seq_no for r in replicated)]
+    if may_lag and not ahead and not beyond:
+        message = f"the server does not have {_named(missing)} yet: {has}."
+        return DisconnectedError(message, hint="It may be a replica that lags.")
+    cause = "it was reset, is another server, or lags"
+    if ahead:
+        cause = "it was reset, is another server, or has diverged"
+    elif beyond:
+        cause = f"it has replicated up to {_named(replicated)} without logging it"
+    return PositionLostError(f"the server does not have {_named(missing)} in its binlog: {cause}; {has}.", hint=HINT)
+
+
+def _named(those: Iterable[Gtid]) -> str:
+    return ",".join(map(str, those))
 
 
 def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool]:

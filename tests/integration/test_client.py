@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.client import last_event
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
+from replica.relay.last_event import last_event
 from replica.relay.lock import RelayLock
 from tests.fixtures.listing import list_events, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -211,38 +211,6 @@ def test_every_end_of_a_connection_is_followed_by_another(server: MariaDb, how: 
         caught_up(replica, server)
         wait_until(lambda: dump not in server.dump_threads(), "the old connection is gone")
     assert relay_gtids(server, tmp_path) == server_gtids(server)[before:]
-
-
-@pytest.mark.edge(68)
-def test_a_silent_server_is_left_and_found_again(server: MariaDb, tmp_path: Path) -> None:
-    make_tables(server)
-    with FaultProxy(server.host, server.port) as proxy:
-        config = replica_config(server, port=proxy.port, heartbeat_s=0.2)
-        with EmbeddedReplica(config, tmp_path) as replica:
-            replica.start(GtidPosition.parse(server.gtid_binlog_pos()))
-            server.sql("INSERT INTO client.t(v) VALUES ('one')")
-            caught_up(replica, server)
-            connections = proxy.accepted
-            proxy.stall()
-            wait_until(lambda: proxy.accepted > connections, "a new connection after the silence")
-            server.sql("INSERT INTO client.t(v) VALUES ('two')")
-            proxy.resume()
-            caught_up(replica, server)
-
-
-def test_an_idle_connection_that_ends_is_no_lost_patience(
-    any_server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("replica.client.STEADY_S", 0.3)
-    with FaultProxy(any_server.host, any_server.port) as proxy:
-        config = replica_config(any_server, port=proxy.port, connect_retry_s=0.2, reconnect_retry_s=0.2)
-        with EmbeddedReplica(config, tmp_path) as replica:
-            replica.start(GtidPosition.parse(any_server.gtid_binlog_pos()))
-            wait_until(any_server.dump_threads, "connected")
-            assert not replica.wait_beyond(replica.head().location, 0.6)
-            proxy.reset_all()
-            make_tables(any_server)
-            caught_up(replica, any_server)
 
 
 @pytest.mark.edge(70)

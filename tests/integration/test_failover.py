@@ -1,17 +1,21 @@
-"""Several hosts: the next one goes on at the same GTID, one that lags is waited for, one that diverged is refused."""
+"""Several hosts: the next goes on at the same GTID, one that lags is waited for, one that refuses is passed over."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 
+import replica.session
 from replica.embedded import EmbeddedReplica
-from replica.errors import PositionLostError
+from replica.errors import PositionLostError, PrerequisiteError
 from replica.protocol.gtid import GtidPosition
+from replica.semisync.frame import ack_packet
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
+from tests.integration.semi_sync import OPTIONS, semi_sync, switched_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +26,17 @@ pytestmark = pytest.mark.server
 WAIT_S = 30.0
 
 
+def replicate(first: MariaDb, second: MariaDb) -> None:
+    user, password = first.add_user()
+    second.add_user()
+    # 11.4 and later verify the primary's certificate unless told otherwise; this one has none.
+    plain = ", master_ssl=0, master_ssl_verify_server_cert=0" if first.version >= "11" else ""
+    source = f"master_host='{first.host}', master_port={first.port}, master_user='{user}'"
+    second.sql(
+        f"CHANGE MASTER TO {source}, master_password='{password}', master_use_gtid=slave_pos{plain}", "START SLAVE"
+    )
+
+
 @pytest.fixture
 def pair(server_version: str) -> Iterator[tuple[MariaDb, MariaDb]]:
     """A primary and a real replica of it that writes its own binlog."""
@@ -29,14 +44,7 @@ def pair(server_version: str) -> Iterator[tuple[MariaDb, MariaDb]]:
         MariaDb(server_version, "--log-slave-updates", server_id=1) as first,
         MariaDb(server_version, "--log-slave-updates", server_id=2) as second,
     ):
-        user, password = first.add_user()
-        second.add_user()
-        # 11.4 and later verify the primary's certificate unless told otherwise; this one has none.
-        plain = ", master_ssl=0, master_ssl_verify_server_cert=0" if server_version >= "11" else ""
-        source = f"master_host='{first.host}', master_port={first.port}, master_user='{user}'"
-        second.sql(
-            f"CHANGE MASTER TO {source}, master_password='{password}', master_use_gtid=slave_pos{plain}", "START SLAVE"
-        )
+        replicate(first, second)
         first.sql("CREATE DATABASE d", "CREATE TABLE d.t(a INT)")
         yield first, second
 
@@ -92,17 +100,149 @@ def test_a_host_that_lags_is_waited_for(pair: tuple[MariaDb, MariaDb], tmp_path:
     assert relay_gtids(second, tmp_path) == ["0-1-1", "0-1-2", "0-1-3", "0-2-4"]
 
 
-def test_a_host_that_diverged_is_refused(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+def diverge(first: MariaDb, second: MariaDb) -> None:
+    """0-1-3 on the first, other transactions with the numbers 3 and 4 on the second."""
+    in_step(first, second)
+    second.sql("STOP SLAVE")
+    first.sql("INSERT INTO d.t VALUES (1)")
+    second.sql("INSERT INTO d.t VALUES (100)", "INSERT INTO d.t VALUES (101)")
+
+
+def test_a_host_that_diverged_is_passed_over(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+    first, second = pair
+    config = replica_config(first, host=hosts(first, second))
+    with (
+        structlog.testing.capture_logs() as logs,
+        EmbeddedReplica(config, tmp_path, log=structlog.get_logger()) as replica,
+    ):
+        replica.start(GtidPosition())
+        diverge(first, second)
+        assert replica.wait_for(GtidPosition.parse("0-1-3"), WAIT_S)
+        first.stop()
+        asked = int(second.sql("SHOW STATUS LIKE 'Connections'")[0][1])
+        wait_until(
+            lambda: int(second.sql("SHOW STATUS LIKE 'Connections'")[0][1]) > asked + 10, "asked again and again"
+        )
+        first.start()
+        first.sql("INSERT INTO d.t VALUES (2)")
+        assert replica.wait_for(GtidPosition.parse("0-1-4"), WAIT_S)
+    assert relay_gtids(first, tmp_path) == ["0-1-1", "0-1-2", "0-1-3", "0-1-4"]
+    (refused,) = (entry for entry in logs if entry["event"] == "refused")
+    assert "diverged" in refused["error"]
+    assert refused["endpoint"] == hosts(second)
+
+
+def test_when_every_host_refuses_each_is_named(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+    first, second = pair
+    config = replica_config(first, host=hosts(first, second))
+    with EmbeddedReplica(config, tmp_path) as replica:
+        replica.start(GtidPosition())
+        diverge(first, second)
+        assert replica.wait_for(GtidPosition.parse("0-1-3"), WAIT_S)
+    first.sql("RESET MASTER")
+    first.sql(*["INSERT INTO d.t VALUES (5)"] * 5)
+    with EmbeddedReplica(config, tmp_path) as replica:
+        replica.start(None)
+        with pytest.raises(PositionLostError, match="every server refused") as caught:
+            replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+    assert f"{hosts(first)}: " in caught.value.message
+    assert f"{hosts(second)}: " in caught.value.message
+
+
+def test_a_reset_host_is_passed_over(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
     first, second = pair
     config = replica_config(first, host=hosts(first, second))
     with EmbeddedReplica(config, tmp_path) as replica:
         replica.start(GtidPosition())
         assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
-        in_step(first, second)
-        second.sql("STOP SLAVE")
-        first.sql("INSERT INTO d.t VALUES (1)")
-        second.sql("INSERT INTO d.t VALUES (100)", "INSERT INTO d.t VALUES (101)")
-        assert replica.wait_for(GtidPosition.parse("0-1-3"), WAIT_S)
+    in_step(first, second)
+    second.sql("STOP SLAVE")
+    first.sql("RESET MASTER")
+    first.sql(*["INSERT INTO d.t VALUES (1)"] * 4)
+    second.sql("INSERT INTO d.t VALUES (2)")
+    with EmbeddedReplica(config, tmp_path) as replica:
+        replica.start(None)
+        assert replica.wait_for(GtidPosition.parse("0-2-3"), WAIT_S)
+    assert relay_gtids(second, tmp_path) == ["0-1-1", "0-1-2", "0-2-3"]
+
+
+def test_a_replica_that_does_not_log_what_it_replicates(tmp_path: Path) -> None:
+    """It would accept our position and never send what comes after; once it has taken over it may be read from."""
+    with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
+        replicate(first, second)
+        first.sql("CREATE DATABASE d", "CREATE TABLE d.t(a INT)")
+        caught_up = lambda: second.value("SELECT @@gtid_slave_pos") == first.gtid_binlog_pos()  # noqa: E731
+        wait_until(caught_up, "the server's own replica caught up")
+        config = replica_config(first, host=hosts(first, second))
+        with EmbeddedReplica(config, tmp_path) as replica:
+            replica.start(GtidPosition())
+            assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
+        alone = replica_config(second)
+        with EmbeddedReplica(alone, tmp_path) as replica:
+            replica.start(None)
+            with pytest.raises(PrerequisiteError, match="does not log"):
+                replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
         first.kill()
-        with pytest.raises(PositionLostError, match="diverged"):
-            replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+        second.sql("STOP SLAVE", "INSERT INTO d.t VALUES (2)")
+        with EmbeddedReplica(config, tmp_path) as replica:
+            replica.start(None)
+            assert replica.wait_for(GtidPosition.parse("0-2-3"), WAIT_S)
+        assert relay_gtids(second, tmp_path) == ["0-1-1", "0-1-2", "0-2-3"]
+
+
+def test_a_replica_that_went_further_without_logging(tmp_path: Path) -> None:
+    with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
+        replicate(first, second)
+        first.sql("CREATE DATABASE d", "CREATE TABLE d.t(a INT)")
+        config = replica_config(first, host=hosts(first, second))
+        with EmbeddedReplica(config, tmp_path) as replica:
+            replica.start(GtidPosition())
+            assert replica.wait_for(GtidPosition.parse("0-1-2"), WAIT_S)
+        first.sql("INSERT INTO d.t VALUES (1)")
+        wait_until(lambda: second.value("SELECT @@gtid_slave_pos") == "0-1-3", "the server's own replica caught up")
+        second.sql("STOP SLAVE", "INSERT INTO d.t VALUES (2)")
+        with EmbeddedReplica(replica_config(second, connect_retry_s=1), tmp_path) as replica:
+            replica.start(None)
+            with pytest.raises(PositionLostError, match="0-1-2"):
+                replica.wait_for(GtidPosition.parse("4294967295-1-1"), WAIT_S)
+        assert relay_gtids(first, tmp_path) == ["0-1-1", "0-1-2"]
+
+
+def test_acknowledgements_after_a_failover_are_of_the_new_primarys_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old primary was in a later file: its name, said to the new one, would release commits we never saw."""
+    sent: list[tuple[str, int]] = []
+
+    def noting(file: str, position: int) -> bytes:
+        sent.append((file, position))
+        return ack_packet(file, position)
+
+    monkeypatch.setattr(replica.session, "ack_packet", noting)
+    options = (*OPTIONS, "--log-slave-updates")
+    with MariaDb(None, *options, server_id=1) as first, MariaDb(None, *options, server_id=2) as second:
+        replicate(first, second)
+        first.sql("CREATE DATABASE s", "CREATE TABLE s.t(a INT)", *["FLUSH BINARY LOGS"] * 8)
+        with EmbeddedReplica(replica_config(first, host=hosts(first, second), semi_sync=True), tmp_path) as ours:
+            ours.start(GtidPosition())
+            wait_until(lambda: switched_on(first), "semi-sync is on")
+            load(first, 20)
+            in_step(first, second)
+            of_the_first = len(sent)
+            assert sent[-1][0] == "bin.000009"
+            first.kill()
+            second.sql("STOP SLAVE")
+            wait_until(lambda: semi_sync(second, "clients") == 1, "the new primary counts us")
+            wait_until(lambda: switched_on(second), "semi-sync is on")
+            yes, no = semi_sync(second, "yes_tx"), semi_sync(second, "no_tx")
+            load(second, 20)
+            assert (semi_sync(second, "yes_tx"), semi_sync(second, "no_tx")) == (yes + 20, no)
+            assert ours.head().position == GtidPosition.parse(second.gtid_binlog_pos())
+        for file, position in sent[of_the_first:]:
+            assert second.value(f"SELECT BINLOG_GTID_POS('{file}', {position})") is not None, (file, position)
+        assert len(sent) > of_the_first
+
+
+def load(server: MariaDb, count: int) -> None:
+    for number in range(count):
+        server.sql(f"INSERT INTO s.t VALUES ({number})")

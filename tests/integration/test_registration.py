@@ -86,7 +86,7 @@ async def test_a_server_is_told_everything_and_starts_to_send(server: MariaDb) -
 
     wanted = Registration(server_id=4711, position=start_at, heartbeat_s=0.3, report_host="reporter")
     registered, detached, protocol = await start(login, wanted)
-    assert registered == Registered(ChecksumAlgorithm.CRC32, semi_sync=False)
+    assert registered == Registered(ChecksumAlgorithm.CRC32, semi_sync=False, semi_sync_enabled=False)
     assert (4711, "reporter") in [row[:2] for row in server.sql("SHOW SLAVE HOSTS")]
     assert server.dump_threads() == [login.thread_id]
 

@@ -156,7 +156,7 @@ async def test_rows_around_the_packet_limit(
         wanted = GtidPosition.parse(server.gtid_binlog_pos())
         await asyncio.to_thread(wait_until, lambda: relay.position == wanted, "all rows in the relay log")
         if semi_sync:
-            assert session.acknowledged == relay.head.primary
+            assert session.progress.acknowledged == relay.head.primary
         task.cancel()
         await asyncio.wait([task])
     ours = [line for n in relay_numbers(tmp_path) for line in await sizes(server, relay_path(tmp_path, n))]
@@ -198,9 +198,9 @@ async def test_semi_sync_commits_wait_for_our_disk(
         assert status("status") == "ON"
         assert status("no_tx") == "0"
         assert int(status("yes_tx")) > before + 10
-        assert session.acknowledged == relay.head.primary
+        assert session.progress.acknowledged == relay.head.primary
         await asyncio.to_thread(server.sql, "FLUSH BINARY LOGS", "INSERT INTO shop.m VALUES (9)")
-        assert session.acknowledged == end_of_binlog(server)
+        assert session.progress.acknowledged == end_of_binlog(server)
         task.cancel()
         await asyncio.wait([task])
         # A dump that begins inside a file (11.4+ jumps there) must find the same positions.
@@ -209,7 +209,7 @@ async def test_semi_sync_commits_wait_for_our_disk(
         before = int(status("yes_tx"))
         await asyncio.to_thread(server.sql, "INSERT INTO shop.t (b) VALUES ('again')", "INSERT INTO shop.m VALUES (10)")
         assert int(status("yes_tx")) == before + 2
-        assert session.acknowledged == end_of_binlog(server) == relay.head.primary
+        assert session.progress.acknowledged == end_of_binlog(server) == relay.head.primary
         task.cancel()
         await asyncio.wait([task])
 

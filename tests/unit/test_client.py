@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from replica.client import Replica, describe, last_event
+from replica.client import Replica
 from replica.config import ReplicaConfig
-from replica.errors import ConfigError, DisconnectedError
-from replica.relay.location import RelayLocation
+from replica.errors import ConfigError, DisconnectedError, describe
 from replica.relay.writer import RelayWriter
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ async def test_servers_are_tried_in_turn_with_growing_waits_until_patience_ends(
     waits = [entry["wait_s"] for entry in logs if entry["event"] == "reconnecting"]
     assert all(0 <= wait <= 0.05 for wait in waits)
     assert "a-secret" not in str(logs)
-    assert replica.connections == 0
+    assert replica.progress.connections == 0
 
 
 async def test_a_permanent_error_is_not_tried_again(tmp_path: Path) -> None:
@@ -73,12 +72,6 @@ async def test_cancelling_ends_a_wait_for_the_next_attempt(tmp_path: Path) -> No
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-
-def test_an_empty_log_has_no_last_event(tmp_path: Path) -> None:
-    with RelayWriter.open(tmp_path) as relay:
-        assert last_event(tmp_path, relay.head.location) is None
-    assert last_event(tmp_path, RelayLocation(7, 0)) is None
 
 
 def test_errors_are_described_with_advice_and_exit_code() -> None:

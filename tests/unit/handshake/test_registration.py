@@ -5,12 +5,13 @@ import contextlib
 import pytest
 
 from replica.errors import PrerequisiteError, ServerError
-from replica.handshake.registration import Query, Registered, Registration, Send, end_dump, register
+from replica.handshake.registration import Registered, Registration, Send, register
 from replica.protocol.constants import ChecksumAlgorithm
 from replica.protocol.gtid import GtidPosition
 from tests.unit.handshake.steps import converse
 
 CHECKSUM = {"SELECT @master_binlog_checksum": [("CRC32",)]}
+SEMI_SYNC = "SHOW GLOBAL VARIABLES WHERE"
 
 
 def wanted(**options: object) -> Registration:
@@ -33,7 +34,7 @@ def test_the_whole_conversation_in_order() -> None:
         # COM_BINLOG_DUMP: position 4, no flags, id, no file: GTID mode ignores file and position
         bytes.fromhex("12 04000000 0000 67120000"),
     ]
-    assert registered == Registered(ChecksumAlgorithm.CRC32, semi_sync=False)
+    assert registered == Registered(ChecksumAlgorithm.CRC32, semi_sync=False, semi_sync_enabled=False)
 
 
 def test_only_the_dump_has_no_reply() -> None:
@@ -72,27 +73,25 @@ def test_an_empty_position_is_announced_as_empty() -> None:
 
 
 def test_semi_sync_is_asked_for_last_and_only_where_the_server_knows_it() -> None:
-    known = {**CHECKSUM, "SHOW VARIABLES LIKE 'rpl_semi": [("rpl_semi_sync_master_enabled", "OFF")]}
-    said, registered = converse(register(wanted(semi_sync=True)), known)
-    assert said[-2] == "SET @rpl_semi_sync_slave = 1"
-    assert registered.semi_sync
-    with pytest.raises(PrerequisiteError, match="semi_sync"):
+    for value in ("OFF", "ON"):
+        known = {**CHECKSUM, SEMI_SYNC: [("rpl_semi_sync_master_enabled", value), ("binlog_storage_engine", "")]}
+        said, registered = converse(register(wanted(semi_sync=True)), known)
+        assert said[-2] == "SET @rpl_semi_sync_slave = 1"
+        assert registered.semi_sync
+        assert registered.semi_sync_enabled == (value == "ON")
+    with pytest.raises(PrerequisiteError, match="no semi-synchronous"):
         converse(register(wanted(semi_sync=True)), CHECKSUM)
+
+
+def test_semi_sync_is_refused_where_the_binlog_is_in_a_storage_engine() -> None:
+    rows = [("rpl_semi_sync_master_enabled", "ON"), ("binlog_storage_engine", "innodb")]
+    with pytest.raises(PrerequisiteError, match="storage engine innodb") as caught:
+        converse(register(wanted(semi_sync=True)), {**CHECKSUM, SEMI_SYNC: rows})
+    assert "binlog_storage_engine" in caught.value.hint
+    assert not converse(register(wanted()), CHECKSUM)[1].semi_sync, "without it nothing is asked"
 
 
 def test_an_error_packet_ends_the_conversation() -> None:
     denied = ServerError("denied", code=1045)
     with pytest.raises(ServerError, match="denied"):
         converse(register(wanted()), {**CHECKSUM, "15": denied})
-
-
-def test_our_dump_is_ended_and_nothing_else() -> None:
-    listed = {"SELECT ID": [("7",)]}
-    said, _ = converse(end_dump(7, 1), listed)
-    assert said[-1] == "KILL 7"
-    assert next(end_dump(7, 1)) == Query(str(said[0]), ("7", "1"))
-    said, _ = converse(end_dump(7, 1), {})
-    assert len(said) == 1
-    converse(end_dump(7, 1), {**listed, "KILL 7": ServerError("Unknown thread id: 7", code=1094)})
-    with pytest.raises(ServerError):
-        converse(end_dump(7, 1), {**listed, "KILL 7": ServerError("You are not owner of thread 7", code=1095)})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.errors import DisconnectedError, PositionLostError
+from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError
 from replica.handshake.resume import Stored, verify
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.unit.handshake.steps import converse
@@ -15,12 +15,20 @@ def stored(position: str, primary: BinlogPosition | None = PLACE, server_id: int
 
 
 def answers(
-    state: str, *, at: str | None = None, start: str | None = None, file: str = "bin.000003", replicated: str = ""
+    state: str,
+    *,
+    at: str | None = None,
+    start: str | None = None,
+    file: str = "bin.000003",
+    replicated: str = "",
+    logs: str = "1",
+    running: str = "0",
 ) -> dict[str, list[tuple[str | None, ...]]]:
     return {
-        "SELECT @@GLOBAL.gtid_binlog_state": [(state, replicated)],
+        "SELECT @@GLOBAL.gtid_binlog_state": [(state, replicated, logs)],
         "SELECT BINLOG_GTID_POS('bin.000003', 900)": [(at,)],
         "SELECT BINLOG_GTID_POS('bin.000003', 4)": [(start,)],
+        "SHOW GLOBAL STATUS LIKE 'Slaves_running'": [("Slaves_running", running)],
         "SHOW STATUS LIKE 'Binlog_snapshot_file'": [("Binlog_snapshot_file", file)],
     }
 
@@ -97,7 +105,23 @@ def test_a_server_that_lags_may_be_waited_for() -> None:
 
 def test_what_the_server_has_only_replicated_counts_as_the_server_counts_it() -> None:
     # A replica without log_slave_updates accepts its own gtid_slave_pos as a start.
-    converse(verify(stored("0-1-7", primary=None), 2), answers("", replicated="0-1-7"))
+    where = stored("0-1-7", primary=None)
+    converse(verify(where, 2), answers("", replicated="0-1-7", logs="0"))
+    converse(verify(where, 2), answers("", replicated="0-1-7", logs="1", running="1"))
+
+
+def test_a_replica_that_logs_nothing_of_what_it_goes_on_to_replicate_is_refused() -> None:
+    given = answers("0-2-3", replicated="0-1-7", logs="0", running="1")
+    with pytest.raises(PrerequisiteError, match="does not log what it replicates") as caught:
+        converse(verify(stored("0-1-7"), 2), given)
+    assert "log_slave_updates" in caught.value.hint
+    converse(verify(stored("0-2-3", server_id=1), 2), given)  # its own transactions are in its binlog
+
+
+def test_a_replica_that_went_on_without_logging_never_gets_what_is_missing() -> None:
+    given = answers("", replicated="0-1-9", logs="0")
+    with pytest.raises(PositionLostError, match="replicated up to 0-1-9 without logging"):
+        converse(verify(stored("0-1-7"), 2, may_lag=True), given)
 
 
 def test_a_start_ahead_of_the_place_in_another_domain_is_fine() -> None:

@@ -1,0 +1,230 @@
+"""From an address to a dump that has begun, and the goodbye at its end: what a replica says to one primary.
+
+In: a configuration, the relay log and an endpoint. Out: a `Dump`, whose transport a session takes over. In this order:
+log in; end what a killed process of ours left there; refuse where another replica has our server id; check the
+server's settings; find the position and whether the server's binlog is still the one it came from; register.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import DuplicateServerIdError, ReplicaError, ServerError
+from replica.handshake.login import Detached, Login, log_in
+from replica.handshake.own_dumps import ServerThread, end_dump, namesake, this_thread
+from replica.handshake.peek import MAX_DUMP_POSITION
+from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
+from replica.handshake.resume import Stored, verify, verify_event
+from replica.handshake.server import ServerInfo, check, inspect_server, refusal
+from replica.handshake.start import starting_position
+from replica.protocol.header import parse_header
+from replica.relay.file_head import read_file_head
+from replica.relay.identity import Connection, Identity, Owner, take_identity, write_identity
+from replica.relay.last_event import last_event
+from replica.relay.location import relay_path
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.config import Endpoint, ReplicaConfig
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.writer import RelayWriter
+
+GOODBYE_TIMEOUT_S = 3.0
+"""A stop must not hang on a server that does; it finds out by itself at its next heartbeat."""
+NAMESAKE_MARGIN_S = 1.0
+"""A primary notices within a heartbeat period that a replica is gone, and then has to clean up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump that has begun after `position`."""
+
+    endpoint: Endpoint
+    thread: ServerThread
+    server: ServerInfo
+    position: GtidPosition
+    registered: Registered
+    detached: Detached
+
+
+class Connector:
+    """Begins dumps for one relay log, one at a time.
+
+    Args:
+        config: the account, and what to ask the primary for.
+        relay: open; an empty log is made to begin at the starting position.
+        log: takes events with key-value pairs.
+        start: where an empty log starts, with its place in the primary's binlog if that is known; None for what the
+            configuration says.
+        owner: who runs the replica.
+
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        relay: RelayWriter,
+        *,
+        log: FilteringBoundLogger,
+        start: Stored | None,
+        owner: Owner,
+    ) -> None:
+        self._config = config
+        self._relay = relay
+        self._log = log
+        self._start = start
+        self._owner: Owner = owner
+        self._identity: Identity | None = None
+        self._warned: set[str] = set()
+
+    @property
+    def server_id(self) -> int:
+        """Ours: the configured one, else the one that belongs to the relay directory."""
+        return self._taken_identity().server_id
+
+    async def connect(self, endpoint: Endpoint) -> Dump:
+        """Begin a dump behind the last complete group.
+
+        Raises:
+            DisconnectedError: the server cannot be reached, or does not have the position yet and may get it.
+            DuplicateServerIdError: another replica has our server id.
+            PrerequisiteError: the server's settings or the account do not allow it.
+            ReplicaError: whatever else login, checks or registration raise.
+
+        """
+        login = await log_in(self._config, endpoint)
+        try:
+            return await self._begin(login)
+        except BaseException:
+            login.close()
+            raise
+
+    async def _begin(self, login: Login) -> Dump:
+        server_id, endpoint = self.server_id, login.endpoint
+        await self._end_leftovers(login)
+        await self._refuse_namesakes(login)
+        server = await login.run(inspect_server(server_id))
+        self._judge(server, endpoint)
+        thread = await login.run(this_thread())
+        await self._find_start(login)
+        stored = self._stored()
+        if await login.run(verify(stored, server.server_id, may_lag=self._may_lag)):
+            await self._verify_last_event(stored, endpoint)
+        self._keep(self._taken_identity().with_connection(Connection(str(endpoint), *thread)))
+        registered = await login.run(register(self._registration(stored.position)))
+        if registered.semi_sync and not registered.semi_sync_enabled:
+            self._warn_once(
+                "semi_sync is asked for, but the primary's commits wait for nobody now",
+                f"SET GLOBAL {SEMI_SYNC_VARIABLE} = ON; acknowledgements begin with it, without a reconnect",
+            )
+        return Dump(endpoint, thread, server, stored.position, registered, login.detach())
+
+    async def say_goodbye(self, dump: Dump) -> None:
+        """End our dump on the server too, as its own replicas do (semisync_slave.cc: kill_connection).
+
+        It would not notice a closed socket before it next has something to send, and count us as connected till then.
+        """
+        with contextlib.suppress(ReplicaError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_TIMEOUT_S):
+                login = await log_in(self._config, dump.endpoint)
+                with contextlib.closing(login):
+                    await login.run(end_dump(dump.thread))
+            self._keep(self._taken_identity().without_connection(dump.thread.server_id))
+
+    # -- who we are, and who else is there -----------------------------------------------------------------------
+
+    def _taken_identity(self) -> Identity:
+        if self._identity is None:
+            self._identity = take_identity(
+                self._relay.directory,
+                drawn=self._config.server_id,
+                configured="server_id" in self._config.model_fields_set,
+                owner=self._owner,
+            )
+        return self._identity
+
+    def _keep(self, identity: Identity) -> None:
+        self._identity = identity
+        write_identity(self._relay.directory, identity)
+
+    async def _end_leftovers(self, login: Login) -> None:
+        for last in self._taken_identity().connections:
+            thread = ServerThread(last.server_id, last.started, last.thread_id, last.client)
+            try:
+                if await login.run(end_dump(thread)):
+                    self._log.info("ended our own old dump", endpoint=str(login.endpoint), thread_id=thread.thread_id)
+            except ServerError as error:
+                # Another kind of server, or another account: whatever is there is not ours.
+                self._log.info("cannot look for an old dump of ours", endpoint=str(login.endpoint), error=error.message)
+
+    async def _refuse_namesakes(self, login: Login) -> None:
+        where = await login.run(namesake(self.server_id, self._config.heartbeat_s + NAMESAKE_MARGIN_S))
+        if where is not None:
+            raise DuplicateServerIdError(
+                f"another replica of {login.endpoint}, at {where}, has our server id {self.server_id}.",
+                hint="Give every replica its own server_id. If this relay directory is a copy of another one's, "
+                "remove relay.identity from it.",
+            )
+
+    def _judge(self, server: ServerInfo, endpoint: Endpoint) -> None:
+        findings = check(server, self.server_id)
+        error = refusal(findings, server, str(endpoint))
+        if error is not None:
+            raise error
+        for warning in findings.warnings:
+            self._warn_once(warning.what, warning.fix)
+
+    def _warn_once(self, what: str, fix: str) -> None:
+        if what not in self._warned:  # once, not at every reconnect
+            self._warned.add(what)
+            self._log.warning("server setting", what=what, fix=fix)
+
+    # -- where to start ------------------------------------------------------------------------------------------
+
+    async def _find_start(self, login: Login) -> None:
+        if self._relay.head.location.offset or self._relay.position:
+            return
+        if self._start is None:
+            self._start = Stored(await login.run(starting_position(self._config.start)))
+        if self._start.position:
+            self._relay.restart(self._start.position)
+
+    def _stored(self) -> Stored:
+        """Where the log ends, for the server and in the binlog of which one."""
+        head = self._relay.head
+        if not head.location.offset:  # no group yet
+            start = self._start
+            return start if start is not None and start.position == head.position else Stored(head.position)
+        written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).format
+        return Stored(head.position, head.primary, parse_header(memoryview(written_by)).server_id)
+
+    async def _verify_last_event(self, stored: Stored, endpoint: Endpoint) -> None:
+        place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)
+        if place is None or event is None or place.position > MAX_DUMP_POSITION:
+            return
+        login = await log_in(self._config, endpoint)
+        with contextlib.closing(login):
+            await verify_event(login, stored.position, place, event)
+
+    @property
+    def _may_lag(self) -> bool:
+        # With one host there is nobody else to have the groups that are missing there.
+        return len(self._config.endpoints) > 1 or self._config.gtid_ignore_duplicates
+
+    def _registration(self, position: GtidPosition) -> Registration:
+        config = self._config
+        return Registration(
+            server_id=self.server_id,
+            position=position,
+            heartbeat_s=config.heartbeat_s,
+            net_write_timeout_s=config.net_write_timeout_s,
+            strict_mode=config.gtid_strict_mode,
+            ignore_duplicates=config.gtid_ignore_duplicates,
+            annotate=config.annotate,
+            semi_sync=config.semi_sync,
+            report_host=config.report_host,
+        )

@@ -1,0 +1,84 @@
+"""What the ERR packet that ends a dump means: the typed error for it, and what to do.
+
+In: the packet. Out: an error that says whether another attempt makes sense (only a DisconnectedError does). The server
+sends almost everything as 1236 and says what it is in the text only (sql_repl.cc: mysql_binlog_send, set_read_error).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import (
+    AuthenticationError,
+    ConfigError,
+    DisconnectedError,
+    DuplicateServerIdError,
+    PositionLostError,
+    PrerequisiteError,
+    ReplicaError,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from replica.protocol.packets import ErrPacket
+
+
+class _Meaning(NamedTuple):
+    """What an ERR packet in a dump means: its code, words that stand in its text, our error, our advice."""
+
+    code: int
+    words: str
+    kind: type[ReplicaError]
+    hint: str
+
+
+_PURGED = "Take a new snapshot and start behind it, or start at the server's oldest position and accept the gap."
+_DAMAGED = "The primary cannot read its own binlog there: see its error log; go on with another server or a snapshot."
+_GRANT = "GRANT REPLICATION SLAVE ON *.* to the account."
+# First match wins.
+MEANINGS = (
+    _Meaning(
+        4052,
+        "",
+        DuplicateServerIdError,
+        "Another replica uses our server id: give every replica its own; reconnecting would only throw that one out.",
+    ),
+    _Meaning(1236, "higher sequence numbers", PositionLostError, f"The server's history is another one. {_PURGED}"),
+    _Meaning(
+        1236,
+        "not in the master's binlog",
+        PositionLostError,
+        "The server is behind this position, was reset, or is not of the same replication: check which server it is.",
+    ),
+    _Meaning(1236, "Could not find GTID state requested", PositionLostError, f"Its binlogs were purged. {_PURGED}"),
+    _Meaning(1236, "is missing the GTID", PositionLostError, f"The server's binlog has a hole there. {_PURGED}"),
+    _Meaning(1236, "impossible position", PositionLostError, _PURGED),
+    _Meaning(1236, "Could not find first log file", PositionLostError, _PURGED),
+    _Meaning(1236, "Binary log is not open", PrerequisiteError, "Start the server with log_bin and binlog_format=ROW."),
+    _Meaning(1236, "Misconfigured", PrerequisiteError, "Set server_id on the server."),
+    _Meaning(1236, "bogus data in log event", ServerError, _DAMAGED),
+    _Meaning(1236, "exceeded max_allowed_packet", ServerError, _DAMAGED),
+    _Meaning(1236, "I/O error reading log event", ServerError, _DAMAGED),
+    _Meaning(1236, "binlog truncated", ServerError, _DAMAGED),
+    _Meaning(1236, "did not pass crc check", ServerError, _DAMAGED),
+    _Meaning(1236, "decryption failure", ServerError, _DAMAGED),
+    _Meaning(1941, "", ConfigError, "Write the position as 0-1-4711,7-2-9."),
+    _Meaning(1943, "", ConfigError, "Name each GTID domain once."),
+    _Meaning(1045, "", AuthenticationError, _GRANT),
+    _Meaning(1227, "", AuthenticationError, _GRANT),
+    _Meaning(1053, "", DisconnectedError, ""),  # shutdown in progress
+    _Meaning(1317, "", DisconnectedError, ""),  # query interrupted
+    _Meaning(1927, "", DisconnectedError, ""),  # connection killed
+)
+
+
+def dump_error(packet: ErrPacket) -> ReplicaError:
+    """The typed error for an ERR packet that ended a dump."""
+    for meaning in MEANINGS:
+        if packet.code == meaning.code and meaning.words in packet.message:
+            text = f"The server ended the dump with error {packet.code}: {packet.message}."
+            if issubclass(meaning.kind, ServerError):
+                return meaning.kind(text, code=packet.code, sqlstate=packet.sqlstate, hint=meaning.hint)
+            return meaning.kind(text, hint=meaning.hint)
+    text = f"The server ended the dump with error {packet.code}: {packet.message}."
+    return ServerError(text, code=packet.code, sqlstate=packet.sqlstate)

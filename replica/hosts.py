@@ -1,0 +1,64 @@
+"""The servers of one replica, tried in turn, and which of them refused us for good.
+
+One server that refuses (its binlog was reset, its account lacks a privilege, its file is damaged) does not end a
+replica that has another: only when every one of them has refused, without a connection of use in between, is there
+nothing left to try. A server that merely cannot be reached has not refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.errors import ReplicaError
+    from replica.option_values import Endpoint
+
+
+class Hosts:
+    """`current` is the server in use, or the next one to try."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = tuple(endpoints)
+        self._turn = 0
+        self._refusals: dict[Endpoint, ReplicaError] = {}
+
+    @property
+    def current(self) -> Endpoint:
+        return self._endpoints[self._turn]
+
+    @property
+    def several(self) -> bool:
+        return len(self._endpoints) > 1
+
+    def advance(self) -> None:
+        self._turn = (self._turn + 1) % len(self._endpoints)
+
+    def served(self) -> None:
+        """The current server was of use: what the others said may no longer hold."""
+        self._refusals.clear()
+
+    def refused(self, error: ReplicaError) -> bool:
+        """Note that the current server refused for good. Whether that is news."""
+        before = self._refusals.get(self.current)
+        self._refusals[self.current] = error
+        return before is None or before.message != error.message
+
+    @property
+    def verdict(self) -> ReplicaError | None:
+        """Once every server has refused: the error to end with, of the first one's type, that names each."""
+        if len(self._refusals) < len(set(self._endpoints)):
+            return None
+        first = self._refusals[self._endpoints[0]]
+        if not self.several:
+            return first
+        error = copy.copy(first)
+        error.message = f"every server refused. {self.refusals}"
+        return error
+
+    @property
+    def refusals(self) -> str:
+        """What refused and why, for people; empty if none did."""
+        return " ".join(f"{endpoint}: {error.message}" for endpoint, error in self._refusals.items())

@@ -1,0 +1,53 @@
+"""Primaries that wait for replicas, and replicas that they wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from replica.embedded import EmbeddedReplica
+from replica.protocol.gtid import GtidPosition
+from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.replicas import replica_config
+
+if TYPE_CHECKING:
+    import contextlib
+    from pathlib import Path
+
+WAIT_S = 30.0
+NEVER = GtidPosition.parse("4294967295-1-1")
+LONG_HEARTBEAT_S = 3600
+"""No heartbeat comes within a test: what the primary notices, it does not notice by failing to send one."""
+OPTIONS = (
+    "--rpl-semi-sync-master-enabled=ON",
+    "--rpl-semi-sync-master-wait-no-slave=OFF",
+    "--rpl-semi-sync-master-timeout=20000",
+)
+
+
+def with_database(server: MariaDb) -> MariaDb:
+    server.sql("CREATE OR REPLACE DATABASE s", "CREATE TABLE s.t (id INT) ENGINE=InnoDB")
+    return server
+
+
+def semi_sync(server: MariaDb, name: str) -> int:
+    return int(server.sql(f"SHOW STATUS LIKE 'Rpl_semi_sync_master_{name}'")[0][1])
+
+
+def switched_on(server: MariaDb) -> bool:
+    server.sql("INSERT INTO s.t VALUES (0)")
+    return bool(server.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'")[0][1] == "ON")
+
+
+def start_semi_sync(
+    stack: contextlib.ExitStack, server: MariaDb, directory: Path, **options: object
+) -> EmbeddedReplica:
+    """A semi-synchronous replica from now on, that the primary waits for; it ends with the stack."""
+    config = replica_config(server, semi_sync=True, **options)
+    replica = stack.enter_context(EmbeddedReplica(config, directory, log=structlog.get_logger()))
+    clients = semi_sync(server, "clients")
+    replica.start(None)
+    wait_until(lambda: semi_sync(server, "clients") == clients + 1, "the primary counts us")
+    wait_until(lambda: switched_on(server), "semi-sync is on")
+    return replica

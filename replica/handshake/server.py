@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from replica.errors import AuthenticationError, PrerequisiteError, ReplicaError, ServerError
 from replica.handshake.registration import Query, Rows, Send, Steps
 from replica.protocol.commands import com_register_slave
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ER_ACCESS_DENIED = 1045
 """What COM_REGISTER_SLAVE answers without REPLICATION SLAVE."""
@@ -59,8 +63,9 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and what to do about it (SQL where SQL can mend it)."""
+    """One thing that is not as it should be, and what to do about it (SQL first, where SQL can mend it)."""
 
+    check: str
     what: str
     fix: str
 
@@ -120,48 +125,53 @@ def check(server: ServerInfo, server_id: int) -> Findings:
     """Everything that stands between this server and a replica with this id."""
     if not server.is_mariadb:
         named = f"{server.version} ({server.version_comment})" if server.version_comment else server.version
-        mysql = Finding(f"the server is not MariaDB but {named}", "connect to a MariaDB server, 10.5 or newer")
+        mysql = Finding(
+            "version", f"the server is not MariaDB but {named}", "connect to a MariaDB server, 10.5 or newer"
+        )
         return Findings((mysql,), ())
     return Findings(tuple(_unmet(server, server_id)), tuple(_warnings(server)))
 
 
-def _unmet(server: ServerInfo, server_id: int) -> list[Finding]:
-    found = []
+def _unmet(server: ServerInfo, server_id: int) -> Iterator[Finding]:
     if not server.log_bin:
         fix = "put log_bin=binlog under [mariadb] in the server's configuration file and restart the server"
-        found.append(Finding("the binary log is off (log_bin)", fix))
+        yield Finding("log_bin", "the binary log is off (log_bin)", fix)
     if server.binlog_format != "ROW":
         what = f"binlog_format is {server.binlog_format}: changes would be logged as SQL text instead of rows"
-        fix = "SET GLOBAL binlog_format = 'ROW' (and in the configuration file; open sessions keep the old format)"
-        found.append(Finding(what, fix))
+        fix = "SET GLOBAL binlog_format = 'ROW'; (open sessions keep the old format)"
+        yield Finding("binlog_format", what, fix)
     if not server.may_replicate:
-        user, _, host = server.account.rpartition("@")
-        fix = f"GRANT REPLICATION SLAVE ON *.* TO {_quote(user)}@{_quote(host)}"
-        found.append(Finding(f"the account {server.account} lacks the privilege REPLICATION SLAVE", fix))
+        what = f"the account {server.account} lacks the privilege REPLICATION SLAVE"
+        yield Finding("grant", what, grant("REPLICATION SLAVE", server.account))
     if server.server_id == server_id:
-        what = f"server_id {server_id} is the server's own"
-        found.append(Finding(what, "give this replica a server_id of its own, or leave the option out"))
-    return found
+        fix = "give this replica a server_id of its own, or leave the option out"
+        yield Finding("server_id", f"server_id {server_id} is the server's own", fix)
 
 
-def _warnings(server: ServerInfo) -> list[Finding]:
-    found = []
+def _warnings(server: ServerInfo) -> Iterator[Finding]:
     if server.binlog_row_image != "FULL":
         what = f"binlog_row_image is {server.binlog_row_image}: unchanged columns are missing from the row images"
-        found.append(Finding(what, "SET GLOBAL binlog_row_image = 'FULL'"))
+        yield Finding("binlog_row_image", what, "SET GLOBAL binlog_row_image = 'FULL';")
     if server.binlog_row_metadata != "FULL":
         what = f"binlog_row_metadata is {server.binlog_row_metadata}: column names come from the catalog of today"
-        found.append(Finding(what, "SET GLOBAL binlog_row_metadata = 'FULL'"))
+        yield Finding("binlog_row_metadata", what, "SET GLOBAL binlog_row_metadata = 'FULL';")
     if server.binlog_checksum == "NONE":
         what = "binlog_checksum is NONE: damage on disk or on the wire cannot be noticed"
-        found.append(Finding(what, "SET GLOBAL binlog_checksum = 'CRC32'"))
+        yield Finding("binlog_checksum", what, "SET GLOBAL binlog_checksum = 'CRC32';")
     if server.version_number < OLDEST_TESTED:
-        found.append(Finding(f"MariaDB {server.version} is older than any tested (10.5)", "upgrade the server"))
-    return found
+        what = f"MariaDB {server.version} is older than any tested (10.5)"
+        yield Finding("version", what, "upgrade the server")
+
+
+def grant(privilege: str, account: str, on: str = "*.*") -> str:
+    """The statement that gives an account (as CURRENT_USER() names it) a privilege."""
+    user, _, host = account.rpartition("@")
+    return f"GRANT {privilege} ON {on} TO {_quote(user)}@{_quote(host)};"
 
 
 def _quote(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
+    # Backslashes are escapes unless the session says otherwise.
+    return "'" + name.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError | None:
@@ -174,7 +184,7 @@ def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError 
     message = f"cannot replicate from {where}, MariaDB {server.version}: {listed}."
     if not server.is_mariadb:
         message = f"cannot replicate from {where}: {listed}."
-    hint = f"Fix: {fixes.removeprefix('(1) ') if len(numbered) == 1 else fixes}."
+    hint = f"Fix: {fixes.removeprefix('(1) ') if len(numbered) == 1 else fixes}".rstrip(";") + "."
     if len(findings.unmet) == 1 and server.is_mariadb and not server.may_replicate:
         return AuthenticationError(message, code=ER_ACCESS_DENIED, sqlstate="28000", hint=hint)
     return PrerequisiteError(message, hint=hint)

@@ -1,4 +1,4 @@
-"""The TLS context of a connection: which of the four modes, which certificates. Never a mode that falls back."""
+"""The TLS context of a connection: which of the five modes, which certificates. Never a mode that falls back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
     """The context for `config.tls_mode`, None for disabled.
 
     required encrypts and checks nothing; verify-ca checks who signed the certificate; verify-identity also that it
-    names the host. Without tls_ca the system's authorities are trusted.
+    names the host. Without tls_ca the system's authorities are trusted. verify-password takes any certificate here:
+    it is checked when the password was accepted (certificate.py).
 
     Raises:
         ConfigError: a certificate or key file cannot be read or is none.
@@ -25,7 +26,7 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
     if mode == "disabled":
         return None
     try:
-        if mode == "required":
+        if mode in ("required", "verify-password"):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -35,7 +36,8 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
         # Not what the machine's OpenSSL allows: every server since 10.2 speaks 1.2, and older versions can be broken.
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if config.tls_cert and config.tls_key:
-            context.load_cert_chain(config.tls_cert, config.tls_key)
+            # Without an answer here, OpenSSL asks a terminal for the passphrase of a protected key, and waits.
+            context.load_cert_chain(config.tls_cert, config.tls_key, password=b"")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         files = ", ".join(str(path) for path in (config.tls_ca, config.tls_cert, config.tls_key) if path)
         raise ConfigError(f"a TLS file cannot be used ({files}): {error}.", hint="PEM files are expected.") from None

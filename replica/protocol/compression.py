@@ -63,11 +63,16 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
     size = int.from_bytes(block[1:start], "big")
     if size > limit:
         raise ProtocolError(f"a compressed block claims {size} bytes; {limit} are possible", offset=1)
-    if size > MAX_RATIO * (len(block) - start):
+    return inflate_stream(memoryview(block)[start:], size, raw=raw, offset=start)
+
+
+def inflate_stream(stream: Buffer, size: int, *, raw: bool = False, offset: int = 0) -> bytes | bytearray:
+    """A zlib stream (`raw`: a deflate stream) inflated to exactly `size` bytes; errors name `offset` as its place."""
+    if size > MAX_RATIO * len(stream):
         raise ProtocolError(
-            f"a compressed block of {len(block)} bytes claims {size} bytes, which no deflate stream can reach", offset=1
+            f"a compressed stream of {len(stream)} bytes claims {size} bytes, which no deflate stream can reach",
+            offset=offset,
         )
-    stream = memoryview(block)[start:]
     data: bytes | bytearray
     try:
         if size >= SMALL:
@@ -79,7 +84,7 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
             data = decoder.decompress(stream, size + 1)
             whole = decoder.eof and len(data) == size
     except (zlib.error, deflate.DeflateError) as error:
-        raise ProtocolError(f"a compressed block cannot be inflated to {size} bytes: {error}", offset=start) from None
+        raise ProtocolError(f"a compressed block cannot be inflated to {size} bytes: {error}", offset=offset) from None
     if not whole:
-        raise ProtocolError(f"a compressed block does not inflate to the {size} bytes it claims", offset=1)
+        raise ProtocolError(f"a compressed block does not inflate to the {size} bytes it claims", offset=offset)
     return data

@@ -1,4 +1,4 @@
-"""TLS on, off, refused and verified, against servers with and without a certificate."""
+"""TLS on, off, refused and verified, against servers with and without a certificate, and somebody in between."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import AuthenticationError, ReplicaError
+from replica.handshake.login import log_in
 from replica.protocol.gtid import GtidPosition
+from tests.fixtures.installation import installations
 from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.man_in_the_middle import ManInTheMiddle
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.fixtures.certificates import Certificates
@@ -100,3 +103,77 @@ def test_a_server_without_tls_is_refused_before_the_password_is_sent(
     assert "TLS" in refused(server, tmp_path, tls=mode)
     assert server.sql("SHOW STATUS LIKE 'Access_denied_errors'") == logins
     assert asked(server, tmp_path) is not None
+
+
+def vouches(server: MariaDb) -> bool:
+    """Whether this version says in its last OK what certificate it has (11.4)."""
+    return tuple(int(part) for part in server.version.split(".")) >= (11, 4)
+
+
+@pytest.mark.parametrize("made_by", ["administrator", "server"])
+def test_a_certificate_verified_through_the_password(
+    make_server: Callable[..., MariaDb], made_by: str, tmp_path: Path
+) -> None:
+    options = ["--plugin-load-add=auth_ed25519", "--plugin-load-add=auth_parsec"]
+    if made_by == "server":
+        options.append("--ssl")  # undoes the fixture's --skip-ssl: the server makes a certificate of its own
+    newest = make_server(list(installations())[-1], *options, tls=made_by == "administrator")
+    for plugin in ("mysql_native_password", "ed25519", "parsec"):
+        newest.sql(
+            "SET sql_log_bin = 0",
+            f"CREATE OR REPLACE USER p@'%' IDENTIFIED VIA {plugin} USING PASSWORD('pässword')",
+            "GRANT REPLICATION SLAVE, SELECT ON *.* TO p@'%'",
+        )
+        account = {"user": "p", "password": "pässword", "tls": "verify-password"}
+        assert asked(newest, tmp_path, **account) is not None
+        assert asked(newest, tmp_path, **account, compress=True) is not None
+        newest.sql("SET sql_log_bin = 0", f"ALTER USER p@'%' IDENTIFIED VIA {plugin} USING PASSWORD('')")
+        assert "empty password" in refused(newest, tmp_path, **(account | {"password": ""}))
+
+
+def test_a_server_that_cannot_vouch_for_its_certificate_is_refused(tls_server: MariaDb, tmp_path: Path) -> None:
+    if vouches(tls_server):
+        assert asked(tls_server, tmp_path, tls="verify-password") is not None
+    else:
+        assert "does not vouch" in refused(tls_server, tmp_path, tls="verify-password")
+
+
+def test_somebody_in_between_is_found_by_every_mode_that_verifies(
+    tls_server: MariaDb, certificates: Certificates, tmp_path: Path
+) -> None:
+    with ManInTheMiddle(tls_server.host, tls_server.port, certificates) as man:
+        for options in ({"tls_ca": certificates.ca}, {"tls": "verify-ca", "tls_ca": certificates.ca}):
+            assert "certificate" in refused(tls_server, tmp_path, port=man.port, **options)
+        assert man.heard == b"", "not even the user's name was told"
+        words = "somebody stands in between" if vouches(tls_server) else "does not vouch"
+        assert words in refused(tls_server, tmp_path, port=man.port, tls="verify-password")
+        assert b"SELECT" not in man.heard
+        assert b"SET" not in man.heard, "he heard a login and nothing that came after it"
+        # And this is what `required` means: encrypted, to anybody.
+        assert asked(tls_server, tmp_path, port=man.port, tls="required") is not None
+
+
+@pytest.mark.parametrize("plugin", ["mysql_clear_password", "dialog", "caching_sha2_password"])
+def test_somebody_in_between_who_asks_for_the_password_gets_none(
+    tls_server: MariaDb, certificates: Certificates, plugin: str, tmp_path: Path
+) -> None:
+    user, password = tls_server.add_user("asked", "marked-password")
+    account = {"user": user, "password": password, "connect_timeout_s": 2, "connect_retry_s": 0.1}
+    with ManInTheMiddle(tls_server.host, tls_server.port, certificates, asks_for=plugin) as man:
+        for tls in ("disabled", "verify-password", "verify-ca", "verify-identity"):
+            with (
+                EmbeddedReplica(replica_config(tls_server, port=man.port, tls=tls, **account), tmp_path) as replica,
+                pytest.raises(ReplicaError),
+            ):
+                replica.server_position()
+        assert b"asked" in man.heard
+        assert password.encode() not in man.heard
+
+
+async def test_the_login_knows_how_it_is_protected(tls_server: MariaDb, certificates: Certificates) -> None:
+    for options, protected in (({}, False), ({"tls_ca": certificates.ca}, True)):
+        config = replica_config(tls_server, **options)
+        login = await log_in(config, config.endpoints[0])
+        assert (login.tls.split(" ")[0] in ("TLSv1.2", "TLSv1.3")) == protected
+        assert ("_" in login.tls) == protected, "the cipher"
+        login.close()

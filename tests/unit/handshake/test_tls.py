@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,7 @@ def test_disabled_has_no_context() -> None:
     ("mode", "verify", "hostname"),
     [
         ("required", ssl.CERT_NONE, False),
+        ("verify-password", ssl.CERT_NONE, False),
         ("verify-ca", ssl.CERT_REQUIRED, False),
         ("verify-identity", ssl.CERT_REQUIRED, True),
     ],
@@ -55,5 +57,10 @@ def test_files_that_are_missing_or_no_certificates_are_named(tmp_path: Path, cer
     (tmp_path / "text.pem").write_text("not a certificate")
     with pytest.raises(ConfigError, match=r"text\.pem"):
         context(tls_ca=tmp_path / "text.pem")
+    protected = tmp_path / "protected.key"
+    sealing = ["openssl", "ec", "-aes256", "-passout", "pass:x", "-in", certificates.client_key, "-out", protected]
+    subprocess.run(sealing, check=True, capture_output=True)
+    with pytest.raises(ConfigError, match=r"protected\.key"):
+        context(tls_cert=certificates.client_cert, tls_key=protected)
     with pytest.raises(ConfigError, match="TLS file"):
         context(tls_cert=certificates.client_cert, tls_key=certificates.server_key)

@@ -1,0 +1,173 @@
+"""What MariaDB's option files say to a client, as options of the replica.
+
+In: the file and the options that were given elsewhere, which win. Out: option name -> value. Read are the groups of
+every client and our own, in the order of the file. In [mariadb-replica] stands, beside what the `mariadb` client knows,
+every option of the replica, and nothing else; in the shared groups what is unknown belongs to other programs. The
+password stays in the file: it is read at each login, so that a changed one is picked up.
+
+Refused: options that would make a connection safer and cannot be honoured; a password to be asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+from replica.option_file import Setting, read_option_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+OWN_GROUP: Final = "mariadb-replica"
+GROUPS: Final = ("client", "client-server", "client-mariadb", OWN_GROUP)
+HOME_FILE: Final = "~/.my.cnf"
+
+_NAMES: Final = {
+    "user": "user",
+    "host": "host",
+    "port": "port",
+    "socket": "unix_socket",
+    "ssl-ca": "tls_ca",
+    "ssl-cert": "tls_cert",
+    "ssl-key": "tls_key",
+    "connect-timeout": "connect_timeout_s",
+}
+_SWITCHES: Final = ("ssl", "ssl-verify-server-cert", "compress")
+_NOT_HONOURED: Final = ("ssl-capath", "ssl-crl", "ssl-crlpath", "ssl-fp", "ssl-fplist")
+_FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
+_ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false", "no"})
+
+
+def home_file() -> Path | None:
+    """The user's own option file, if there is one."""
+    path = Path(HOME_FILE).expanduser()
+    return path if path.is_file() else None
+
+
+def client_options(
+    path: Path, given: Mapping[str, object], name_of: Callable[[str], str | None]
+) -> dict[str, tuple[object, str]]:
+    """The options that the file adds to those `given`: name -> value and its place.
+
+    Args:
+        path: of the file.
+        given: options by name; whatever contradicts them in the file counts for nothing.
+        name_of: an option of the replica in any spelling -> its name.
+
+    Raises:
+        ConfigError: the file is refused, or an option in it.
+
+    """
+    found: dict[str, tuple[object, str]] = {}
+    words: dict[str, str] = {}
+    tls_place = ""
+    for setting in _relevant(path):
+        name, value = _plain(setting)
+        if name in ("password", "passwd"):
+            _password(setting)
+        elif name in _SWITCHES:
+            words[name], tls_place = _switch(setting, value), setting.place
+            if name == "compress":
+                found[name] = (words[name], setting.place)
+        elif name == "protocol":
+            words[name] = (value or "").lower()
+        elif option := _option(setting, name, name_of):
+            found[option] = ("true" if value is None else value, setting.place)
+            if option in ("tls_ca", "tls_cert", "tls_key"):
+                words["ssl"], tls_place = "1", setting.place  # as in the client: also after a skip-ssl
+    mode = _tls(words, with_authority="tls_ca" in found)
+    if mode:
+        found.setdefault("tls", (mode, tls_place))
+    return _compatible(found, given, words.get("protocol", ""))
+
+
+def option_file_password(path: Path) -> str | None:
+    """The password that stands in the file; None if none does."""
+    found = None
+    for setting in _relevant(path):
+        if _plain(setting)[0] in ("password", "passwd"):
+            found = _password(setting)
+    return found
+
+
+def _relevant(path: Path) -> Iterable[Setting]:
+    return (setting for setting in read_option_file(path) if setting.group in GROUPS)
+
+
+def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -> str | None:
+    """The replica's name for it; None for what is another program's."""
+    if name in _NOT_HONOURED:
+        hint = "Use ssl-ca with a file of certificates, or tls."
+        raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=hint)
+    if name in _NAMES or setting.group != OWN_GROUP:
+        return _NAMES.get(name)
+    option = name_of(name)
+    if option is None or option == "defaults_file":
+        raise ConfigError(f"{setting.place}: unknown option {name!r}.", hint="See mariadb-replica run --help.")
+    return option
+
+
+def _plain(setting: Setting) -> tuple[str, str | None]:
+    """The name as MariaDB spells it, without the prefixes that any switch may have."""
+    name, value = setting.name.replace("_", "-").removeprefix("loose-"), setting.value
+    for prefix, meant in _FORMS:
+        if name.startswith(prefix) and name.removeprefix(prefix) in _SWITCHES and value is None:
+            return name.removeprefix(prefix), meant
+    return name, value
+
+
+def _password(setting: Setting) -> str:
+    if setting.value is None:
+        raise ConfigError(
+            f"{setting.place}: a password without a value is asked for on a terminal, which a replica does not have.",
+            hint="Write password=..., or password= for an empty one.",
+        )
+    return setting.value
+
+
+def _switch(setting: Setting, value: str | None) -> str:
+    word = "1" if value is None else value.lower()
+    if word not in _ON | _OFF:
+        raise ConfigError(f"{setting.place}: {setting.name} is neither on nor off.")
+    return word
+
+
+def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
+    """The mode that the client's two switches ask for; None where there are none, or the authority alone says it."""
+    verify = words.get("ssl-verify-server-cert")
+    if words.get("ssl") in _OFF:
+        return "disabled"
+    if not verify and "ssl" not in words:
+        return None
+    if verify in _ON:
+        return "verify-identity"
+    if verify in _OFF:
+        return "verify-ca" if with_authority else "required"
+    return None if with_authority else "required"
+
+
+def _compatible(
+    found: dict[str, tuple[object, str]], given: Mapping[str, object], protocol: str
+) -> dict[str, tuple[object, str]]:
+    """Without what is given elsewhere or contradicts that; a file may name a socket and a host, and means one."""
+    explicit = {name for name, value in given.items() if value is not None}
+    dropped = set(explicit)
+    if explicit & {"host", "port"}:
+        dropped.add("unix_socket")
+    elif "unix_socket" in explicit:
+        dropped |= {"host", "port"}
+    elif "unix_socket" in found:
+        host = found.get("host", ("localhost", ""))[0]
+        local = protocol == "socket" or (protocol != "tcp" and host == "localhost")
+        dropped |= {"host", "port"} if local else {"unix_socket"}
+    if explicit & {"tls", "tls_ca", "tls_cert"}:
+        dropped.add("tls")
+    mode = given.get("tls") or ("" if "tls" in dropped else found.get("tls", ("", ""))[0])
+    if mode == "disabled":
+        dropped |= {"tls_ca", "tls_cert", "tls_key"}
+    elif mode in ("required", "verify-password"):
+        dropped.add("tls_ca")
+    if explicit & {"password", "password_file"}:
+        dropped |= {"password", "password_file"}
+    return {name: value for name, value in found.items() if name not in dropped}

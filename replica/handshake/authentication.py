@@ -1,0 +1,67 @@
+"""The conversation from the greeting to the final OK: plugins answer, the server switches between them as it likes.
+
+No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's; None means that there is
+nothing to say and the next payload is awaited. An ERR packet is the caller's: it ends the generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import ProtocolError
+from replica.handshake.plugins.table import plugin_for_greeting, plugin_named
+from replica.protocol.login_packets import AUTH_MORE_DATA, parse_switch
+from replica.protocol.packets import EOF, OK, OkPacket, parse_reply
+
+if TYPE_CHECKING:
+    from replica.handshake.plugins.plugin import Plugin, Secret
+
+MAX_ROUNDS = 32
+"""An account has a handful of plugins of at most three packets each; a hostile server must not go on for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """By which plugin, and what the server said with its OK."""
+
+    plugin: Plugin
+    info: bytes
+
+
+Conversation = Generator[bytes | None, bytes, Authenticated]
+Respond = Callable[[str, bytes], bytes]
+"""A plugin's name and its first answer -> the whole HandshakeResponse."""
+
+
+def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Respond) -> Conversation:
+    """Log in.
+
+    Args:
+        greeted_with: the plugin named in the greeting.
+        scramble: the greeting's 20 random bytes.
+        secret: of the account.
+        respond: wraps the first answer.
+
+    Raises:
+        AuthenticationError: a plugin that is unknown or that would give the password away is asked for.
+        ProtocolError: the server's packets make no login.
+
+    """
+    plugin = plugin_for_greeting(greeted_with, secret)
+    payload = yield respond(plugin.name, plugin.begin(scramble))
+    for _ in range(MAX_ROUNDS):
+        kind = payload[0] if payload else -1
+        if kind == AUTH_MORE_DATA:
+            payload = yield plugin.more(payload[1:])
+        elif kind == EOF:
+            asked = parse_switch(payload)
+            plugin = plugin_named(asked.plugin, secret)
+            payload = yield plugin.begin(asked.data)
+        elif kind == OK:
+            reply = parse_reply(payload)
+            return Authenticated(plugin, reply.info if isinstance(reply, OkPacket) else b"")
+        else:
+            raise ProtocolError(f"the server answered the login with a packet of kind 0x{kind & 0xFF:02x}", offset=0)
+    raise ProtocolError(f"the server did not come to an end of the login in {MAX_ROUNDS} packets")

@@ -1,0 +1,178 @@
+"""The driver's connection with a login of our own: TLS that never falls back, every plugin, compression.
+
+In: a configuration and an endpoint. Out: a connection that aiomysql's cursors work on. What aiomysql has of this is
+left out because it goes on in plain text where the server offers no TLS, knows two plugins, stops at a second change of
+plugin, and neither compresses nor checks a certificate through the password.
+
+Refused: a server without TLS or compression when they are asked for; replies above MAX_REPLY_BYTES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from aiomysql.connection import Connection
+from pymysql.charset import charset_by_name
+from pymysql.protocol import MysqlPacket
+
+from replica.errors import AuthenticationError, PrerequisiteError, ProtocolError
+from replica.handshake.authentication import Authenticated, authenticate
+from replica.handshake.certificate import check_certificate
+from replica.handshake.compressed import compress
+from replica.handshake.plugins.plugin import SCRAMBLE_BYTES, Secret
+from replica.handshake.tls import tls_context
+from replica.protocol.login_packets import NEEDED, Capability, handshake_response, ssl_request
+from replica.protocol.packets import MAX_PAYLOAD, MAX_PIECE
+
+if TYPE_CHECKING:
+    from replica.config import Endpoint, ReplicaConfig
+
+CHARSET = "utf8mb4"
+
+
+class DriverConnection(Connection):
+    """One connection; `_connect()` makes it and logs in. The driver never sees the password."""
+
+    _reader: Any
+    _writer: Any
+
+    def __init__(self, config: ReplicaConfig, endpoint: Endpoint) -> None:
+        super().__init__(
+            host=endpoint.host or "localhost",
+            port=endpoint.port or 3306,
+            unix_socket=endpoint.unix_socket or None,
+            user=config.user,
+            charset=CHARSET,
+            program_name="mariadb-replica",
+            autocommit=True,
+            conv={},
+        )
+        self._config = config
+        self._tls = tls_context(config)
+        self._secret = secret_of(config, endpoint)
+        self.plugin = ""
+        self.compressed = False
+
+    @property
+    def tls(self) -> str:
+        """Version and cipher of TLS, empty without."""
+        channel = self._ssl_object()
+        if channel is None:
+            return ""
+        cipher = channel.cipher()
+        return f"{channel.version()} {cipher[0] if cipher else ''}".strip()
+
+    def _ssl_object(self) -> ssl.SSLObject | None:
+        found = self._writer.transport.get_extra_info("ssl_object") if self._writer else None
+        return found if isinstance(found, ssl.SSLObject) else None
+
+    async def _request_authentication(self) -> None:
+        config, offered, wanted = self._config, Capability(self.server_capabilities), NEEDED
+        if missing := wanted & ~offered:
+            raise PrerequisiteError(f"the server lacks {missing.name}.", hint="Use MariaDB 10.5 or later.")
+        wanted |= Capability.CLIENT_MYSQL
+        if config.compress:
+            if Capability.COMPRESS not in offered:
+                raise PrerequisiteError(
+                    "compress is asked for, but the server offers no compressed connections.", hint="Turn compress off."
+                )
+            wanted |= Capability.COMPRESS
+        charset = charset_by_name(CHARSET).id
+        if self._tls is not None:
+            if Capability.SSL not in offered:
+                raise AuthenticationError(
+                    "TLS is asked for, but the server offers none.",
+                    hint="Set ssl_cert and ssl_key on the server, or tls=disabled if the network is trusted.",
+                )
+            wanted |= Capability.SSL
+            await self._start_tls(self._tls, ssl_request(wanted, charset))
+        scramble = bytes(self.salt[:SCRAMBLE_BYTES])
+        done = await self._converse(scramble, wanted, charset)
+        self.plugin = done.plugin.name
+        if config.tls_mode == "verify-password":
+            check_certificate(done, scramble, self._certificate())
+        if config.compress:
+            self._reader, self._writer = compress(self._reader, self._writer)
+            self.compressed = True
+
+    async def _start_tls(self, context: ssl.SSLContext, request: bytes) -> None:
+        self.write_packet(request)
+        plain = self._writer.transport
+        # What an attacker may have put behind the greeting must not be read as if it had come inside TLS: the new
+        # reader starts empty.
+        plain.pause_reading()
+        raw = plain.get_extra_info("socket").dup()
+        plain.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=raw, ssl=context, server_hostname=self._host)
+
+    async def _converse(self, scramble: bytes, capabilities: Capability, charset: int) -> Authenticated:
+        config, attributes = self._config, self._connect_attrs
+
+        def respond(plugin: str, answer: bytes) -> bytes:
+            return handshake_response(
+                capabilities, charset, user=config.user, answer=answer, plugin=plugin, attributes=attributes
+            )
+
+        conversation = authenticate(self._server_auth_plugin, scramble, self._secret, respond)
+        answer = next(conversation)
+        try:
+            while True:
+                if answer is not None:
+                    self.write_packet(answer)
+                packet = await self._read_packet()
+                answer = conversation.send(packet.get_all_data())
+        except StopIteration as done:
+            result: Authenticated = done.value
+            return result
+
+    def _certificate(self) -> bytes:
+        channel = self._ssl_object()
+        certificate = channel.getpeercert(binary_form=True) if channel else None
+        if not certificate:
+            raise AuthenticationError("the server showed no certificate.", hint="Use a server with ssl_cert set.")
+        return certificate
+
+    async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        """The next payload, whatever its sequence id: inside frames the server counts in its own way."""
+        payload = bytearray()
+        length = MAX_PIECE
+        try:
+            while length == MAX_PIECE:
+                header = await self._read_bytes(4)
+                length = int.from_bytes(header[:3], "little")
+                if len(payload) + length > MAX_PAYLOAD:
+                    self.close()
+                    raise ProtocolError(f"a reply of more than {MAX_PAYLOAD} bytes")
+                self._next_seq_id = (header[3] + 1) & 0xFF
+                payload += await self._read_bytes(length)
+        except asyncio.CancelledError:
+            self._close_on_cancel()
+            raise
+        packet = packet_type(bytes(payload), self._encoding)
+        if not payload:
+            self.close()
+            raise ProtocolError("an empty packet where a reply is expected")
+        if packet.is_error_packet():
+            packet.raise_for_error()
+        return packet
+
+
+def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:
+    """The password, and whether a connection to `endpoint` keeps what is sent to itself.
+
+    Raises:
+        AuthenticationError: the certificate is to be verified through a password that is empty.
+        ConfigError: the password's file cannot be read.
+
+    """
+    password, mode = config.read_password().encode(), config.tls_mode
+    if mode == "verify-password" and not password:
+        raise AuthenticationError(
+            "tls=verify-password cannot work with an empty password.",
+            hint="Give the account a password, or use tls=verify-identity with tls_ca.",
+        )
+    # Through the password the server is known only after the login, too late for a password in clear.
+    private = bool(endpoint.unix_socket) or mode not in ("disabled", "verify-password")
+    return Secret(password, private=private, public_key=config.server_public_key)

@@ -1,0 +1,72 @@
+"""The driver's errors as ours: it raises OperationalError(code, text) for everything; ours say whether to try again."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pymysql.err
+
+from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
+from replica.handshake.plugins.table import advice
+
+if TYPE_CHECKING:
+    from replica.config import Endpoint
+
+AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
+"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None mends itself."""
+CONNECTION_CODES = frozenset({1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2003, 2006, 2013, 2014})
+"""Too many connections, shutting down, killed, lost: another attempt may succeed."""
+TLS_REFUSALS = (
+    *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
+    *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
+)
+"""Parts of OpenSSL's reasons: certificates, versions and ciphers of two sides that do not fit. None mends itself."""
+
+
+def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
+    """What to raise for what the driver or the socket raised while talking to `endpoint`."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLError) and _is_refusal(cause):
+        return _tls_refused(cause, endpoint)
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[-1]) if error.args else str(error)
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    lost = code in CONNECTION_CODES or isinstance(error, pymysql.err.InterfaceError) or isinstance(cause, OSError)
+    if lost or not isinstance(error, pymysql.err.MySQLError):
+        shown = text if cause is error else f"{text}: {cause}"
+        return DisconnectedError(f"no connection to {endpoint}: {shown}.")
+    if code in AUTHENTICATION_CODES:
+        return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
+    return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)
+
+
+def _advice(code: int) -> str:
+    match code:
+        case 1045:
+            return "Check user, password, and whether the account is allowed from this host or requires TLS."
+        case 1698:
+            return "This account logs in through the server's unix socket only: use another account, or unix_socket."
+        case 1524 | 1251:
+            return advice()
+        case 1130:
+            return "Create the account for this host: CREATE USER 'name'@'%'."
+        case _:
+            return ""
+
+
+def _is_refusal(error: ssl.SSLError) -> bool:
+    """Whether one side does not want the other; anything else, such as a wrong MAC, is damage on the way."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    return any(words in (error.reason or "") for words in TLS_REFUSALS)
+
+
+def _tls_refused(error: ssl.SSLError, endpoint: Endpoint) -> AuthenticationError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "Give the authority that signed it as tls_ca, or connect to the name it was made for."
+        message = f"the certificate of {endpoint} is not trusted: {error.verify_message}."
+        return AuthenticationError(message, hint=hint)
+    return AuthenticationError(
+        f"TLS with {endpoint} failed: {error}.", hint="Check tls_cert, and the server's TLS versions."
+    )

@@ -1,0 +1,122 @@
+"""MariaDB's option files (`my.cnf`): their syntax, as its own programs read it. What options mean is not known here.
+
+In: the path of a file. Out: its settings in order, those of included files in their place. Quotes, escapes, comments
+and includes are those of mysys/my_default.c, which Python's configparser does not know.
+
+Refused: a file that every user of the machine may write to, one that cannot be read or is not UTF-8, an option outside
+of groups, includes deeper than MAX_DEPTH. A relative include is looked for beside the file that names it.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_DEPTH: Final = 10
+"""Of includes in included files, as in my_default.c."""
+MAX_FILE_BYTES: Final = 1 << 20
+"""A file of options has a few hundred lines; more is another file, named by mistake."""
+_COMMENTS: Final = ("#", ";")
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+_SPACE: Final = " \t\n\v\f\r"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line `name=value`; no value is not the same as an empty one."""
+
+    group: str
+    name: str
+    value: str | None = field(repr=False)
+    place: str
+    """File and line, for messages."""
+
+
+def read_option_file(path: Path) -> list[Setting]:
+    """Every setting of the file and those it includes, in the order in which they take effect.
+
+    Raises:
+        ConfigError: see the head of this file; the message names file and line and never the line's text.
+
+    """
+    return list(_settings(path, 0))
+
+
+def _settings(path: Path, depth: int) -> Iterator[Setting]:
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"option file {path} is included {depth} deep.", hint="Remove the circle of !include lines.")
+    group: str | None = None
+    for number, raw in enumerate(_read(path).split("\n"), 1):
+        line, place = raw.strip(_SPACE), f"{path}:{number}"
+        if not line or line.startswith(_COMMENTS):
+            continue
+        if line.startswith("!"):
+            for included in _included(line, path, place):
+                yield from _settings(included, depth + 1)
+        elif line.startswith("["):
+            name, end, _ = line[1:].partition("]")
+            if not end:
+                raise ConfigError(f"{place}: a group's name does not end.", hint="It is written [client].")
+            group = name.rstrip(_SPACE)
+        elif group is None:
+            raise ConfigError(f"{place}: an option stands before the first group.", hint="Begin with a line [client].")
+        else:
+            name, equals, value = _without_comment(line).partition("=")
+            yield Setting(group, name.rstrip(_SPACE), _value(value) if equals else None, place)
+
+
+def _read(path: Path) -> str:
+    try:
+        status = path.stat()
+        if status.st_mode & stat.S_IWOTH:
+            raise ConfigError(f"option file {path} can be changed by every user.", hint=f"chmod o-w {path}")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"option file {path} has {status.st_size} bytes, which no option file has.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"option file {path} cannot be read: {error}.") from None
+
+
+def _included(line: str, path: Path, place: str) -> list[Path]:
+    word, _, rest = line.replace("\t", " ").partition(" ")
+    target = path.parent / rest.strip(_SPACE)
+    if not rest.strip(_SPACE) or word not in ("!include", "!includedir"):
+        raise ConfigError(f"{place}: only !include FILE and !includedir FOLDER may begin with '!'.")
+    if word == "!include":
+        return [target]
+    try:
+        return sorted(found for found in target.iterdir() if found.suffix == ".cnf" and found.is_file())
+    except OSError as error:
+        raise ConfigError(f"{place}: the folder cannot be read: {error}.") from None
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a '#' that stands outside of quotes."""
+    quote, escaped = "", False
+    for at, character in enumerate(line):
+        if character in "'\"" and not escaped:
+            quote = "" if quote == character else quote or character
+        if not quote and character == "#":
+            return line[:at]
+        escaped = bool(quote) and character == "\\" and not escaped
+    return line
+
+
+def _value(text: str) -> str:
+    text = text.strip(_SPACE)
+    if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
+        text = text[1:-1]
+    parts: list[str] = []
+    characters = iter(text)
+    for character in characters:
+        following = next(characters, "") if character == "\\" else ""
+        # A backslash before any other character, or at the end, stands for itself.
+        parts.append(_ESCAPES.get(following, character + following) if following else character)
+    return "".join(parts)

@@ -1,0 +1,23 @@
+"""Files with secrets that too many may read: one sentence each, for whoever starts the replica."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def exposed(paths: Iterable[Path | None]) -> list[str]:
+    """A warning for each of the files that every user of the machine may read; None and missing files have none."""
+    found = []
+    for path in paths:
+        try:
+            readable = path is not None and path.stat().st_mode & stat.S_IROTH
+        except OSError:
+            readable = False  # whoever opens it says so better
+        if readable:
+            found.append(f"{path} holds a secret and can be read by every user of this machine: chmod 600 {path}")
+    return found

@@ -1,0 +1,82 @@
+"""Replies as the driver gets them, and when a connection is private."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pymysql.err
+import pytest
+
+from replica.config import Endpoint, ReplicaConfig
+from replica.errors import AuthenticationError, ConfigError, ProtocolError
+from replica.handshake import connection
+from replica.handshake.connection import DriverConnection, secret_of
+from replica.protocol.packets import MAX_PIECE, pack
+
+TCP, SOCKET = Endpoint("db1", 3306), Endpoint("", 0, "/run/mysqld.sock")
+
+
+def config(**options: object) -> ReplicaConfig:
+    return ReplicaConfig.parse({"user": "u", **options})
+
+
+async def reading(data: bytes) -> DriverConnection:
+    made = DriverConnection(config(), TCP)
+    made._reader = asyncio.StreamReader()
+    made._reader.feed_data(data)
+    made._reader.feed_eof()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint", "private"),
+    [
+        ({}, TCP, False),
+        ({"tls": "disabled"}, TCP, False),
+        ({"tls": "required"}, TCP, True),
+        ({"tls": "verify-ca"}, TCP, True),
+        ({"tls": "verify-identity"}, TCP, True),
+        ({"tls": "verify-password", "password": "x"}, TCP, False),
+        ({}, SOCKET, True),
+    ],
+)
+def test_where_a_password_may_be_sent(options: dict[str, object], endpoint: Endpoint, private: bool) -> None:  # noqa: FBT001
+    assert secret_of(config(**options), endpoint).private == private
+
+
+def test_an_empty_password_verifies_nothing() -> None:
+    with pytest.raises(AuthenticationError, match="empty password"):
+        secret_of(config(tls="verify-password"), TCP)
+
+
+async def test_a_password_that_cannot_be_read_is_known_before_a_server_is_asked() -> None:
+    with pytest.raises(ConfigError, match="/nowhere/password"):
+        DriverConnection(config(password_file="/nowhere/password"), TCP)
+
+
+async def test_packets_are_joined_whatever_their_numbers() -> None:
+    payload = b"\x00" + bytes(MAX_PIECE + 10)
+    made = await reading(pack(payload, 7) + pack(b"\x00second", 3))
+    assert (await made._read_packet()).get_all_data() == payload
+    assert (await made._read_packet()).get_all_data() == b"\x00second"
+    assert made._next_seq_id == 4
+
+
+async def test_replies_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_PAYLOAD", 100)
+    made = await reading(pack(bytes(101)))
+    with pytest.raises(ProtocolError, match="more than 100 bytes"):
+        await made._read_packet()
+
+
+async def test_an_empty_reply_is_none() -> None:
+    with pytest.raises(ProtocolError, match="empty packet"):
+        await (await reading(pack(b"")))._read_packet()
+
+
+async def test_errors_are_raised_and_cut_connections_noticed() -> None:
+    made = await reading(pack(b"\xff\x15\x04#28000Access denied") + b"\x05\0\0\0ab")
+    with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
+        await made._read_packet()
+    with pytest.raises(pymysql.err.OperationalError, match="Lost connection"):
+        await made._read_packet()

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from replica.errors import ProtocolError
+from replica.protocol.login_packets import (
+    NEEDED,
+    Capability,
+    SwitchRequest,
+    handshake_response,
+    parse_switch,
+    ssl_request,
+)
+
+
+def test_the_request_for_tls_is_the_head_of_the_response() -> None:
+    request = ssl_request(NEEDED | Capability.SSL, 45)
+    assert len(request) == 32
+    assert request[:4] == int(NEEDED | Capability.SSL).to_bytes(4, "little")
+    assert request[4:9] == b"\0\0\0\x01\x2d"
+    response = handshake_response(
+        NEEDED | Capability.SSL, 45, user="ä", answer=b"abc", plugin="p", attributes={"k": "v", "program": "x"}
+    )
+    assert response[:32] == request
+    assert response[32:] == "ä".encode() + b"\0\x03abcp\0\x0e\x01k\x01v\x07program\x01x"
+
+
+def test_long_answers_have_their_length_in_two_bytes() -> None:
+    for length in (0, 250, 251, 256, 5000):
+        response = handshake_response(NEEDED, 45, user="u", answer=b"a" * length, plugin="p", attributes={})
+        counted = bytes((length,)) if length < 251 else b"\xfc" + length.to_bytes(2, "little")
+        assert response[32:] == b"u\0" + counted + b"a" * length + b"p\0\0"
+
+
+def test_a_zero_byte_in_a_name_ends_nothing() -> None:
+    response = handshake_response(NEEDED, 45, user="u\0v", answer=b"", plugin="p", attributes={})
+    assert response[32:36] == b"uv\0\0"
+
+
+def test_requests_to_change_the_plugin() -> None:
+    assert parse_switch(b"\xfename\0data\0") == SwitchRequest("name", b"data\0")
+    assert parse_switch(b"\xfename\0") == SwitchRequest("name", b"")
+    assert parse_switch(b"\xfe") == SwitchRequest("mysql_old_password", b"")
+    for damaged in (b"\xfename", b"\x00name\0", b""):
+        with pytest.raises(ProtocolError):
+            parse_switch(damaged)

@@ -9,75 +9,28 @@ from __future__ import annotations
 
 import difflib
 import random
-import re
 import tomllib
-from pathlib import Path  # noqa: TC003  (pydantic reads the annotations when the class is made)
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from replica.client_options import client_options, option_file_password
 from replica.errors import ConfigError
+from replica.option_values import Bytes, Endpoint, Hosts, Seconds, WholeSeconds, endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-TlsMode = Literal["disabled", "required", "verify-ca", "verify-identity"]
+__all__ = ["AckPolicy", "Endpoint", "ReplicaConfig", "TlsMode", "read_options_file", "unknown_option", "variables_of"]
+
+TlsMode = Literal["disabled", "required", "verify-ca", "verify-identity", "verify-password"]
 AckPolicy = Literal["fsync", "receive"]
 
 FIRST_RANDOM_SERVER_ID = 1 << 31
 """People number their servers from 1: random ids come from the upper half of the 32 bits."""
 MAX_SERVER_ID = (1 << 32) - 1
-MAX_SECONDS = 365 * 86_400.0
 ENVIRONMENT_PREFIX = "MARIADB_REPLICA_"
-
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
-_SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", re.IGNORECASE)
-_DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _size(value: object) -> object:
-    """'64m' -> 67108864; k, m, g and t are powers of 1024."""
-    if not isinstance(value, str):
-        return value
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("is not a size such as 500k, 64m or 2g")
-    return int(match[1]) << _SIZE_SHIFT[match[2].lower()]
-
-
-def _seconds(value: object) -> object:
-    """'500ms' -> 0.5; a bare number is seconds."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("is not a time such as 500ms, 10s or 5m")
-    return float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
-
-
-def _hosts(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return tuple(name.strip() for name in value.split(","))
-
-
-Bytes = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MAX_SECONDS)]
-Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts), Field(min_length=1)]
-
-
-class Endpoint(NamedTuple):
-    """Where to connect: a host and port, or a Unix socket (then host is empty and port 0)."""
-
-    host: str
-    port: int
-    unix_socket: str = ""
-
-    def __str__(self) -> str:
-        if self.unix_socket:
-            return self.unix_socket
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class ReplicaConfig(BaseModel):
@@ -91,20 +44,28 @@ class ReplicaConfig(BaseModel):
     user: str = Field(min_length=1, description="Account with REPLICATION SLAVE, and SELECT on the tables")
     password: SecretStr | None = Field(None, description="Its password; a file or the environment is safer")
     password_file: Path | None = Field(None, description="File whose first line is the password")
+    defaults_file: Path | None = Field(
+        None, description="MariaDB option file: [client] and [mariadb-replica]; what is given elsewhere wins"
+    )
     tls: TlsMode | None = Field(
         None,
-        description="disabled, required, verify-ca or verify-identity; never falls back to plain text. "
+        description="disabled, required, verify-ca, verify-identity, or verify-password: the certificate that an 11.4+ "
+        "server made itself, checked through the account's password. Never falls back to plain text. "
         "Unset: verify-identity with a tls_ca, else disabled",
     )
     tls_ca: Path | None = Field(None, description="Certificate authorities to trust (PEM)")
     tls_cert: Path | None = Field(None, description="Client certificate (PEM)")
     tls_key: Path | None = Field(None, description="Key of the client certificate (PEM)")
+    server_public_key: Path | None = Field(
+        None, description="The server's RSA key (PEM): for a caching_sha2_password account without TLS"
+    )
     compress: bool = Field(False, description="Compress the connection (zlib): for a slow or paid network")
     server_id: int = Field(
         default_factory=lambda: random.SystemRandom().randint(FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID),
         ge=1,
         le=MAX_SERVER_ID,
-        description="Replica id, unique among all replicas of the primary; a random high one if unset",
+        description="Replica id, unique among all replicas of the primary; "
+        "if unset, a random high one that stays with its relay_dir",
     )
     report_host: str = Field("", max_length=60, description="Name shown by SHOW REPLICA HOSTS on the primary")
     start: str = Field(
@@ -112,7 +73,7 @@ class ReplicaConfig(BaseModel):
     )
     connect_timeout_s: Seconds = Field(10.0, description="Longest wait for one connection and login")
     heartbeat_s: Seconds = Field(10.0, le=4_294_967.0, description="How often an idle primary says it is alive")
-    net_write_timeout_s: int = Field(
+    net_write_timeout_s: WholeSeconds = Field(
         3600, ge=1, le=31_536_000, description="How long the primary waits for us to take bytes before it hangs up"
     )
     gtid_strict_mode: bool = Field(True, description="Refuse to start inside a hole of the primary's binlog")
@@ -147,8 +108,10 @@ class ReplicaConfig(BaseModel):
                 raise ValueError(f"{needing} needs {needed}")
         if self.tls == "disabled" and (self.tls_ca or self.tls_cert):
             raise ValueError("tls=disabled contradicts tls_ca and tls_cert: remove either")
-        if self.tls == "required" and self.tls_ca:
-            raise ValueError("tls=required checks no certificate, so tls_ca would do nothing: use tls=verify-identity")
+        if self.tls in ("required", "verify-password") and self.tls_ca:
+            raise ValueError(f"tls={self.tls} uses no authority, so tls_ca would do nothing: use tls=verify-identity")
+        if self.backoff_initial_s > self.backoff_max_s:
+            raise ValueError("backoff_initial_s is longer than backoff_max_s: make it shorter")
         self.endpoints  # noqa: B018  (raises for a malformed host)
         return self
 
@@ -157,7 +120,7 @@ class ReplicaConfig(BaseModel):
         """The servers to try, in order."""
         if self.unix_socket:
             return (Endpoint("", 0, self.unix_socket),)
-        return tuple(_endpoint(text, self.port) for text in self.host)
+        return tuple(endpoint(text, self.port) for text in self.host)
 
     @property
     def tls_mode(self) -> TlsMode:
@@ -175,8 +138,10 @@ class ReplicaConfig(BaseModel):
             ConfigError: the file cannot be read.
 
         """
+        if self.password is not None:
+            return self.password.get_secret_value()
         if self.password_file is None:
-            return self.password.get_secret_value() if self.password else ""
+            return (self.defaults_file and option_file_password(self.defaults_file)) or ""
         try:
             text = self.password_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -197,8 +162,15 @@ class ReplicaConfig(BaseModel):
         return {_fold(alias): name for name in cls.model_fields for alias in _aliases(name)}
 
     @classmethod
-    def parse(cls, given: Mapping[str, object]) -> Self:
+    def name_of(cls, key: str) -> str | None:
+        """The option that is meant by any spelling of it; None for an unknown one."""
+        return cls.spellings().get(_fold(key))
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object], *, sources: Mapping[str, str] | None = None) -> Self:
         """Options by name, in any of the spellings relay_dir, relay-dir, relayDir -> a checked configuration.
+
+        `sources`: key of `given` -> where it comes from, to be said with what is wrong about it.
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
@@ -206,47 +178,64 @@ class ReplicaConfig(BaseModel):
         """
         known = cls.spellings()
         named: dict[str, object] = {}
+        places: dict[str, str] = {}
         for key, value in given.items():
-            name = known.get(_fold(key))
+            name, place = known.get(_fold(key)), (sources or {}).get(key, "")
             if name is None:
-                raise _unknown(key, known)
-            named[name] = value
+                raise unknown_option(key, known, place)
+            named[name], places[name] = value, place
+        cls._add_defaults(named, places)
         try:
             return cls.model_validate(named)
         except ValidationError as error:
             # Without the input: it may be the password.
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-            lines = [f"{_named(p['loc'])}{p['msg'].removeprefix('Value error, ')}" for p in problems]
+            lines = [f"{_named(p['loc'], places)}{p['msg'].removeprefix('Value error, ')}" for p in problems]
             names = [str(p["loc"][0]) for p in problems if p["loc"]]
             hint = " ".join(f"{name}: {cls.help()[name]}." for name in dict.fromkeys(names))
             raise ConfigError(f"{'; '.join(lines)}.", hint=hint) from None
 
     @classmethod
+    def _add_defaults(cls, named: dict[str, object], places: dict[str, str]) -> None:
+        file = named.get("defaults_file")
+        if not isinstance(file, str | Path):
+            return
+        path = named["defaults_file"] = Path(file).expanduser()
+        for name, (value, place) in client_options(path, named, cls.name_of).items():
+            named[name], places[name] = value, place
+
+    @classmethod
     def from_file(cls, path: Path, overrides: Mapping[str, object]) -> Self:
         """The options of a TOML file, with `overrides` (command line, environment) before them."""
-        try:
-            loaded = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"configuration file {path} cannot be read: {error}.", hint="It is TOML: one line option = value each."
-            ) from None
-        return cls.parse({**loaded, **overrides})
+        return cls.parse({**read_options_file(path), **overrides})
 
 
-def _endpoint(text: str, default_port: int) -> Endpoint:
-    match = re.fullmatch(
-        r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:\s]+)|([0-9A-Fa-f:]+:[0-9A-Fa-f:.]*))(?::(\d{1,5}))?", text
-    )
-    if match is None:
-        raise ValueError(f"host {text!r} is neither name, name:port nor [address]:port")
-    port = int(match[4]) if match[4] else default_port
-    if not 1 <= port <= 65_535:
-        raise ValueError(f"host {text!r} has a port outside 1 to 65535")
-    return Endpoint(match[1] or match[2] or match[3], port)
+def read_options_file(path: Path) -> dict[str, object]:
+    """What a configuration file says, as it spells it.
+
+    Raises:
+        ConfigError: it cannot be read, is no TOML, or has sections.
+
+    """
+    try:
+        loaded = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"configuration file {path} cannot be read: {error}.", hint="It is TOML: one line option = value each."
+        ) from None
+    sections = [key for key, value in loaded.items() if isinstance(value, dict)]
+    if sections:
+        raise ConfigError(
+            f"configuration file {path} has a section [{sections[0]}].", hint="Options stand alone, without sections."
+        )
+    return loaded
 
 
-def _named(location: tuple[int | str, ...]) -> str:
-    return f"option {location[0]}: " if location else ""
+def _named(location: tuple[int | str, ...], places: Mapping[str, str]) -> str:
+    if not location:
+        return ""
+    place = places.get(str(location[0]))
+    return f"option {location[0]} ({place}): " if place else f"option {location[0]}: "
 
 
 def _fold(name: str) -> str:
@@ -258,18 +247,17 @@ def _aliases(name: str) -> tuple[str, ...]:
     return (name, name.removesuffix("_s"))
 
 
-def _unknown(key: str, known: Mapping[str, str]) -> ConfigError:
+def unknown_option(key: str, known: Mapping[str, str], place: str = "") -> ConfigError:
+    """The error that names the nearest of the `known` spellings; `place` is where the key was found."""
     near = difflib.get_close_matches(_fold(key), known, n=1, cutoff=0.5)
     hint = f"Did you mean {known[near[0]]}?" if near else f"Known options: {', '.join(dict.fromkeys(known.values()))}."
-    return ConfigError(f"unknown option {key!r}.", hint=hint)
+    return ConfigError(f"unknown option {key!r}{f' ({place})' if place else ''}.", hint=hint)
 
 
 OPTIONS: dict[str, str] = ReplicaConfig.help()
 """The options that every replica has, the daemon's and one inside Spark."""
 
 
-def environment(values: Mapping[str, str], names: Iterable[str] = OPTIONS) -> dict[str, Any]:
-    """The options set in the environment: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
-    return {
-        name: values[key] for name in names if (key := f"{ENVIRONMENT_PREFIX}{name.upper()}") in values and values[key]
-    }
+def variables_of(names: Iterable[str]) -> dict[str, str]:
+    """Every variable that sets one of these options -> its name: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
+    return {f"{ENVIRONMENT_PREFIX}{alias.upper()}": name for name in names for alias in reversed(_aliases(name))}

@@ -1,77 +1,88 @@
-"""`mariadb-replica check`: ask each configured server whether it can be replicated from, before anything is started."""
+"""`mariadb-replica check`: all that could stand in the way of a replica, before one is started. Changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from replica.client import describe
-from replica.commands.options import configured
+from replica.checks.print import lines
+from replica.checks.run import check_all
+from replica.commands.options import configured, gathered
+from replica.commands.options_page import effective, example
 from replica.daemon.config import DaemonConfig
-from replica.errors import ReplicaError
-from replica.handshake.login import log_in
-from replica.handshake.server import Findings, ServerInfo, check, inspect_server, refusal
+from replica.errors import describe
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
+    from collections.abc import Sequence
+
+    from replica.checks.result import Report
+
+
+def _show_example(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        click.echo(example(), nl=False)
+        context.exit()
 
 
 @click.command(name="check")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask nobody.")
+@click.option(
+    "--example-config",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_example,
+    help="Print a configuration file with every option and its default.",
+)
 @configured(DaemonConfig)
-def check_command(config: DaemonConfig, as_json: bool) -> None:  # noqa: FBT001
-    """Ask every configured server whether it can be replicated from; all that is missing, each with its fix."""
-    reports = asyncio.run(_check_all(config))
-    errors = [error for _, _, _, error in reports if error is not None]
+def check_command(config: DaemonConfig, *, as_json: bool, config_only: bool) -> None:
+    """Ask every configured server, and this machine, for all that a replica needs; what is missing, each with its fix.
+
+    The exit code is that of the first error a replica would end with; 0 if there is none.
+    """
+    if config_only:
+        _show_config(config, as_json=as_json)
+        return
+    reports = asyncio.run(check_all(config, gathered().sources))
+    code = next((report.error.exit_code for report in reports if report.error is not None), 0)
     if as_json:
-        click.echo(json.dumps({"servers": [_as_json(*report) for report in reports], "ok": not errors}))
+        click.echo(json.dumps(_as_json(reports, code)))
     else:
-        for report in reports:
-            _print(*report)
-    if errors:
-        raise SystemExit(errors[0].exit_code)
+        colour = False if os.environ.get("NO_COLOR") else None
+        for line in lines(reports, encoding=sys.stdout.encoding):
+            click.echo(line, color=colour)
+    if code:
+        raise SystemExit(code)
 
 
-_Report = tuple["Endpoint", ServerInfo | None, Findings, ReplicaError | None]
-
-
-async def _check_all(config: ReplicaConfig) -> list[_Report]:
-    return [await _check_one(config, endpoint) for endpoint in config.endpoints]
-
-
-async def _check_one(config: ReplicaConfig, endpoint: Endpoint) -> _Report:
-    try:
-        login = await log_in(config, endpoint)
-        with contextlib.closing(login):
-            server = await login.run(inspect_server(config.server_id))
-    except ReplicaError as error:
-        return endpoint, None, Findings((), ()), error
-    findings = check(server, config.server_id)
-    return endpoint, server, findings, refusal(findings, server, str(endpoint))
-
-
-def _as_json(
-    endpoint: Endpoint, server: ServerInfo | None, findings: Findings, error: ReplicaError | None
-) -> dict[str, object]:
+def _as_json(reports: Sequence[Report], code: int) -> dict[str, object]:
     return {
-        "endpoint": str(endpoint),
-        "version": server.version if server else None,
-        "unmet": [{"what": one.what, "fix": one.fix} for one in findings.unmet],
-        "warnings": [{"what": one.what, "fix": one.fix} for one in findings.warnings],
-        "error": describe(error) if error else None,
+        "ok": code == 0,
+        "exit_code": code,
+        "reports": [
+            {
+                "subject": report.subject,
+                "version": report.version,
+                "account": report.account,
+                "checks": [result._asdict() for result in report.results],
+                "error": describe(report.error) if report.error else None,
+            }
+            for report in reports
+        ],
     }
 
 
-def _print(endpoint: Endpoint, server: ServerInfo | None, findings: Findings, error: ReplicaError | None) -> None:
-    click.echo(f"{endpoint}: {f'MariaDB {server.version}' if server and server.is_mariadb else 'no MariaDB session'}")
-    for mark, found in (("MISSING", findings.unmet), ("warning", findings.warnings)):
-        for one in found:
-            click.echo(f"  {mark}  {one.what}\n           fix: {one.fix}")
-    if error is not None and not findings.unmet:
-        click.echo(f"  FAILED   {error}")
-    if error is None:
-        click.echo("  ready to replicate")
+def _show_config(config: DaemonConfig, *, as_json: bool) -> None:
+    rows = effective(config, gathered())
+    if as_json:
+        click.echo(json.dumps({row.name: {"value": row.value, "source": row.source} for row in rows}))
+        return
+    names, values = max(len(row.name) for row in rows), max(len(row.value) for row in rows if len(row.value) < 40)
+    for row in rows:
+        click.echo(f"{row.name:<{names}}  {row.value:<{values}}  {row.source}".rstrip())

@@ -1,26 +1,100 @@
-"""The options of a command that talks to a primary: made from the one table, checked before the command runs."""
+"""The options of a command: made from the one table, gathered from everywhere, checked before the command runs.
+
+In: command line, environment and configuration file, the first of them that names an option wins. Out: the checked
+configuration that the command is called with, and where each value came from. Refused: what the table does not know,
+also in the environment, where a misspelt name would otherwise be no option at all.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from replica.config import environment
+from replica.commands.account import add_home_file, warn_of_exposed_files
+from replica.commands.option_texts import default
+from replica.config import ENVIRONMENT_PREFIX, read_options_file, unknown_option, variables_of
+from replica.daemon.config import DaemonConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from replica.config import ReplicaConfig
 
 _Config = TypeVar("_Config", bound="ReplicaConfig")
 
+CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
+"""The environment's word for --config."""
+
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}FILE_KEY"})
+"""What is said in the environment and is no option of a replica; the second is for `dump`."""
+
+_GATHERED = "replica.gathered"
+# Kubernetes gives every container such variables for a service named mariadb-replica.
+_SERVICE_LINK = re.compile(rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)")
+
+
+class Gathered(NamedTuple):
+    """Options by name as they were given, and for each of them where."""
+
+    values: dict[str, object]
+    sources: dict[str, str]
+
 
 def flags(kind: type[ReplicaConfig]) -> tuple[str, ...]:
     """The options that are on or off: --semi-sync and --no-semi-sync."""
     return tuple(name for name, field in kind.model_fields.items() if field.annotation is bool)
+
+
+def option_flag(name: str) -> str:
+    """The option as the command line spells it: relay_max_file_age_s is --relay-max-file-age."""
+    return f"--{name.removesuffix('_s').replace('_', '-')}"
+
+
+def gathered() -> Gathered:
+    """What the running command was given, for those who want to know more than the configuration."""
+    found = click.get_current_context().find_root().meta[_GATHERED]
+    if not isinstance(found, Gathered):
+        raise TypeError(f"{found!r} is not what a command gathers")
+    return found
+
+
+def gather(
+    kind: type[ReplicaConfig], line: Mapping[str, object], variables: Mapping[str, str], file: Path | None
+) -> Gathered:
+    """The options of `kind` from the command line (None: not given), the environment and a file, in this order.
+
+    Raises:
+        ConfigError: the file cannot be read, or a name in the environment is none.
+
+    """
+    values: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for key, value in read_options_file(file).items() if file else ():
+        name = kind.name_of(key)
+        if name is None and DaemonConfig.name_of(key):
+            continue  # one file for the daemon and for the commands beside it
+        values[name or key], sources[name or key] = value, str(file)
+    _refuse_misspelt(variables)
+    for variable, name in variables_of(kind.model_fields).items():
+        value = variables.get(variable, "")
+        if value and not (name == "port" and value.startswith("tcp://")):  # a service link too
+            values[name], sources[name] = value, variable
+    for name, value in line.items():
+        if value is not None:
+            values[name], sources[name] = value, option_flag(name)
+    return Gathered(values, sources)
+
+
+def _refuse_misspelt(variables: Mapping[str, str]) -> None:
+    known = variables_of(DaemonConfig.model_fields).keys() | OTHER_VARIABLES
+    for variable in variables:
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name != variable and variable not in known and not _SERVICE_LINK.fullmatch(variable):
+            raise unknown_option(name.lower(), DaemonConfig.spellings(), f"environment variable {variable}")
 
 
 def configured(kind: type[_Config]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -31,19 +105,27 @@ def configured(kind: type[_Config]) -> Callable[[Callable[..., None]], Callable[
 
         def call(config_file: Path | None, **given: Any) -> None:
             own = {name: given.pop(name) for name in list(given) if name not in options}
-            named = environment(os.environ, options) | {n: value for n, value in given.items() if value is not None}
-            command(kind.from_file(config_file, named) if config_file else kind.parse(named), **own)
+            found = gather(kind, given, os.environ, config_file)
+            add_home_file(found.values, found.sources)
+            click.get_current_context().find_root().meta[_GATHERED] = found
+            config = kind.parse(found.values, sources=found.sources)
+            warn_of_exposed_files(config, found.sources)
+            command(config, **own)
 
         call.__doc__ = command.__doc__
         call.__name__ = command.__name__
         switches = flags(kind)
         for name, text in reversed(options.items()):
-            flag = f"--{name.removesuffix('_s').replace('_', '-')}"
+            flag = option_flag(name)
             if name in switches:
                 flag = f"{flag}/--no-{flag.removeprefix('--')}"
             extra = {"default": None} if name in switches else {"metavar": "TEXT"}
-            call = click.option(flag, name, help=f"{text}.", **extra)(call)
+            known = default(kind, name)
+            shown = f"{text}.  [default: {known}]" if known else f"{text}."
+            call = click.option(flag, name, help=shown, **extra)(call)
         file = click.Path(path_type=Path, dir_okay=False)
-        return click.option("--config", "config_file", type=file, help="TOML file of these options.")(call)
+        return click.option(
+            "--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help="TOML file of these options."
+        )(call)
 
     return decorate

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from replica.config import Bytes, ReplicaConfig, Seconds
+from replica.config import ReplicaConfig
+from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds
 
 SlowReaders = Literal["drop", "pause"]
-
-_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):(\d{1,5})")
-
-
-def _listen(value: object) -> object:
-    """'127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port); an empty host is every address of the machine."""
-    if not isinstance(value, str):
-        return value
-    match = _LISTEN.fullmatch(value.strip())
-    if match is None or not 1 <= int(match[3]) <= 65_535:
-        raise ValueError("is not host:port, such as 127.0.0.1:9306")
-    return match[1] or match[2], int(match[3])
-
-
-Listen = Annotated[tuple[str, int], BeforeValidator(_listen)]
+LogFormat = Literal["json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class DaemonConfig(ReplicaConfig):
     """What `mariadb-replica run` takes."""
 
+    reconnect_retry_s: Seconds = Field(
+        MAX_SECONDS,
+        description="How long a lost connection is tried before giving up: a daemon waits for its primary",
+    )
+    relay_max_bytes: Bytes = Field(
+        4 << 30, description="What registered readers still need is kept up to this much in all: see slow_readers"
+    )
     retain_s: Seconds = Field(86_400.0, description="Relay files are kept this long after their last transaction")
     retain_bytes: Bytes = Field(2 << 30, description="And this much of them: beyond it the oldest go first")
     slow_readers: SlowReaders = Field(
@@ -43,6 +37,8 @@ class DaemonConfig(ReplicaConfig):
     )
     monitor_s: Seconds = Field(10.0, description="How often the primary is asked how far it is")
     ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
+    log_format: LogFormat = Field("json", description="json, one object a line, or text for people; on standard error")
+    log_level: LogLevel = Field("info", description="The least that is logged: debug, info, warning or error")
 
 
 DAEMON_OPTIONS: dict[str, str] = DaemonConfig.help()

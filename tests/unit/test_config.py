@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica.config import FIRST_RANDOM_SERVER_ID, OPTIONS, Endpoint, ReplicaConfig, environment
+from replica.config import FIRST_RANDOM_SERVER_ID, OPTIONS, Endpoint, ReplicaConfig, variables_of
 from replica.errors import ConfigError, ReplicaError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def test_options_have_one_name_in_any_spelling(spelling: str, tmp_path: Path) ->
 def test_units_may_be_left_out_of_the_name() -> None:
     assert config(connectTimeout="500ms").connect_timeout_s == 0.5
     assert config(heartbeat="1m").heartbeat_s == 60.0
+    assert config(net_write_timeout="2d").net_write_timeout_s == 172_800
 
 
 def test_unknown_option_is_named_with_the_nearest_known_one() -> None:
@@ -84,6 +85,8 @@ def test_unknown_option_without_a_near_one_lists_them_all() -> None:
         ({"host": "db1", "unix_socket": "/s"}, "exclude"),
         ({"password": "x", "password_file": "/p"}, "exclude"),
         ({"ack_policy": "never"}, "fsync"),
+        ({"backoff_initial": "31s"}, "backoff_max_s"),
+        ({"net_write_timeout": "500ms"}, "net_write_timeout_s"),
     ],
 )
 def test_bad_values_are_refused_by_name(options: dict[str, object], word: str) -> None:
@@ -149,9 +152,35 @@ def test_a_file_gives_options_and_overrides_win(tmp_path: Path) -> None:
         ReplicaConfig.from_file(path, {})
 
 
+def test_a_file_may_list_hosts_and_has_no_sections(tmp_path: Path) -> None:
+    path = tmp_path / "replica.toml"
+    path.write_text('host = ["db1", "db2:3307"]\nuser = "repl"\nserver_id = 7\nsemi_sync = true\nheartbeat = 2.5\n')
+    made = ReplicaConfig.from_file(path, {})
+    assert made.endpoints == (Endpoint("db1", 3306), Endpoint("db2", 3307))
+    assert (made.server_id, made.semi_sync, made.heartbeat_s) == (7, True, 2.5)
+    path.write_text('[replica]\nuser = "repl"\n')
+    with pytest.raises(ConfigError, match=r"section \[replica\]"):
+        ReplicaConfig.from_file(path, {})
+
+
+def test_what_is_wrong_is_told_with_where_it_came_from() -> None:
+    with pytest.raises(ConfigError, match=r"option port \(--port\): "):
+        ReplicaConfig.parse({"user": "u", "port": "x"}, sources={"port": "--port"})
+    with pytest.raises(ConfigError, match=r"unknown option 'prot' \(replica.toml\)"):
+        ReplicaConfig.parse({"user": "u", "prot": "1"}, sources={"prot": "replica.toml"})
+
+
+def test_every_spelling_leads_to_the_name() -> None:
+    assert ReplicaConfig.name_of("netWriteTimeout") == "net_write_timeout_s"
+    assert ReplicaConfig.name_of("net-write-timeout-s") == "net_write_timeout_s"
+    assert ReplicaConfig.name_of("net_write") is None
+
+
 def test_the_environment_names_options_in_capitals() -> None:
-    found = environment({"MARIADB_REPLICA_PASSWORD": SECRET, "MARIADB_REPLICA_USER": "u", "PATH": "/bin"})
-    assert found == {"password": SECRET, "user": "u"}
+    found = variables_of(OPTIONS)
+    assert found["MARIADB_REPLICA_PASSWORD"] == "password"
+    assert found["MARIADB_REPLICA_HEARTBEAT_S"] == found["MARIADB_REPLICA_HEARTBEAT"] == "heartbeat_s"
+    assert set(found.values()) == set(OPTIONS)
 
 
 def test_every_option_has_a_help_text() -> None:

@@ -1,0 +1,115 @@
+"""Connection, account and identity: what protects the bytes, what the account may see, who else has our server id."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.checks.result import Result
+from replica.handshake.server import grant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.checks.facts import ServerFacts
+    from replica.config import Endpoint, ReplicaConfig
+
+
+class Us(NamedTuple):
+    """Who we are to a primary."""
+
+    server_id: int
+    configured: bool
+    """Somebody chose the id."""
+    settled: bool
+    """Chosen, or drawn for the relay directory already; else the first start draws one."""
+    running: bool
+    """A replica of this relay directory is up, under the same id."""
+    left_open: frozenset[int]
+    """Server ids of primaries that were left without a goodbye: they may not have noticed yet."""
+
+
+VERIFIED_BY_PASSWORD = (11, 4)
+"""From here on a server makes itself a certificate, and proves it with what it knows of the account's password."""
+MAX_CLOCK_OFFSET_S = 1.0
+"""Binlog timestamps have whole seconds: a smaller offset does not show."""
+
+
+def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) -> Iterator[Result]:
+    """How we are connected, and whose clock is right."""
+    safe = "set tls=verify-identity and tls_ca"
+    if facts.info.version_number >= VERIFIED_BY_PASSWORD:
+        safe += ", or tls=verify-password, which needs no authority"
+    if facts.tls:
+        checked = f"tls={config.tls_mode}"
+        fix = safe if config.tls_mode == "required" else ""
+        nobody = ": nobody checks whose certificate it is" if fix else ""
+        yield Result("tls", "warning" if fix else "ok", f"{facts.tls}, {checked}{nobody}", fix)
+    elif _is_local(endpoint):
+        yield Result("tls", "ok", "plain text, and it stays on this machine")
+    else:
+        yield Result(
+            "tls",
+            "warning",
+            "none: every change crosses the network in plain text",
+            safe,
+        )
+    offset_s, round_trip_s = facts.primary.clock_offset_s, facts.primary.answered_at - facts.primary.asked_at
+    words = (
+        f"{abs(offset_s):.3f} s {'ahead of' if offset_s > 0 else 'behind'} ours, give or take {round_trip_s / 2:.3f} s"
+    )
+    if abs(offset_s) > MAX_CLOCK_OFFSET_S + round_trip_s / 2:
+        fix = "let both machines follow a time server (chrony, systemd-timesyncd); lag is corrected by the offset"
+        yield Result("clock", "warning", f"the server's clock is {words}", fix)
+    else:
+        yield Result("clock", "ok", f"the server's clock is {words}")
+
+
+def privileges(facts: ServerFacts) -> Iterator[Result]:
+    """Grants that are of use, beside the one that is needed."""
+    account = facts.info.account
+    if facts.replicas is None:
+        what = "REPLICATION MASTER ADMIN is missing: that another replica has our server id shows when it throws us out"
+        yield Result("grant: replicas", "note", what, grant("REPLICATION MASTER ADMIN", account))
+    if facts.binlogs is None and facts.info.log_bin:
+        what = "BINLOG MONITOR is missing: how many bytes the replica is behind cannot be told across files"
+        yield Result("grant: binlogs", "note", what, grant("BINLOG MONITOR", account))
+    if not facts.tables_visible:
+        named = facts.info.binlog_row_metadata == "FULL"
+        what = "it sees no table, which is all the same to the daemon: Spark asks the catalog for a table's columns"
+        fix = f"{grant('SELECT', account, on='`database`.*')} (for each database that is read)"
+        yield Result("grant: tables", "note" if named else "warning", what, fix)
+    else:
+        yield Result("grant: tables", "ok", f"it sees {facts.tables_visible} tables and views")
+
+
+def server_ids(facts: ServerFacts, us: Us) -> Iterator[Result]:
+    """Whether another replica has our server id."""
+    same = [other for other in facts.replicas or () if other.server_id == us.server_id]
+    others = len(facts.replicas or ()) - len(same)
+    if len(same) == 1 and us.running:
+        what = f"server_id {us.server_id} is that of the replica which runs here; other replicas registered: {others}"
+        yield Result("replicas", "ok", what)
+    elif len(same) == 1 and facts.info.server_id in us.left_open:
+        what = f"server_id {us.server_id} is registered: left over from this replica's last run, or another replica"
+        yield Result(
+            "replicas", "note", what, "run ends its own leftover; if it then ends with code 33, it was another"
+        )
+    elif same:
+        names = ", ".join(other.host or "one without report_host" for other in same)
+        what = f"server_id {us.server_id} is in use by another replica ({names}): the two would throw each other out"
+        fix = "give this replica another server_id, or leave the option out"
+        if not us.configured:
+            fix = "stop the other replica, or remove relay.identity from relay_dir: then a new id is drawn"
+        yield Result("replicas", "missing", what, fix)
+    elif facts.replicas is not None:
+        yield Result("replicas", "ok", f"other replicas registered: {others}, none with our server_id")
+
+
+def _is_local(endpoint: Endpoint) -> bool:
+    if endpoint.unix_socket or endpoint.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(endpoint.host).is_loopback
+    except ValueError:
+        return False

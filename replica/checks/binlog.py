@@ -1,0 +1,111 @@
+"""Is the binary log one that can be replicated from, and what will be missing from it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.checks.result import Result
+from replica.handshake.server import check, grant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.checks.access import Us
+    from replica.checks.facts import ServerFacts
+    from replica.config import ReplicaConfig
+
+LEGACY_NET_BUFFER = 16_384
+"""The default of net_buffer_length; a dump is sent in writes of this size."""
+
+
+def basics(facts: ServerFacts, us: Us) -> Iterator[Result]:
+    """What every connection checks again: the same judgement, with the good ones named too."""
+    info = facts.info
+    found = check(info, us.server_id)
+    bad = {one.check: Result(one.check, "missing", one.what, one.fix) for one in found.unmet}
+    poor = {one.check: Result(one.check, "warning", one.what, one.fix) for one in found.warnings}
+    good = {
+        "version": f"MariaDB {info.version}",
+        "log_bin": "ON",
+        "binlog_format": "ROW; a session with BINLOG ADMIN can still set its own",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+        "binlog_checksum": info.binlog_checksum or "unknown",
+        "grant": f"{info.account} has REPLICATION SLAVE",
+        "server_id": f"{us.server_id if us.settled else 'drawn at the first start'}; the server has {info.server_id}",
+    }
+    for name, what in good.items():
+        yield bad.get(name) or poor.get(name) or Result(name, "ok", what)
+
+
+def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
+    """Filters, replicas of replicas, Galera, and what else decides what the log holds."""
+    yield _filters(facts)
+    is_replica = bool(facts.slave_pos)
+    if is_replica and facts.variable("log_slave_updates") == "OFF":
+        yield Result(
+            "log_slave_updates",
+            "warning",
+            f"OFF, and this server has replicated from another ({facts.slave_pos}): such changes are not in its binlog",
+            "put log_slave_updates=ON under [mariadb] in its configuration file and restart it, or replicate from its "
+            "primary",
+        )
+    if facts.variable("read_only") not in ("", "OFF"):
+        yield Result("read_only", "note", "ON: this is a replica, or a primary that was taken out of service")
+    if facts.variable("gtid_strict_mode") == "OFF":
+        yield Result(
+            "gtid_strict_mode",
+            "note",
+            "OFF: the server would log sequence numbers out of order, as after writes to a replica",
+            "SET GLOBAL gtid_strict_mode = ON;",
+        )
+    if facts.variable("binlog_storage_engine"):
+        yield Result(
+            "binlog_storage_engine",
+            "warning",
+            f"{facts.variable('binlog_storage_engine')}: this binlog is not made of files; it was never tested here",
+            "leave binlog_storage_engine out of the server's configuration file",
+        )
+    if facts.variable("wsrep_on") == "ON":
+        yield Result(
+            "wsrep_on",
+            "note",
+            "Galera: each node has a binlog of its own; with several hosts they must share GTIDs",
+            "set wsrep_gtid_mode=ON, and the same wsrep_gtid_domain_id and server_id on all nodes",
+        )
+    if config.annotate and facts.variable("binlog_annotate_row_events") == "OFF":
+        yield Result(
+            "binlog_annotate_row_events",
+            "warning",
+            "OFF: statements are asked for (annotate), and not in the binlog",
+            "SET GLOBAL binlog_annotate_row_events = ON;",
+        )
+    if facts.variable("encrypt_binlog") == "ON":
+        yield Result("encrypt_binlog", "note", "ON: it is sent decrypted, and the relay log is not encrypted")
+    if facts.variable("net_buffer_length") == str(LEGACY_NET_BUFFER):
+        yield Result(
+            "net_buffer_length",
+            "note",
+            "16 KB: with 128 KB a replica that catches up is sent a quarter more per second",
+            "SET GLOBAL net_buffer_length = 131072;",
+        )
+
+
+def _filters(facts: ServerFacts) -> Result:
+    if facts.filters is None:
+        return Result(
+            "binlog_do_db",
+            "note",
+            "not known whether databases are left out of the binlog (binlog_do_db, binlog_ignore_db)",
+            grant("BINLOG MONITOR", facts.info.account),
+        )
+    only, ignored = facts.filters
+    if only or ignored:
+        names = f"only {only} is" if only else f"{ignored} is not"
+        return Result(
+            "binlog_do_db",
+            "warning",
+            f"{names} in the binlog: nothing can bring the other changes here",
+            "remove binlog_do_db and binlog_ignore_db from the server's configuration file and restart it",
+        )
+    return Result("binlog_do_db", "ok", "no database is left out of the binlog")

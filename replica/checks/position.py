@@ -1,0 +1,80 @@
+"""Can this server go on where the relay log ends, or begin where `start` says?"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from replica.checks.result import Result
+from replica.errors import DisconnectedError, PositionLostError
+from replica.handshake.login import log_in
+from replica.handshake.peek import MAX_DUMP_POSITION
+from replica.handshake.resume import HINT, Stored, verify, verify_event
+from replica.handshake.start import state_at
+from replica.protocol.gtid import GtidPosition
+from replica.relay.last_event import last_event
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.checks.facts import ServerFacts
+    from replica.checks.relay_end import RelayEnd
+    from replica.config import ReplicaConfig
+    from replica.handshake.login import Login
+    from replica.handshake.registration import Steps
+
+
+def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:
+    """The result, or the error that a replica would end with here.
+
+    Raises:
+        ConfigError: `start` is no position.
+
+    """
+    if end is None and config.start in ("latest", "earliest"):
+        where = facts.primary.position if config.start == "latest" else facts.oldest
+        words = f"after {where}" if where else "at the very beginning"
+        return Result("position", "ok", f"a first start with start={config.start} would begin {words}")
+    stored = end.stored if end is not None else Stored(GtidPosition.parse(config.start))
+    # With one host there is nobody else to have the groups that are missing there.
+    may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
+    try:
+        yield from verify(stored, facts.info.server_id, may_lag=may_lag)
+    except PositionLostError as error:
+        return error
+    except DisconnectedError as error:
+        return Result("position", "warning", f"{error.message} {error.hint}", "wait until it has caught up")
+    purged = purged_before(stored.position, facts.oldest)
+    if purged is not None:
+        return purged
+    whose = "where the relay log ends" if end is not None else "where start says"
+    return Result("position", "ok", f"it can go on after {stored.position or 'the very beginning'}, {whose}")
+
+
+async def altered_event(
+    login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd
+) -> PositionLostError | None:
+    """The error for a server that has another event where our last one ended, as after a reset; None if all is well."""
+    place = end.head.primary
+    if end.stored.primary is None or place.position > MAX_DUMP_POSITION or not await login.run(state_at(*place)):
+        return None  # purged since, or out of reach
+    event = last_event(directory, end.head.location)
+    if event is None:
+        return None
+    other = await log_in(config, login.endpoint)
+    with contextlib.closing(other):
+        try:
+            await verify_event(other, end.head.position, place, event)
+        except PositionLostError as error:
+            return error
+    return None
+
+
+def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> PositionLostError | None:
+    """The error for a position before the oldest file, None for one in reach (sql_repl.cc: contains_all_slave_gtid)."""
+    gone = [gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no]
+    if not gone:
+        return None
+    return PositionLostError(
+        f"the binlogs after {wanted or 'the very beginning'} are purged: the oldest starts after {oldest}.", hint=HINT
+    )

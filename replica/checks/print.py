@@ -1,0 +1,75 @@
+"""Reports as text for people: a mark and a word a line, the fix below it, a verdict at the end. Colour is never all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from replica.dump.column_names import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.checks.result import Report, Result, State
+
+_MARKS: dict[State, tuple[str, str, str, str]] = {
+    "ok": ("✓", "+", "ok", "green"),
+    "note": ("·", ".", "note", "cyan"),
+    "warning": ("!", "!", "warning", "yellow"),
+    "missing": ("✗", "x", "MISSING", "red"),
+}
+_NAME_WIDTH = 20
+
+
+def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
+    """The text, with colours as escape sequences; marks in ASCII where the encoding has no others."""
+    plain = not _can_encode(encoding)
+    for report in reports:
+        yield click.style(one_line(_title(report)), bold=True)
+        for result in report.results:
+            yield from _result(result, plain=plain)
+        yield f"  {_conclusion(report)}"
+        yield ""
+    if any("SET GLOBAL" in result.fix for report in reports for result in report.results):
+        yield "SET GLOBAL holds until the server restarts: put the same into its configuration file, under [mariadb]."
+    yield _verdict(reports)
+
+
+def _title(report: Report) -> str:
+    who = f"  as {report.account}" if report.account else ""
+    return f"{report.subject}  {report.version}{who}" if report.version else report.subject
+
+
+def _result(result: Result, *, plain: bool) -> Iterator[str]:
+    mark, ascii_mark, word, colour = _MARKS[result.state]
+    styled = click.style(f"{ascii_mark if plain else mark} {word:<8}", fg=colour)
+    yield f"  {styled} {result.check:<{_NAME_WIDTH}} {one_line(result.what)}"
+    if result.fix:
+        yield f"  {'':<10} {'':<{_NAME_WIDTH}} fix: {one_line(result.fix)}"
+
+
+def _conclusion(report: Report) -> str:
+    warnings = sum(result.state == "warning" for result in report.results)
+    shown = "no warning" if not warnings else f"{warnings} warning{'s' if warnings > 1 else ''}"
+    if report.error is None:
+        return click.style("ready", fg="green") + f" ({shown})"
+    if report.missing:
+        return click.style(f"{len(report.missing)} missing", fg="red") + f" ({shown})"
+    return click.style("FAILED", fg="red") + f" {one_line(str(report.error))}"
+
+
+def _verdict(reports: Sequence[Report]) -> str:
+    failed = [report for report in reports if report.error is not None]
+    if not failed:
+        return "ready to replicate"
+    codes = ", ".join(f"{report.subject}: exit code {report.error.exit_code}" for report in failed if report.error)
+    return f"NOT ready to replicate ({codes})"
+
+
+def _can_encode(encoding: str) -> bool:
+    try:
+        "".join(mark for mark, *_ in _MARKS.values()).encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""All checks at once: in a configuration, out a report of each server, of the servers together, and of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from replica.checks import access
+from replica.checks.access import Us
+from replica.checks.binlog import basics, binlog
+from replica.checks.disk import disk
+from replica.checks.facts import ServerFacts, ask_facts
+from replica.checks.local import local, secrets
+from replica.checks.position import altered_event, position
+from replica.checks.relay_end import RelayEnd, relay_end
+from replica.checks.result import Report, Result
+from replica.checks.retention import behind, retention
+from replica.checks.semi_sync import semi_sync
+from replica.checks.together import together
+from replica.errors import (
+    ConfigError,
+    DuplicateServerIdError,
+    PositionLostError,
+    PrerequisiteError,
+    RelayError,
+    ReplicaError,
+)
+from replica.handshake.login import Login, log_in
+from replica.handshake.server import ServerInfo, check, refusal
+from replica.relay.identity import read_identity
+from replica.relay.lock import lock_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from replica.config import Endpoint
+    from replica.daemon.config import DaemonConfig
+
+
+async def check_all(config: DaemonConfig, sources: Mapping[str, str]) -> list[Report]:
+    """A report of each server in the order of the configuration, of several servers together, and of the machine.
+
+    An error in a report is what a replica would end with; nothing is raised. `sources`: where options come from.
+    """
+    here = Report("this machine")
+    end, us = _look_around(config, here)
+    here.results += secrets(config, sources)
+    asked = await asyncio.gather(*(_check_one(config, endpoint, end, us) for endpoint in config.endpoints))
+    answered = {endpoint: facts for endpoint, (_, facts) in zip(config.endpoints, asked, strict=True) if facts}
+    shared = Report("the servers together", list(together(answered)))
+    shared.error = _first(shared, PrerequisiteError)
+    return [*(report for report, _ in asked), *([shared] if shared.results else []), here]
+
+
+def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
+    """What this machine knows: fills the report, finds the end of the relay log and our identity."""
+    configured, directory = "server_id" in config.model_fields_set, config.relay_dir
+    end = identity = holder = None
+    if directory is not None:
+        try:
+            holder = lock_holder(directory)
+            end, identity = relay_end(directory), read_identity(directory)
+        except RelayError as error:
+            here.results.append(Result("relay log", "missing", error.message, error.hint))
+        except OSError as error:
+            what = f"{directory} cannot be read: {error.strerror}"
+            here.results.append(Result("relay log", "missing", what, "ask as the daemon's user"))
+    here.results += local(config, holder)
+    if directory is not None:
+        here.results += disk(config, directory)
+    here.error = _first(here, RelayError)
+    server_id = config.server_id if configured or identity is None else identity.server_id
+    running = holder is not None and identity is not None and identity.server_id == server_id
+    left_open = frozenset(one.server_id for one in identity.connections) if identity else frozenset()
+    settled = configured or identity is not None
+    return end, Us(server_id, configured, settled=settled, running=running, left_open=left_open)
+
+
+def _first(report: Report, kind: type[ReplicaError]) -> ReplicaError | None:
+    if not report.missing:
+        return None
+    one = report.missing[0]
+    return (ConfigError if one.check == "http_listen" else kind)(f"{one.what}.", hint=f"Fix: {one.fix}.")
+
+
+async def _check_one(
+    config: DaemonConfig, endpoint: Endpoint, end: RelayEnd | None, us: Us
+) -> tuple[Report, ServerFacts | None]:
+    report = Report(str(endpoint))
+    facts = None
+    try:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            found = await login.run(ask_facts())
+            if isinstance(found, ServerFacts):
+                facts = found
+                report.results += _judge(facts, config, endpoint, us)
+                if facts.info.log_bin:
+                    _place(report, facts, end, await _reached(login, facts, config, end))
+            report.error = _verdict(report, found if isinstance(found, ServerInfo) else found.info, us) or report.error
+    except ReplicaError as error:
+        report.error = error
+    return report, facts
+
+
+async def _reached(
+    login: Login, facts: ServerFacts, config: DaemonConfig, end: RelayEnd | None
+) -> Result | PositionLostError:
+    found = await login.run(position(facts, end, config))
+    same = end is not None and end.stored.server_id == facts.info.server_id
+    if not same or end is None or config.relay_dir is None or isinstance(found, PositionLostError):
+        return found
+    return await altered_event(login, config, config.relay_dir, end) or found
+
+
+def _judge(facts: ServerFacts, config: DaemonConfig, endpoint: Endpoint, us: Us) -> Iterator[Result]:
+    yield from access.connection(facts, config, endpoint)
+    yield from basics(facts, us)
+    yield from binlog(facts, config)
+    yield from access.privileges(facts)
+    yield from access.server_ids(facts, us)
+    yield from semi_sync(facts, config)
+    yield from retention(facts)
+
+
+def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Result | PositionLostError) -> None:
+    if isinstance(found, PositionLostError):
+        report.results.append(Result("position", "missing", found.message, found.hint))
+        report.error = found
+    else:
+        report.results.append(found)
+        if end is not None and found.state == "ok":
+            report.results += behind(facts, end)
+
+
+def _verdict(report: Report, info: ServerInfo, us: Us) -> ReplicaError | None:
+    """The error a connection would end with: of the settings first, then of the rest."""
+    report.version, report.account = info.version, info.account
+    findings = check(info, us.server_id)
+    if not info.is_mariadb:
+        report.results += [Result(one.check, "missing", one.what, one.fix) for one in findings.unmet]
+    refused = refusal(findings, info, report.subject)
+    if refused is not None:
+        return refused
+    for one in report.missing:
+        if one.check == "replicas":
+            return DuplicateServerIdError(f"{one.what}.", hint=f"Fix: {one.fix}.")
+        if one.check != "position":
+            return PrerequisiteError(f"{one.what}.", hint=f"Fix: {one.fix}.")
+    return None

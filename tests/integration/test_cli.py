@@ -1,4 +1,4 @@
-"""The program as a user runs it: exit codes, structured logs, `check`, and a daemon that ends when it is told to."""
+"""The program as a user runs it: exit codes, structured logs, and a daemon that ends when it is told to."""
 
 from __future__ import annotations
 
@@ -79,28 +79,3 @@ def test_a_permanent_error_is_the_exit_code(any_server: MariaDb, tmp_path: Path)
     assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "AuthenticationError", 31)
     assert last.startswith("mariadb-replica: ")
     assert "wrong-and-secret" not in done.stderr
-
-
-def test_check_of_a_ready_server(any_server: MariaDb) -> None:
-    done = called("check", "--json", env=environment(any_server))
-    assert done.returncode == 0
-    report = json.loads(done.stdout)
-    assert report["ok"]
-    (one,) = report["servers"]
-    assert one["version"] == any_server.value("SELECT @@version")
-    assert one["unmet"] == []
-    assert any("binlog_row_metadata" in warning["what"] for warning in one["warnings"])
-    assert "ready to replicate" in called("check", env=environment(any_server)).stdout
-
-
-def test_check_lists_what_is_missing_on_each_server(any_server: MariaDb) -> None:
-    any_server.add_user("powerless", SECRET, grants="SELECT")
-    env = environment(
-        any_server, MARIADB_REPLICA_USER="powerless", MARIADB_REPLICA_HOST=f"{any_server.host},127.0.0.1:1"
-    )
-    done = called("check", "--server-id", "1", env=env)
-    assert done.returncode == 21
-    assert "GRANT REPLICATION SLAVE ON *.* TO 'powerless'@'%'" in done.stdout
-    assert "server_id 1" in done.stdout
-    assert "127.0.0.1:1" in done.stdout
-    assert "FAILED" in done.stdout

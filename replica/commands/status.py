@@ -1,0 +1,120 @@
+"""`mariadb-replica status`: how the daemon is, whether it is up, hung or down; the exit code says it to scripts.
+
+In: a relay directory (the daemon's status file, the lock, the end of the log), or the daemon's address. Out: a page for
+people, or one JSON object: the status record with `verdict`. Nothing is written, and the primary is not asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from replica.commands.options import CONFIG_VARIABLE, gather
+from replica.daemon.config import DaemonConfig
+from replica.daemon.record import StatusRecord
+from replica.daemon.status import read_status
+from replica.daemon.status_page import page
+from replica.daemon.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
+from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
+from replica.relay.lock import lock_holder
+
+if TYPE_CHECKING:
+    from replica.relay.location import RelayHead
+
+ANSWER_TIMEOUT_S: Final = 5.0
+MAX_ANSWER_BYTES: Final = 8 << 20
+"""A record has some kilobytes; with a thousand readers and domains less than one megabyte."""
+
+
+@click.command(name="status")
+@click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the daemon's relay log.")
+@click.option("--url", metavar="URL", help="Ask the daemon instead, where its http_listen is: http://host:port.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar=CONFIG_VARIABLE,
+    help="TOML file of the daemon; its relay_dir counts.",
+)
+def status(relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+    """How the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
+
+    Exit code: 0 healthy, 3 not running, 4 running but silent, 10 not connected, 11 behind, 12 standing still for room.
+    """
+    if relay_dir and url:
+        raise ConfigError("--relay-dir and --url exclude each other.")
+    head = None
+    if url:
+        record: StatusRecord | None = _asked(url)
+        verdict = running(record) if record else None
+    else:
+        directory = _directory(relay_dir, config_file)
+        record, head, verdict = _looked(directory)
+    if verdict is None:
+        raise ProtocolError("the daemon gave no record.")
+    click.echo(json.dumps(_as_json(record, head, verdict)) if as_json else page(record, head, verdict, time.time()))
+    raise SystemExit(verdict.exit_code)
+
+
+def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
+    found = gather(DaemonConfig, {"relay_dir": relay_dir}, os.environ, config_file).values.get("relay_dir")
+    if not found:
+        raise ConfigError(
+            "nothing tells which daemon is meant.", hint="Name its relay log's folder (--relay-dir), or its --url."
+        )
+    return Path(str(found))
+
+
+def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
+    """From outside: works whatever the daemon does."""
+    try:
+        if not directory.is_dir():
+            raise RelayError(f"{directory} is no folder.", hint="Is it the relay_dir of the daemon, on this machine?")
+        holder, record = lock_holder(directory), read_status(directory)
+        verdict = judge(record, holder=holder, now=time.time())
+        head = _log_end(directory) if verdict.exit_code in (NOT_RUNNING, SILENT) else None
+    except OSError as error:
+        raise RelayError(f"{directory} cannot be read: {error.strerror}.", hint="Ask as the daemon's user.") from None
+    if record is None and head is None and holder is None:
+        raise RelayError(f"{directory} holds no relay log.", hint="Is it the relay_dir of the daemon?")
+    return record, head, verdict
+
+
+def _log_end(directory: Path) -> RelayHead | None:
+    # Only where the daemon cannot tell: this module loads the compiler, a second in which somebody waits.
+    head: RelayHead | None = importlib.import_module("replica.relay.head").read_head(directory)
+    return head
+
+
+def _asked(url: str) -> StatusRecord:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no URL.", hint="It is like http://127.0.0.1:9306, the daemon's http_listen.")
+    where = url.removesuffix("/").removesuffix("/status") + "/status"
+    try:
+        with urllib.request.urlopen(where, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310  (http and https only)
+            return StatusRecord.model_validate_json(answer.read(MAX_ANSWER_BYTES))
+    except (OSError, urllib.error.URLError) as error:
+        raise DisconnectedError(
+            f"{where} gives no answer: {getattr(error, 'reason', error)}.",
+            hint="The daemon is down, hangs, or listens elsewhere: on its machine, ask with --relay-dir.",
+        ) from None
+    except ValueError:
+        raise ProtocolError(f"{where} is no status of a replica of this version.") from None
+
+
+def _as_json(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict) -> dict[str, Any]:
+    end = head and {"gtid": str(head.position), "relay": str(head.location), "time": head.timestamp or None}
+    return {
+        "verdict": verdict._asdict(),
+        "log_end": end,
+        "status": record.model_dump(mode="json") if record else None,
+    }

@@ -1,0 +1,153 @@
+"""A small HTTP server for the daemon's endpoints. Reading only, and nothing that it serves is secret.
+
+In: GET and HEAD requests, at most MAX_CLIENTS at a time, each with a few seconds to say what it wants in what
+http.server allows (100 header lines). Out: what the path's route gives, else 404. A client that is slow or one too many
+is hung up on; whatever clients do costs the receiving path nothing but its share of the processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import socket
+import threading
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from replica import __version__
+from replica.daemon.metrics import CONTENT_TYPE
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Answer = tuple[int, str, bytes]
+"""Status code, Content-Type, body."""
+Route: TypeAlias = "Callable[[], Answer]"
+
+MAX_CLIENTS: Final = 8
+"""A scraper or two, probes, and somebody with a browser; each costs a thread while it lasts."""
+CLIENT_TIMEOUT_S: Final = 10.0
+"""From the connection to the last byte of the answer, however busily the client drips bytes."""
+JSON_TYPE: Final = "application/json; charset=utf-8"
+
+
+def as_json(code: int, content: Mapping[str, object]) -> Answer:
+    return code, JSON_TYPE, json.dumps(content).encode() + b"\n"
+
+
+def as_metrics(text: bytes) -> Answer:
+    return HTTPStatus.OK, CONTENT_TYPE, text
+
+
+class HttpServer:
+    """`routes`: path -> what answers it. Raises ConfigError where the address cannot be used."""
+
+    def __init__(self, listen: tuple[str, int], routes: Mapping[str, Route]) -> None:
+        host, port = listen
+        try:
+            self._server = _Server(host, port, routes)
+        except OSError as error:
+            raise ConfigError(
+                f"http_listen {host}:{port} cannot be used: {error.strerror or error}.",
+                hint="Another program listens there, or the address is not of this machine: choose another one.",
+            ) from None
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.2,), name="replica-http", daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        host, port = str(self._server.server_address[0]), self._server.server_port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+        self.routes = routes
+        self._lock = threading.Lock()
+        self._deadlines: dict[socket.socket, float] = {}
+        every_address = not host
+        if ":" in host or (every_address and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        self._dual = every_address and self.address_family == socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self._dual else 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        # Without the look into DNS for our own name that http.server does here.
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "mariadb-replica", self.server_address[1]
+
+    def verify_request(self, request: Any, _client_address: Any) -> bool:
+        with self._lock:
+            if len(self._deadlines) >= MAX_CLIENTS:
+                return False  # socketserver closes it
+            self._deadlines[request] = time.monotonic() + CLIENT_TIMEOUT_S
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Between two requests, and several times a second: who took too long is cut off."""
+        now = time.monotonic()
+        with self._lock:
+            late = [client for client, deadline in self._deadlines.items() if deadline < now]
+        for client in late:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)  # its thread wakes up and ends
+
+    def handle_error(self, _request: Any, _client_address: Any) -> None:
+        """A client that hung up is not news; what a route raises is answered as 500."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: _Server
+    server_version = f"mariadb-replica/{__version__}"
+    sys_version = ""
+    timeout = CLIENT_TIMEOUT_S
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        route = self.server.routes.get(self.path.split("?", 1)[0])
+        if route is None:
+            code, kind, content = as_json(HTTPStatus.NOT_FOUND, {"error": "not found", "paths": [*self.server.routes]})
+        else:
+            try:
+                code, kind, content = route()
+            except Exception as error:  # noqa: BLE001  (whatever it is, the client shall see that there is one)
+                code, kind, content = as_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def log_message(self, _format: str, *_arguments: Any) -> None:
+        """Probes come every few seconds: they are not logged."""

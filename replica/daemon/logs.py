@@ -1,0 +1,110 @@
+"""Structured logs, one line an event, written by a thread of their own.
+
+In: events with key-value pairs from any thread, and Python's own logging and warnings. Out: JSON lines (or text for
+people) on a stream. The caller pays for a time stamp and a queue; formatting and the write, which may block on a full
+pipe, happen elsewhere. When nobody takes the lines, new ones are dropped beyond a limit and counted in the next line
+that gets through: a log that stands still must not stop the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+MAX_WAITING_LINES = 10_000
+"""Some megabytes. A daemon writes a line when something changes: thousands that wait mean that nobody reads."""
+FLUSH_TIMEOUT_S = 2.0
+
+
+class LogWriter:
+    """`logger` for our own events; `capture()` for those of libraries; `close()` writes what waits."""
+
+    def __init__(self, *, style: str, level: str, stream: TextIO | None = None) -> None:
+        self.dropped = 0
+        self._stream = stream or sys.stderr
+        self._format = _formatter(style, colours=self._stream.isatty())
+        self._lines: queue.Queue[EventDict | None] = queue.Queue(MAX_WAITING_LINES)
+        self._thread = threading.Thread(target=self._run, name="replica-logs", daemon=True)
+        self._thread.start()
+        processors: list[Processor] = [
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _stamp,
+            self._hand_over,
+        ]
+        self.logger: FilteringBoundLogger = structlog.wrap_logger(
+            _Nowhere(), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(level)
+        )
+
+    def capture(self) -> None:
+        """Send Python's logging (asyncio, the driver) and its warnings the same way."""
+        logging.basicConfig(level=logging.WARNING, handlers=[_Handler(self.logger)], force=True)
+        logging.captureWarnings(capture=True)
+
+    def close(self) -> None:
+        """Write what waits, but not for ever."""
+        try:
+            self._lines.put(None, timeout=FLUSH_TIMEOUT_S)
+        except queue.Full:
+            return
+        self._thread.join(FLUSH_TIMEOUT_S)
+
+    def _hand_over(self, _logger: WrappedLogger, _name: str, event: EventDict) -> NoReturn:
+        try:
+            self._lines.put_nowait(event)
+        except queue.Full:
+            self.dropped += 1
+        raise structlog.DropEvent
+
+    def _run(self) -> None:
+        said = 0
+        while (event := self._lines.get()) is not None:
+            if self.dropped != said:
+                event["lines_dropped"], said = self.dropped - said, self.dropped
+            try:
+                print(self._format(event), file=self._stream, flush=True)
+            except (OSError, ValueError):
+                self.dropped += 1  # the other end of the pipe is gone: the replica goes on without logs
+
+
+class _Nowhere:
+    """Takes no line: the last processor has taken it."""
+
+
+class _Handler(logging.Handler):
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(
+            record.levelno, record.getMessage().splitlines()[0], logger=record.name, exc_info=record.exc_info or False
+        )
+
+
+def _stamp(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    event["timestamp"] = time.time()
+    return event
+
+
+def _formatter(style: str, *, colours: bool) -> Any:
+    render: Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
+    if style == "text":
+        render = structlog.dev.ConsoleRenderer(colors=colours)
+
+    def formatted(event: EventDict) -> Any:
+        at = event["timestamp"]
+        whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+        event["timestamp"] = f"{whole}.{int(at % 1 * 1e6):06d}Z"
+        return render(None, "", event)
+
+    return formatted

@@ -1,0 +1,65 @@
+"""Retention at work beside the stream: a turn every few seconds, its totals, and what it says in the log.
+
+In: the relay directory and the policy of the configuration. Out: fewer relay files, counters for the status, one log
+line whenever files went; a reader whose files were removed is a warning with its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.relay.retention import Retention, RetentionPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.daemon.config import DaemonConfig
+
+EVERY_S: Final = 2.0
+"""With slow_readers=drop nothing else holds the log at its limit: at 500 MB/s a turn is one GB late."""
+MAX_DROPPED_NAMES: Final = 100
+"""Names of dropped readers that the status still shows; the log has them all."""
+
+
+class Retaining:
+    """`turn()` is the work; the rest may be read by any thread."""
+
+    def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
+        self.removed_files = 0
+        self.removed_bytes = 0
+        self.dropped_readers: tuple[str, ...] = ()
+        self.dropped = 0
+        self._log = log
+        self._held = ""
+        policy = RetentionPolicy(
+            retain_s=config.retain_s,
+            retain_bytes=config.retain_bytes,
+            max_bytes=config.relay_max_bytes,
+            slow_readers=config.slow_readers,
+            reader_expiry_s=config.reader_expiry_s,
+            min_free_bytes=config.min_free_bytes,
+        )
+        self._retention = Retention(directory, policy)
+
+    def turn(self) -> None:
+        removed = self._retention.apply()
+        if removed.files:
+            self.removed_files += removed.files
+            self.removed_bytes += removed.bytes
+            self._log.info("removed relay files", files=removed.files, bytes=removed.bytes, oldest=str(removed.oldest))
+        if removed.held != self._held:
+            self._held = removed.held
+            self._log.info("removal by age " + ("waits" if removed.held else "goes on"), reason=removed.held)
+        for name in removed.expired_readers:
+            self._log.info("reader forgotten", reader=name, hint="Not seen for reader_expiry.")
+        for name in removed.dropped_readers:
+            self.dropped += 1
+            self.dropped_readers = (*self.dropped_readers, name)[-MAX_DROPPED_NAMES:]
+            self._log.warning(
+                "reader dropped",
+                reader=name,
+                hint="The files it needed had to go, and its next read fails: see relay_max_bytes, min_free_bytes, "
+                "and slow_readers=pause.",
+            )

@@ -1,0 +1,213 @@
+"""The daemon: the replica, and beside it status file, metrics, health endpoints, monitor and retention.
+
+In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then it returns) or an error
+that trying again cannot mend (then it raises that). The event loop belongs to the replica; everything else runs in
+threads, and starts after the relay log is open and ends before it is closed. SIGHUP changes nothing: the password file
+is read at every connection, and logs go to standard error, which whoever collects them rotates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from replica import __version__
+from replica.client import Replica
+from replica.daemon.endpoints import Endpoints
+from replica.daemon.http import HttpServer
+from replica.daemon.monitor import Monitor
+from replica.daemon.notify import Notifier
+from replica.daemon.observer import Observer
+from replica.daemon.periodic import Periodic
+from replica.daemon.record import Failure
+from replica.daemon.retain import EVERY_S, Retaining
+from replica.daemon.status import WRITE_EVERY_S, write_status
+from replica.errors import DiskFullError, ReplicaError, describe
+from replica.progress import Progress
+from replica.relay.writer import RelayWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.daemon.config import DaemonConfig
+    from replica.daemon.record import StatusRecord
+
+BEAT_S: Final = 0.5
+REMEMBERED_BEATS: Final = 120
+"""A minute: no scrape misses the worst of them."""
+FULL_DISK_RETRY_S: Final = 1.0
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a thread beside the stream may keep the interpreter while the stream wants it; Python's own 5 ms would show
+in acknowledgements."""
+
+
+class Daemon:
+    """`await run()` in the main thread's loop."""
+
+    def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
+        self._config = config
+        self._directory = directory
+        self._log = log
+        self._progress = Progress(started_at=time.time())
+        self._notifier = Notifier()
+        self._beat_at = time.monotonic()
+        self._loop_delays_s = deque([0.0], maxlen=REMEMBERED_BEATS)
+        self._leaving = False
+
+    async def run(self) -> None:
+        """Until told to stop.
+
+        Raises:
+            ReplicaError: whatever ended the replica; the status file says it too.
+
+        """
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._take_signals()
+        try:
+            relay = await self._open()
+            try:
+                await self._beside(relay)
+            finally:
+                relay.close()
+        except asyncio.CancelledError:
+            if not self._leaving:
+                raise
+        except ReplicaError as error:
+            self._notifier.status(f"failed: {error.message}")
+            self._log.error("failed", **describe(error))
+            raise
+        except Exception:
+            self._log.exception("internal error", part="replica")
+            raise
+        finally:
+            self._notifier.close()
+
+    def _take_signals(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def leave() -> None:
+            # Once: a second signal must not interrupt the goodbye.
+            if not self._leaving and task is not None:
+                self._leaving = True
+                self._notifier.stopping()
+                task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, leave)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._log.info("SIGHUP ignored", hint="Options need a restart."))
+
+    async def _open(self) -> RelayWriter:
+        """The relay log; a disk that is full is waited for, as it is later on."""
+        config, said = self._config, False
+        while True:
+            try:
+                return RelayWriter.open(
+                    self._directory,
+                    max_file_bytes=config.relay_max_file_bytes,
+                    max_file_age_s=config.relay_max_file_age_s,
+                )
+            except DiskFullError as error:
+                if not said:
+                    said = True
+                    self._notifier.status(f"disk full: {error.message}")
+                    self._log.error("disk full", message=error.message, hint=error.hint)
+            await asyncio.sleep(FULL_DISK_RETRY_S)
+
+    async def _beside(self, relay: RelayWriter) -> None:
+        config, log = self._config, self._log
+        replica = Replica(
+            config,
+            relay,
+            log=log,
+            progress=self._progress,
+            owner="daemon",
+            wait_for_readers=config.slow_readers == "pause",
+        )
+        monitor = Monitor(config, endpoint=lambda: replica.endpoint, held_file=lambda: relay.head.primary.file, log=log)
+        retaining = Retaining(config, self._directory, log)
+        observer = Observer(
+            config,
+            relay,
+            self._progress,
+            monitor=monitor,
+            retaining=retaining,
+            loop_delay_s=lambda: max(self._loop_delays_s),
+            errors=lambda: {part.name: part.errors for part in periodic},
+        )
+        periodic = (
+            Periodic("status", WRITE_EVERY_S, lambda: self._write_status(observer), log),
+            Periodic("retention", EVERY_S, retaining.turn, log),
+        )
+        server = None
+        if config.http_listen is not None:
+            endpoints = Endpoints(observer, self._progress, silent_s=lambda: time.monotonic() - self._beat_at)
+            server = HttpServer(config.http_listen, endpoints.routes())
+        if server is not None:
+            server.start()
+        monitor.start()
+        for part in periodic:
+            part.start()
+        place = {"relay_dir": str(self._directory), "position": str(relay.position)}
+        log.info("started", **place, http=server.address if server else "", version=__version__)
+        try:
+            await self._receive(replica, relay)
+        except Exception as error:
+            observer.failed = _failure(error)
+            raise
+        finally:
+            monitor.stop()
+            for part in periodic:
+                part.stop()
+            if server is not None:
+                server.stop()
+            with contextlib.suppress(OSError):  # nobody is left to be told
+                self._write_status(observer)
+
+    async def _receive(self, replica: Replica, relay: RelayWriter) -> None:
+        beat = asyncio.get_running_loop().create_task(self._beat())
+        self._notifier.ready()
+        try:
+            await replica.run()
+        except asyncio.CancelledError:
+            with contextlib.suppress(DiskFullError):  # what was acknowledged is on disk all the same
+                relay.sync()
+            self._log.info("stopped", position=str(relay.position))
+            raise
+        finally:
+            beat.cancel()
+
+    async def _beat(self) -> None:
+        """Prove that the loop runs: for /healthz, and for systemd's watchdog."""
+        watchdog_s = self._notifier.watchdog_s
+        while True:
+            asleep_at = time.monotonic()
+            await asyncio.sleep(BEAT_S)
+            self._beat_at = time.monotonic()
+            self._loop_delays_s.append(self._beat_at - asleep_at - BEAT_S)
+            if watchdog_s is not None:
+                self._notifier.alive()
+
+    def _write_status(self, observer: Observer) -> None:
+        record = observer.record(fresh=True)
+        write_status(self._directory, record)
+        if record.failure is None:
+            self._notifier.status(_line(record))
+
+
+def _failure(error: Exception) -> Failure:
+    name = type(error).__name__
+    if isinstance(error, ReplicaError):
+        return Failure(error=name, message=error.message, hint=error.hint, exit_code=error.exit_code)
+    return Failure(error=name, message="a bug of this program.", hint="Its log has the traceback.", exit_code=1)
+
+
+def _line(record: StatusRecord) -> str:
+    behind = "unknown" if record.behind.seconds is None else f"{record.behind.seconds:.0f} s"
+    return f"{record.state}, {behind} behind, at {record.position.gtid or 'the beginning'}"

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from replica.commands.status import status
+from replica.daemon.http import HttpServer, as_json
+from replica.daemon.status import write_status
+from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
+from replica.relay.lock import RelayLock
+from replica.relay.writer import RelayWriter
+from tests.unit.daemon.records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def asked(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(status, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def test_a_folder_that_was_never_a_relay_log(tmp_path: Path) -> None:
+    with pytest.raises(RelayError, match="holds no relay log"):
+        asked("--relay-dir", str(tmp_path))
+    with pytest.raises(RelayError, match="is no folder"):
+        asked("--relay-dir", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("arguments", [(), ("--relay-dir", "x", "--url", "y"), ("--url", "ftp://host")])
+def test_what_has_no_meaning(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MARIADB_REPLICA_RELAY_DIR", raising=False)
+    with pytest.raises(ConfigError):
+        asked(*arguments)
+
+
+def test_a_daemon_that_writes_its_status(tmp_path: Path) -> None:
+    with RelayLock(tmp_path):
+        write_status(tmp_path, record(written_at=time.time()))
+        code, text = asked("--relay-dir", str(tmp_path))
+        assert (code, text.splitlines()[0]) == (0, "healthy")
+        code, text = asked("--relay-dir", str(tmp_path), "--json")
+    seen = json.loads(text)
+    assert (code, seen["verdict"]["exit_code"], seen["status"]["pid"]) == (0, 0, 4711)
+
+
+def test_where_the_log_of_a_daemon_that_is_gone_ends(tmp_path: Path) -> None:
+    RelayWriter.open(tmp_path).close()
+    write_status(tmp_path, record(written_at=time.time() - 7200))
+    code, text = asked("--relay-dir", str(tmp_path))
+    assert code == 3
+    assert "ended without a goodbye" in text
+    assert "log ends" in text
+
+
+def test_the_folder_comes_from_the_daemons_own_configuration(tmp_path: Path) -> None:
+    relay, file = tmp_path / "relay", tmp_path / "replica.toml"
+    RelayWriter.open(relay).close()
+    file.write_text(f'relay_dir = "{relay}"\nuser = "repl"\n')
+    assert asked("--config", str(file))[0] == 3
+
+
+def test_over_http() -> None:
+    server = HttpServer(("127.0.0.1", 0), {"/status": lambda: as_json(200, record().model_dump(mode="json"))})
+    server.start()
+    try:
+        assert asked("--url", f"http://{server.address}/")[0] == 0
+        code, text = asked("--url", f"http://{server.address}/status", "--json")
+        assert (code, json.loads(text)["status"]) == (0, record().model_dump(mode="json"))
+    finally:
+        server.stop()
+    with pytest.raises(DisconnectedError, match="gives no answer"):
+        asked("--url", f"http://{server.address}")
+
+
+class Stranger(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1000)
+        self.request.sendall(b"HTTP/1.0 200 OK\r\n\r\n<html>")
+
+
+def test_something_else_over_http() -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        with pytest.raises(ProtocolError, match="no status of a replica"):
+            asked("--url", f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()

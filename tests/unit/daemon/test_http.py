@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.daemon import http as daemon_http
+from replica.daemon.http import MAX_CLIENTS, HttpServer, as_json, as_metrics
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def broken() -> tuple[int, str, bytes]:
+    raise ValueError("a bug, with a secret in it")
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    monkeypatch.setattr(daemon_http, "CLIENT_TIMEOUT_S", 0.5)
+    routes = {
+        "/metrics": lambda: as_metrics(b"x 1\n"),
+        "/readyz": lambda: as_json(503, {"ready": False}),
+        "/broken": broken,
+    }
+    server = HttpServer(("127.0.0.1", 0), routes)
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    yield host, int(port)
+    server.stop()
+
+
+def asked(address: tuple[str, int], path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(*address, timeout=5)
+    with contextlib.closing(connection):
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def test_answers_by_path(address: tuple[str, int]) -> None:
+    code, headers, body = asked(address, "/metrics?ignored=1")
+    assert (code, body) == (200, b"x 1\n")
+    assert headers["Content-Type"].startswith("text/plain; version=")
+    assert asked(address, "/readyz")[0] == 503
+    code, _, body = asked(address, "/else")
+    assert (code, json.loads(body)["paths"]) == (404, ["/metrics", "/readyz", "/broken"])
+    assert asked(address, "/../etc/passwd")[0] == 404
+
+
+def test_head_has_no_body_and_nothing_else_is_allowed(address: tuple[str, int]) -> None:
+    code, headers, body = asked(address, "/metrics", "HEAD")
+    assert (code, headers["Content-Length"], body) == (200, "4", b"")
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        assert asked(address, "/metrics", method)[0] == 501
+
+
+def test_a_bug_is_an_answer_without_its_words(address: tuple[str, int]) -> None:
+    code, _, body = asked(address, "/broken")
+    assert (code, json.loads(body)) == (500, {"error": "ValueError"})
+
+
+def test_too_much_is_refused(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as client:
+        client.sendall(b"GET /" + b"x" * 70_000 + b" HTTP/1.0\r\n\r\n")
+        assert b" 414 " in client.recv(1000)
+    with socket.create_connection(address) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 200 + b"\r\n")
+        assert b" 431 " in client.recv(1000)
+
+
+def test_slow_clients_are_cut_off_and_do_not_lock_others_out(address: tuple[str, int]) -> None:
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(address)) for _ in range(MAX_CLIENTS)]
+        ended = threading.Event()
+
+        def drip() -> None:
+            while not ended.wait(0.05):
+                for client in slow:
+                    with contextlib.suppress(OSError):
+                        client.sendall(b"G")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        deadline = time.monotonic() + 20
+        code = 0
+        while code != 200 and time.monotonic() < deadline:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                code = asked(address, "/metrics")[0]
+        ended.set()
+        dripping.join()
+    assert code == 200
+
+
+def test_an_address_in_use_is_a_configuration_error(address: tuple[str, int]) -> None:
+    with pytest.raises(ConfigError, match=f"http_listen 127.0.0.1:{address[1]} cannot be used"):
+        HttpServer(address, {})
+
+
+@pytest.mark.parametrize(("host", "client"), [("", "127.0.0.1"), ("::1", "::1")])
+def test_other_addresses(host: str, client: str) -> None:
+    server = HttpServer((host, 0), {"/x": lambda: as_json(200, {})})
+    server.start()
+    try:
+        assert asked((client, int(server.address.rpartition(":")[2])), "/x")[0] == 200
+    finally:
+        server.stop()

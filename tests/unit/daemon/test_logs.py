@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+from replica.daemon import logs
+from replica.daemon.logs import LogWriter
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_events_are_json_lines_with_the_time_of_the_call() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(style="json", level="info", stream=stream)
+    writer.logger.debug("not wanted")
+    writer.logger.info("connected", endpoint="db1:3306", text="ü")
+    writer.close()
+    (line,) = lines(stream)
+    timestamp = line.pop("timestamp")
+    assert line == {"event": "connected", "endpoint": "db1:3306", "text": "ü", "level": "info"}
+    assert len(timestamp) == len("2026-11-21T18:00:00.000000Z")
+
+
+def test_text_for_people() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(style="text", level="debug", stream=stream)
+    writer.logger.debug("connected", endpoint="db1:3306")
+    writer.close()
+    assert "connected" in stream.getvalue()
+    assert "endpoint=db1:3306" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_traceback_is_one_line() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(style="json", level="info", stream=stream)
+    try:
+        int("a bug")
+    except ValueError:
+        writer.logger.exception("internal error")
+    writer.close()
+    (line,) = lines(stream)
+    assert "ValueError: invalid literal" in line["exception"]
+
+
+def test_pythons_own_logging_and_warnings_go_the_same_way() -> None:
+    stream = io.StringIO()
+    root, before = logging.getLogger(), list(logging.getLogger().handlers)
+    writer = LogWriter(style="json", level="info", stream=stream)
+    try:
+        writer.capture()
+        logging.getLogger("asyncio").error("Task exception was never %s", "retrieved")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.warn("an old call", stacklevel=1)
+    finally:
+        logging.captureWarnings(capture=False)
+        root.handlers[:] = before
+        writer.close()
+    first, second = lines(stream)
+    assert (first["event"], first["level"], first["logger"]) == (
+        "Task exception was never retrieved",
+        "error",
+        "asyncio",
+    )
+    assert "an old call" in second["event"]
+
+
+def test_a_reader_that_stands_still_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MAX_WAITING_LINES", 10)
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as full:
+        os.set_blocking(write, True)
+        writer = LogWriter(style="json", level="info", stream=full)
+        for number in range(3000):  # more than a pipe holds
+            writer.logger.info("filler", text="x" * 100, number=number)
+        assert writer.dropped > 0
+        taken: list[str] = []
+
+        def drain() -> None:
+            with os.fdopen(read) as source:
+                taken.extend(source)
+
+        reader = threading.Thread(target=drain)
+        reader.start()
+        while writer._lines.qsize():
+            pass
+        writer.logger.info("after all")
+        writer.close()
+    reader.join()
+    said = [json.loads(line) for line in taken]
+    assert sum(line.get("lines_dropped", 0) for line in said) == writer.dropped
+    assert said[-1]["event"] == "after all"
+
+
+def test_a_reader_that_is_gone_stops_nobody() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    gone = os.fdopen(write, "w")
+    writer = LogWriter(style="json", level="info", stream=gone)
+    writer.logger.info("to nobody")
+    writer.close()
+    with pytest.raises(BrokenPipeError):
+        gone.close()
+    assert writer.dropped == 1

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from replica.daemon.config import DaemonConfig
+from replica.daemon.monitor import Monitor
+from replica.daemon.observer import Observer
+from replica.daemon.record import Failure
+from replica.daemon.retain import Retaining
+from replica.progress import Progress
+from replica.relay.location import RelayLocation, relay_path
+from replica.relay.readers import ReaderRegistration
+from replica.relay.writer import RelayWriter
+from tests.unit.daemon.records import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FAILURE = Failure(error="PositionLostError", message="It is gone.", hint="", exit_code=32)
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[RelayWriter]:
+    with RelayWriter.open(tmp_path) as writer:
+        yield writer
+
+
+def observer(relay: RelayWriter, progress: Progress) -> Observer:
+    config = DaemonConfig.parse({"user": "repl", "relay_dir": str(relay.directory), "ready_lag_s": 5})
+    log = structlog.get_logger()
+    monitor = Monitor(config, endpoint=lambda: config.endpoints[0], held_file=str, log=log)
+    retaining = Retaining(config, relay.directory, log)
+    return Observer(
+        config,
+        relay,
+        progress,
+        monitor=monitor,
+        retaining=retaining,
+        loop_delay_s=lambda: 0.25,
+        errors=lambda: {"x": 3},
+    )
+
+
+def test_a_log_that_has_just_begun(relay: RelayWriter) -> None:
+    record = observer(relay, Progress(state="connecting", started_at=NOW, last_error="no route")).record()
+    assert (record.ready, record.not_ready) == (False, "connecting: no route")
+    assert (record.position.gtid, record.position.time, record.relay.files) == ("", None, 0)
+    assert (record.loop_delay_s, record.errors) == (0.25, {"x": 3, "monitor": 0})
+    assert record.behind.purge == "unknown"
+    assert record.relay.free_bytes == relay.free_bytes()
+
+
+@pytest.mark.parametrize(
+    ("progress", "why"),
+    [
+        (Progress(state="starting"), "starting"),
+        (Progress(state="paused", pause="disk nearly full"), "receiving stands still: disk nearly full"),
+        (Progress(state="disk full", last_error="No room."), "disk full: No room."),
+        (Progress(state="streaming"), "how far behind is not known yet"),
+    ],
+)
+def test_why_it_is_not_ready(relay: RelayWriter, progress: Progress, why: str) -> None:
+    record = observer(relay, progress).record()
+    assert (record.ready, record.not_ready) == (False, why)
+
+
+def test_what_ended_it_stands_in_the_record(relay: RelayWriter) -> None:
+    seen = observer(relay, Progress(state="failed"))
+    seen.failed = FAILURE
+    assert seen.record().failure == FAILURE
+    assert seen.record().not_ready == "failed: It is gone."
+
+
+def test_many_questions_are_one_look(relay: RelayWriter) -> None:
+    seen = observer(relay, Progress())
+    first = seen.record()
+    assert seen.record() is first
+    assert seen.record(fresh=True) is not first
+
+
+def test_semi_sync_is_of_the_connection_there_is(relay: RelayWriter) -> None:
+    assert observer(relay, Progress(state="streaming", semi_sync=True)).record().connection.semi_sync
+    assert not observer(relay, Progress(state="connecting", semi_sync=True)).record().connection.semi_sync
+
+
+def test_readers_and_what_the_log_holds_after_their_place(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    ReaderRegistration(relay.directory, "at the end").keep_from(relay.head.location, "")
+    monkeypatch.setattr(type(relay), "head", relay.head._replace(location=RelayLocation(3, 1000)))
+    ReaderRegistration(relay.directory, "two files back").keep_from(RelayLocation(1, 100), "0-1-1")
+    readers = {one.name: one for one in observer(relay, Progress()).record().readers}
+    assert readers["two files back"].bytes_behind is None  # its files are gone
+    for number, size in ((1, 500), (2, 700)):
+        relay_path(relay.directory, number).write_bytes(bytes(size))
+    readers = {one.name: one for one in observer(relay, Progress()).record().readers}
+    assert readers["two files back"].bytes_behind == 500 + 700 + 1000 - 100
+    assert readers["two files back"].position == "0-1-1"

@@ -1,0 +1,101 @@
+"""The dashboard and the alerts ask for metrics that the daemon has, by the names and labels it gives them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from replica.daemon.config import DaemonConfig
+from replica.daemon.metrics import Metrics
+from replica.errors import ConfigError, DuplicateServerIdError
+from replica.progress import AckLatency
+from tests.unit.daemon.records import record
+
+PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+DASHBOARD = json.loads((PACKAGING / "grafana-dashboard.json").read_text())
+UNIT = (PACKAGING / "mariadb-replica.service").read_text()
+NAME = re.compile(r"\b(mariadb_replica_\w+|process_\w+)")
+OF_PROMETHEUS = {"job", "instance"}
+
+
+def offered() -> dict[str, set[str]]:
+    text = Metrics(record, AckLatency()).text().decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found: dict[str, set[str]] = {sample.name: OF_PROMETHEUS for sample in samples}
+    for sample in samples:
+        found[sample.name] = found[sample.name] | set(sample.labels)
+    return found
+
+
+def expressions() -> list[str]:
+    panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    variables = [one["definition"] for one in DASHBOARD["templating"]["list"] if "definition" in one]
+    notes = [one["expr"] for one in DASHBOARD["annotations"]["list"] if "expr" in one]
+    alerts = re.findall(r"^ +expr: (.*)$", (PACKAGING / "prometheus-alerts.yml").read_text(), re.MULTILINE)
+    assert len(panels) > 20
+    assert len(alerts) > 5
+    return [*panels, *variables, *notes, *alerts]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_every_name_and_label_is_one_of_the_daemons(expression: str) -> None:
+    known = offered()
+    names = NAME.findall(expression)
+    assert [name for name in names if name not in known] == []
+    labels = {label for name in names for label in known[name]}
+    by = re.findall(r"\bby \(([^)]*)\)", expression)
+    used = {label.strip() for part in by for label in part.split(",")}
+    used |= set(re.findall(r"[{,]\s*(\w+)\s*(?:=~|=|!=|!~)", expression))
+    assert used <= labels | OF_PROMETHEUS
+
+
+def test_legends_name_labels_that_there_are() -> None:
+    known = {label for labels in offered().values() for label in labels}
+    legends = [target["legendFormat"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    assert set(re.findall(r"{{(\w+)}}", " ".join(legends))) <= known
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_metric_of_the_daemon_is_on_the_dashboard_or_in_an_alert_or_plain() -> None:
+    shown = {name for expression in expressions() for name in NAME.findall(expression)}
+    ours = {name for name in offered() if name.startswith("mariadb_replica_")}
+    series_of_histogram = {"mariadb_replica_ack_latency_seconds_count", "mariadb_replica_ack_latency_seconds_sum"}
+    plain = {
+        "mariadb_replica_connections_total", "mariadb_replica_heartbeats_total",
+        "mariadb_replica_last_receipt_time_seconds",
+        "mariadb_replica_position_time_seconds", "mariadb_replica_primary_answer_time_seconds",
+        "mariadb_replica_primary_info", "mariadb_replica_primary_semi_sync_clients", "mariadb_replica_readers",
+        "mariadb_replica_reader_seen_time_seconds", "mariadb_replica_relay_files",
+        "mariadb_replica_relay_removed_bytes_total", "mariadb_replica_sequence", "mariadb_replica_failed_turns_total",
+    }  # fmt: skip
+    assert ours - shown == plain | series_of_histogram
+
+
+def test_the_unit_names_options_and_exit_codes_that_there_are() -> None:
+    for variable in re.findall(r"MARIADB_REPLICA_(\w+)=", UNIT):
+        assert variable.lower() in DaemonConfig.model_fields
+    prevented = re.search(r"^RestartPreventExitStatus=(.*)$", UNIT, re.MULTILINE)
+    assert prevented is not None
+    assert prevented[1].split() == [str(ConfigError.exit_code), str(DuplicateServerIdError.exit_code)]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "mariadb-replica.service"
+    unit.write_text(UNIT.replace("/opt/mariadb-replica/bin/mariadb-replica", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])

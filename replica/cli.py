@@ -16,7 +16,11 @@ from replica.errors import ConfigError, ReplicaError
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
+    "status": ("replica.commands.status", "status", "How the daemon is; the exit code says it to scripts."),
     "check": ("replica.commands.check", "check_command", "What stands between these servers and a replica; each fix."),
+    "tail": ("replica.commands.tail", "tail", "Live row changes, from a relay log or straight from a primary."),
+    "explain": ("replica.commands.explain", "explain", "All about one transaction, or why it is not there."),
+    "purge": ("replica.commands.purge", "purge", "Remove old files of a relay log."),
     "dump": ("replica.dump.command", "dump", "Show what is in binlog files."),
 }
 """Name -> module, object, what the overview says. Loaded when it is called: `status` must not wait for the decoder."""

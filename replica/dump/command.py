@@ -6,11 +6,9 @@ and could not be shown are said on standard error when they are met, and make th
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -20,21 +18,18 @@ from replica.dump.human import HumanDump
 from replica.dump.json_rows import Image, write_json_rows
 from replica.dump.names import Names
 from replica.dump.notices import Notices
+from replica.dump.output import standard_output
 from replica.dump.progress import Progress, TerminalProgress
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.selection import Selection, parse_time
 from replica.dump.sql import SqlDump
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError
 from replica.files.keys import KeyRing
 from replica.files.opening import STANDARD_INPUT
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-BUFFER_BYTES: Final = 1 << 18
-BROKEN_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports of a program whose reader went away."""
 
 
 @click.command(short_help="Show what is in binlog files.")
@@ -108,41 +103,28 @@ def dump(
                 start_time=None if start_time is None else parse_time(start_time, "--start-time"),
                 stop_time=None if stop_time is None else parse_time(stop_time, "--stop-time"),
             ),
-            names=Names(_patterns(tables), notices, OPTIONS.policy, schema, need_names=sql),
+            names=Names(table_patterns(tables), notices, OPTIONS.policy, schema, need_names=sql),
             notices=notices,
             keys=None if key_file is None else KeyRing.from_file(key_file, filekey=file_key),
             skip_damaged=skip_damaged,
             progress=progress,
         )
-        out = _output()
         try:
-            if count:
-                write_counts(reading, out, as_json=as_json)
-            elif as_json:
-                write_json_rows(reading, out, image=image)
-            elif events:
-                write_events(reading, out)
-            elif sql:
-                SqlDump(reading, out, only_rows=bool(tables)).write()
-            else:
-                HumanDump(reading, out, only_rows=bool(tables)).write()
-        except BrokenPipeError:
-            _abandon(out)
-        except OSError as error:
-            raise ReplicaError(f"standard output cannot be written: {error.strerror}.") from error
+            with standard_output() as out:
+                if count:
+                    write_counts(reading, out, as_json=as_json)
+                elif as_json:
+                    write_json_rows(reading, out, image=image)
+                elif events:
+                    write_events(reading, out)
+                elif sql:
+                    SqlDump(reading, out, only_rows=bool(tables)).write()
+                else:
+                    HumanDump(reading, out, only_rows=bool(tables)).write()
         finally:
-            _flush(out)
             notices.close()
     if notices.exit_code:
         raise SystemExit(notices.exit_code)
-
-
-def _output() -> BinaryIO:
-    """Standard output with a buffer of its own, whatever the interpreter was told of buffers."""
-    try:
-        return open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False)
-    except OSError:  # somebody gave us another stream
-        return sys.stdout.buffer
 
 
 def _check_outputs(**outputs: bool) -> None:
@@ -158,7 +140,8 @@ def _gtids(text: str | None, option: str) -> GtidPosition:
         raise ConfigError(f"{option}: {error.message}", hint=error.hint) from None
 
 
-def _patterns(tables: Sequence[str]) -> list[str]:
+def table_patterns(tables: Sequence[str]) -> list[str]:
+    """Patterns of the form database.table; one argument may hold several, with commas between them."""
     patterns = [pattern.strip() for text in tables for pattern in text.split(",")]
     for pattern in patterns:
         if "." not in pattern:
@@ -171,16 +154,3 @@ def _patterns(tables: Sequence[str]) -> list[str]:
 def _progress(files: Sequence[str]) -> Progress:
     # Beside output on the same terminal a bar would only disturb.
     return TerminalProgress(files) if sys.stderr.isatty() and not sys.stdout.isatty() else Progress()
-
-
-def _abandon(out: BinaryIO) -> None:
-    """The reader of standard output went away: say nothing, and let nothing be written at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-    raise SystemExit(BROKEN_PIPE)
-
-
-def _flush(out: BinaryIO) -> None:
-    try:
-        out.flush()
-    except BrokenPipeError:
-        _abandon(out)

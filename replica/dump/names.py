@@ -7,6 +7,7 @@ A table that cannot be decoded is left out and said, once; the dump goes on with
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, ReplicaError
@@ -18,7 +19,6 @@ from replica.schema.history import SchemaHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from replica.dump.notices import Notices
     from replica.dump.reading import Part
@@ -50,12 +50,12 @@ class Names:
         patterns: Sequence[str],
         notices: Notices,
         policy: ValuePolicy,
-        schema_file: Path | None = None,
+        schema_file: Path | SchemaHistory | None = None,
         *,
         need_names: bool = False,
     ) -> None:
-        """`need_names`: leave tables out whose columns have no known names."""
-        known = None if schema_file is None else _read(schema_file)
+        """`schema_file`: its path, or what was read from it. `need_names`: leave out tables whose columns have none."""
+        known = read_schema_file(schema_file) if isinstance(schema_file, Path) else schema_file
         self._files = FileResolver(patterns, schema_file=known, unnamed=None if need_names else "bytes")
         self._notices = notices
         self._policy = policy
@@ -98,7 +98,7 @@ class Names:
         return changed
 
 
-def _read(schema_file: Path) -> SchemaHistory:
+def read_schema_file(schema_file: Path) -> SchemaHistory:
     try:
         return SchemaHistory.from_file(schema_file)
     except OSError as error:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replica.cli import program
-from replica.dump.command import BROKEN_PIPE
+from replica.dump.output import BROKEN_PIPE
 from replica.errors import ChecksumError, ConfigError, ReplicaError, TruncatedError
 from tests.unit.dump.files import vector
 from tests.vectors.load import HERE

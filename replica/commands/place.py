@@ -1,0 +1,98 @@
+"""The options of commands that look at a log: a relay directory, or a connection; the same names as everywhere.
+
+In: command line, environment and configuration file of the daemon. Out: a `Place`. A relay directory wins, so that a
+command beside a daemon reads what that one wrote; --direct asks the primary itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from replica.commands.account import add_home_file, warn_of_exposed_files
+from replica.commands.options import CONFIG_VARIABLE, flags, gather, option_flag
+from replica.config import ReplicaConfig
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replica.commands.options import Gathered
+
+CONNECTION: Final = (
+    *("host", "port", "unix_socket", "user", "password", "password_file", "defaults_file"),
+    *("tls", "tls_ca", "tls_cert", "tls_key", "compress"),
+)
+"""What a connection needs, of the options of a replica; the others count too, from the file and the environment."""
+
+
+_ACCOUNT: Final = frozenset({"user", "defaults_file"})
+
+
+class Place(NamedTuple):
+    """`relay_dir` is None where the primary is to be asked itself."""
+
+    relay_dir: Path | None
+    gathered: Gathered
+
+    @property
+    def connects(self) -> bool:
+        """Whether anything was said about an account."""
+        return bool(_ACCOUNT & self.gathered.values.keys())
+
+    def config(self) -> ReplicaConfig:
+        """The checked options of a connection.
+
+        Raises:
+            ConfigError: nothing names a place, or an option is missing, contradictory or out of range.
+
+        """
+        values, sources = self.gathered
+        if self.relay_dir is None and not {"host", "unix_socket", *_ACCOUNT} & values.keys():
+            raise ConfigError(
+                "nothing tells where to look.",
+                hint="Name a replica's folder (--relay-dir), or connect to a primary (--host and --user).",
+            )
+        add_home_file(values, sources)
+        config = ReplicaConfig.parse(values, sources=sources)
+        warn_of_exposed_files(config, sources)
+        return config
+
+
+def placed(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --relay-dir, --direct, --config and the options of a connection; it is called with a `Place`."""
+
+    def call(config_file: Path | None, direct: bool, **given: Any) -> None:  # noqa: FBT001  (click's flag)
+        own = {name: given.pop(name) for name in list(given) if name not in (*CONNECTION, "relay_dir")}
+        command(find_place(given, os.environ, config_file, direct=direct), **own)
+
+    call.__doc__ = command.__doc__
+    call.__name__ = command.__name__
+    texts, switches = ReplicaConfig.help(), flags(ReplicaConfig)
+    for name in reversed([name for name in CONNECTION if name in texts]):
+        switch = f"/--no-{option_flag(name).removeprefix('--')}" if name in switches else ""
+        extra: dict[str, Any] = {"default": None} if name in switches else {"metavar": "TEXT"}
+        call = click.option(f"{option_flag(name)}{switch}", name, help=f"{texts[name]}.", **extra)(call)
+    file = click.Path(path_type=Path, dir_okay=False)
+    call = click.option("--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help="TOML file of a replica.")(
+        call
+    )
+    call = click.option("--direct", is_flag=True, help="Ask the primary itself, although there is a relay_dir.")(call)
+    return click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of a replica's relay log.")(call)
+
+
+def find_place(line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool) -> Place:
+    """The place that command line, environment and file name.
+
+    Raises:
+        ConfigError: they contradict each other, or name options that there are not.
+
+    """
+    found = gather(ReplicaConfig, line, variables, file)
+    directory = found.values.get("relay_dir")
+    if direct and line.get("relay_dir"):
+        raise ConfigError("--direct and --relay-dir exclude each other.")
+    return Place(None if direct or not directory else Path(str(directory)), found)

@@ -1,0 +1,125 @@
+"""`mariadb-replica purge`: remove old files of a relay log by hand, beside a running daemon or without one.
+
+Whole files go, the oldest first, never the one that is written or holds the last transaction. Files that a registered
+reader still needs stay, and are said, unless --force: then those readers are told before, and get a DataLossError.
+Safe beside the daemon's own retention: both hold the same lock while they choose and remove.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from replica.commands.options import CONFIG_VARIABLE, gather
+from replica.commands.purging import Choice, Plan, purge_files
+from replica.config import ReplicaConfig
+from replica.errors import ConfigError, RelayError
+from replica.option_values import Bytes, Seconds
+from replica.protocol.gtid import GtidPosition
+from replica.relay.identity import read_identity
+from replica.tail.source import check_relay_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command(short_help="Remove old files of a relay log.")
+@click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the relay log.")
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), envvar=CONFIG_VARIABLE,
+              help="TOML file of a replica.")  # fmt: skip
+@click.option("--before", metavar="GTIDS", help="What lies wholly before these: 0-1-100 or 0-1-100,1-2-7.")
+@click.option("--older-than", metavar="TIME", help="Files whose last transaction came longer ago: 36h, 2d.")
+@click.option("--keep", metavar="SIZE", help="As much as is more than this: 500m, 1g.")
+@click.option("--all-but-last", is_flag=True, help="All files but the one with the last transaction.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--force", is_flag=True, help="Also what registered readers still need; they will fail, and say why.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def purge(
+    *,
+    relay_dir: str | None,
+    config_file: Path | None,
+    before: str | None,
+    older_than: str | None,
+    keep: str | None,
+    all_but_last: bool,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Remove the oldest files of a relay log, whole files only. One of --before, --older-than, --keep and
+    --all-but-last says which.
+    """
+    directory = _directory(relay_dir, config_file)
+    choice = _choice(before=before, older_than=older_than, keep=keep, all_but_last=all_but_last)
+    check_relay_directory(directory)
+    _refuse_embedded(directory, force=force)
+    made = purge_files(directory, choice, force=force, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps(made.as_dict(dry_run=dry_run)))
+        return
+    for line in _words(made, dry_run=dry_run, force=force):
+        click.echo(line)
+
+
+def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
+    found = gather(ReplicaConfig, {"relay_dir": relay_dir}, os.environ, config_file).values.get("relay_dir")
+    if not found:
+        raise ConfigError("option relay_dir is missing.", hint="Name the folder of a replica's relay log: --relay-dir.")
+    return Path(str(found))
+
+
+def _choice(*, before: str | None, older_than: str | None, keep: str | None, all_but_last: bool) -> Choice:
+    given = {"--before": before, "--older-than": older_than, "--keep": keep, "--all-but-last": all_but_last or None}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise ConfigError(
+            f"{' and '.join(named)} exclude each other." if named else "nothing says which files are to go.",
+            hint="Give one of --before, --older-than, --keep and --all-but-last.",
+        )
+    if before is not None:
+        position = GtidPosition.parse(before)
+        if not position:
+            raise ConfigError("--before: no GTID was given.")
+        return Choice(before=position)
+    return Choice(older_than_s=_number(Seconds, older_than, "--older-than"), keep_bytes=_number(Bytes, keep, "--keep"))
+
+
+def _number(kind: Any, text: str | None, option: str) -> Any:
+    try:
+        return None if text is None else TypeAdapter(kind).validate_python(text)
+    except ValidationError as error:
+        words = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{option} {text}: {words}.") from None
+
+
+def _refuse_embedded(directory: Path, *, force: bool) -> None:
+    identity = None if force else read_identity(directory)
+    if identity is not None and identity.owner == "embedded":
+        raise RelayError(
+            f"{directory} belongs to a replica inside another program, such as a Spark query, which removes what it "
+            "has read by itself.",
+            hint="Files that it has not read would be missing: it would fail. Use --force if that program is gone.",
+        )
+
+
+def _words(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
+    if made.files:
+        names = made.files[0].name if len(made.files) == 1 else f"{made.files[0].name} to {made.files[-1].name}"
+        verb = "would be removed" if dry_run else "removed"
+        yield f"{names}: {len(made.files)} files, {made.bytes:,} bytes {verb}."
+        begins = "would begin" if dry_run else "begins now"
+        yield f"The log {begins} after {made.oldest or 'nothing: with its first transaction'}."
+    else:
+        yield "Nothing to remove."
+    if made.stopped:
+        yield f"No more than this: {made.stopped}."
+    for reader in made.waiting:
+        seen = max(0.0, time.time() - reader.seen)
+        word = "loses what it has not read" if force else "still needs it"
+        yield f"  {reader.name}: at {reader.location}, after {reader.position}, seen {seen:,.0f} s ago; {word}"

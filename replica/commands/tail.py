@@ -1,0 +1,203 @@
+"""`mariadb-replica tail`: live row changes, from a relay log beside its daemon or straight from a primary.
+
+Ends with code 0 when it is told to (Ctrl-C, SIGTERM, --count, --no-follow); with an error's code where that stopped it,
+or where rows that were asked for could not be shown. What it has to say beside the rows stands on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, get_args
+
+import click
+
+from replica.commands.place import Place, placed
+from replica.dump.command import table_patterns
+from replica.dump.notices import Notices
+from replica.dump.output import interruptible, sleeper, standard_output
+from replica.dump.reading import OPTIONS, Reading
+from replica.errors import ConfigError
+from replica.protocol.gtid import GtidPosition, Order
+from replica.relay.location import RelayLocation
+from replica.tail import colours
+from replica.tail.changes import OPERATIONS, Changes, Wanted
+from replica.tail.following import Follower, wait_for_log
+from replica.tail.names import DefinedBefore, LiveNames
+from replica.tail.places import Beginning, behind, earliest, last_transactions
+from replica.tail.source import Source, primary, relay_directory, warnings_logger
+from replica.tail.tailing import JsonLines, Output, PreparedBefore, PrettyLines, Tail
+from replica.tail.transactions import Transactions
+from replica.tail.writer_watch import WriterWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from replica.schema.table import TableSchema
+    from replica.tail.names import Ask
+
+STATEMENT: Final = "statement"
+
+
+@click.command(short_help="Live row changes.")
+@click.option("--from", "since", default="latest", show_default=True, metavar="WHERE",
+              help="latest, earliest, or after a GTID position: 0-1-4711.")  # fmt: skip
+@click.option("-n", "last", type=click.IntRange(min=0), metavar="N",
+              help="Begin with the last N transactions of a relay log, counted before all filters.")  # fmt: skip
+@click.option("--table", "tables", multiple=True, metavar="PATTERN",
+              help="database.table, * stands for any text; may be repeated.")  # fmt: skip
+@click.option("--op", "ops", multiple=True, type=click.Choice([*OPERATIONS, STATEMENT]),
+              help="Only these; may be repeated. statement: DDL, and what is logged as SQL text.")  # fmt: skip
+@click.option("--gtid-domain", "domains", multiple=True, type=click.IntRange(0, (1 << 32) - 1), metavar="N",
+              help="Only transactions of this domain; may be repeated.")  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N transactions that were shown.")
+@click.option("--no-follow", "once", is_flag=True, help="Stop at the end of the log as it is now.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a row change, as dump --json.")
+@click.option("--full", is_flag=True, help="Whole values and statements, however long.")
+@click.option("--color", "--colour", "colour", type=click.Choice(get_args(colours.When)), default="auto",
+              show_default=True)  # fmt: skip
+@click.option("--schema", type=click.Path(path_type=Path, dir_okay=False),
+              help="File of CREATE TABLE statements, for tables whose columns have no names in the log.")  # fmt: skip
+@placed
+def tail(
+    place: Place,
+    *,
+    since: str,
+    last: int | None,
+    tables: tuple[str, ...],
+    ops: tuple[str, ...],
+    domains: tuple[int, ...],
+    count: int | None,
+    once: bool,
+    as_json: bool,
+    full: bool,
+    colour: colours.When,
+    schema: Path | None,
+) -> None:
+    """Show row changes as they are committed, transaction by transaction. All times are UTC.
+
+    With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
+    notice. With --host and --user from the primary, through a temporary replica.
+    """
+    start = since if since in ("latest", "earliest") else _position(since)
+    if last is not None and (since != "latest" or place.relay_dir is None):
+        raise ConfigError(
+            "-n counts back from the end of a relay log.", hint="Without one use --from with a GTID, or earliest."
+        )
+    notices = Notices()
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        interruptible(),
+        standard_output() as out,
+        _source(place, start) as source,
+    ):
+        sleep = _sleep(out, source)
+        begin = _begin(source, start, last, sleep, once=once)
+        if begin is None:
+            return
+        names = LiveNames(table_patterns(tables), notices, OPTIONS.policy, schema, _asker(source, begin))
+        paint = colours.Colours(colours.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
+        selection = Wanted(domains=frozenset(domains), start=begin.skip)
+        reading = Reading([str(source.log.directory)], selection, names, notices)
+        silent = not tables and (not ops or STATEMENT in ops)
+        shown = Transactions(names, paint, silent=silent, full=full)
+        output: Output = JsonLines(names, out) if as_json else PrettyLines(shown, out)
+        chosen = frozenset(OPERATIONS[op] for op in ops if op in OPERATIONS) if ops else None
+        prepared = PreparedBefore(source.log, begin.place.location)
+        running = Tail(reading, Changes(reading, output.texts, chosen), output, prepared, count)
+        try:
+            _run(source, running, Follower(source.log, begin.place, sleep), out, once=once)
+        finally:
+            _say(f"{running.transactions} transactions, {running.rows} rows")
+    notices.close()
+    if notices.exit_code:
+        raise SystemExit(notices.exit_code)
+
+
+def _position(text: str) -> GtidPosition:
+    try:
+        return GtidPosition.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"--from: {error.message}", hint=f"latest, earliest, or a position. {error.hint}") from None
+
+
+def _source(place: Place, start: str | GtidPosition) -> AbstractContextManager[Source]:
+    if place.relay_dir is not None:
+        return relay_directory(place.relay_dir, place.config() if place.connects else None)
+    return primary(place.config(), start, warnings_logger())
+
+
+def _sleep(out: BinaryIO, source: Source) -> Callable[[float], None]:
+    pause = sleeper(out)
+    watch = WriterWatch(source.log.directory, lambda text: click.echo(f"mariadb-replica: {text}.", err=True))
+
+    def sleep(seconds: float) -> None:
+        out.flush()
+        if source.replica is None:
+            watch.look()
+        else:
+            source.replica.head()  # raises what ended it
+        pause(seconds)
+
+    return sleep
+
+
+def _begin(
+    source: Source,
+    start: str | GtidPosition,
+    last: int | None,
+    sleep: Callable[[float], None],
+    *,
+    once: bool,
+) -> Beginning | None:
+    """Where to begin; None where there is nothing to show and nothing is waited for."""
+    log = source.log
+    head = log.head() if once and source.replica is None else wait_for_log(log, sleep)
+    if head is None or source.replica is not None:  # our own log begins where it was told to
+        return None if head is None else Beginning(head)
+    if last is not None:
+        return last_transactions(log, head, last)
+    if isinstance(start, GtidPosition):
+        return behind(log, head, start)
+    return earliest(log, head) if start == "earliest" else Beginning(head)
+
+
+def _asker(source: Source, begin: Beginning) -> Ask:
+    before = DefinedBefore(source.log, begin.place.location)
+
+    def ask(database: str, table: str) -> TableSchema | None:
+        known = before.table(database, table)
+        return source.ask(database, table) if known is None and source.ask is not None else known
+
+    return ask
+
+
+def _run(source: Source, running: Tail, follower: Follower, out: BinaryIO, *, once: bool) -> None:
+    log, begin = source.log, follower.reached
+    _say(f"following {log.directory} from {begin.position or 'the beginning'} on; Ctrl-C ends it")
+    until = _now(source) if once else None
+    while until is None or follower.reached.position.compare(until) not in (Order.EQUAL, Order.AFTER):
+        end = follower.wait()
+        for part in follower.parts(end):
+            if not running.show(part):
+                return
+            out.flush()
+        if source.replica is not None:
+            log.purge_before(RelayLocation(end.location.file, 0))
+
+
+def _now(source: Source) -> GtidPosition:
+    """The end of the log, or of the primary's binlog."""
+    if source.replica is not None:
+        return source.replica.server_position()
+    head = source.log.head()
+    return GtidPosition() if head is None else head.position
+
+
+def _say(text: str) -> None:
+    """For somebody who watches; programs that read standard error want errors only."""
+    if sys.stderr.isatty():
+        click.echo(f"mariadb-replica: {text}", err=True)

@@ -1,0 +1,73 @@
+"""Standard output of commands that write much of it: buffered, and quiet when its reader goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from replica.errors import ReplicaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BUFFER_BYTES: Final = 1 << 18
+BROKEN_PIPE: Final = 128 + signal.SIGPIPE
+"""What a shell reports of a program whose reader went away."""
+_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """The stream, flushed at the end.
+
+    Raises:
+        SystemExit: with BROKEN_PIPE, its reader went away; nothing more is written.
+        ReplicaError: it cannot be written.
+
+    """
+    out = _open()
+    try:
+        try:
+            yield out
+        finally:
+            out.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        raise SystemExit(BROKEN_PIPE) from None
+    except OSError as error:
+        raise ReplicaError(f"standard output cannot be written: {error.strerror}.") from error
+
+
+def _open() -> BinaryIO:
+    try:
+        return open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False)
+    except OSError:  # somebody gave us another stream
+        return sys.stdout.buffer
+
+
+def sleeper(out: BinaryIO) -> Callable[[float], None]:
+    """A pause that raises BrokenPipeError once nobody can read `out`: who writes nothing would never notice."""
+    poll = select.poll()
+    with contextlib.suppress(OSError):  # another stream
+        poll.register(out.fileno(), 0)
+
+    def sleep(seconds: float) -> None:
+        if any(event & _GONE for _, event in poll.poll(seconds * 1000)):
+            raise BrokenPipeError
+
+    return sleep
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the block as Ctrl-C does: with KeyboardInterrupt, so that everything is cleaned up."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,111 @@
+"""`explain` in a relay log: halving finds the transaction; the sidecars tell what is known of its neighbourhood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.explain.found import Answer, find_partner
+from replica.explain.transaction import take_apart
+from replica.protocol.gtid import GtidPosition
+from replica.relay.index import last_entry
+from replica.relay.location import RelayLocation, index_path, relay_numbers
+from replica.tail.find import find_group
+from replica.tail.following import stretch
+from replica.tail.search import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.dump.reading import Part
+    from replica.protocol.gtid import BinlogPosition, Gtid
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+
+
+class Acknowledged(NamedTuple):
+    """The last place of a primary's binlog that a replica told that primary it has; `received`: where it was then."""
+
+    server_id: int
+    position: BinlogPosition
+    received: BinlogPosition
+
+    def covers(self, end: BinlogPosition) -> bool | None:
+        """Whether it was told of what ends there; None for what came later than this is known."""
+        if self.position >= end:
+            return True
+        return False if self.received >= end else None
+
+
+def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) -> Answer:
+    """All about the transaction; places of another primary than `acknowledged` is of are not compared with it.
+
+    Raises:
+        RelayError: the log cannot be read.
+        DataLossError: its file was purged while it was read.
+
+    """
+    answer = Answer(gtid, str(log.directory))
+    head = log.head()
+    if head is None or not head.location.offset:
+        answer.reason, answer.words = "empty", "The relay log is empty: its replica has received nothing yet."
+        return answer
+    search = Search(gtid)
+    found = find_group(log, search)
+    if found is None:
+        _say_why(answer, search, head, log.first_position() or GtidPosition())
+        return answer
+    part = found.part
+    transaction = take_apart(part)
+    if transaction.xa is not None:
+        half = find_partner(_xa_parts(log, head.location), gtid, transaction.xa)
+        answer.partner = half.partner
+        if half.prepared is not None:
+            transaction = take_apart(part, [half.prepared])
+    end = log.at(found.end).primary
+    answer.transaction = transaction
+    answer.file, answer.offset = part.name, part.piece.offset
+    answer.primary_file, answer.primary_end = end.file, end.position
+    answer.on_disk = True if last_entry(index_path(log.directory, found.number)) is not None else None
+    if acknowledged is not None and acknowledged.server_id == part.binlog.description.header.server_id:
+        answer.acknowledged = acknowledged.covers(end)
+        answer.on_disk = answer.on_disk or (True if answer.acknowledged else None)
+    return answer
+
+
+def _xa_parts(log: RelayLog, end: RelayLocation) -> Iterator[Part]:
+    first = RelayLocation(relay_numbers(log.directory)[0], 0)
+    for number, marked in log.xa_stretches(first, end):
+        yield from stretch(log, RelayLocation(number, marked.start), RelayLocation(number, marked.end))
+
+
+def _say_why(answer: Answer, search: Search, head: RelayHead, first: GtidPosition) -> None:
+    """Why there is no such transaction; one reason of several is the first that holds."""
+    gtid = answer.gtid
+    begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
+    if ends is None:
+        domains = ", ".join(str(known.domain_id) for known in head.position)
+        answer.reason = "domain"
+        answer.words = f"The log knows no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
+    elif search.other is not None:
+        answer.reason = "other server"
+        answer.words = (
+            f"Number {gtid.seq_no} of domain {gtid.domain_id} is there, but another server's: {search.other}."
+        )
+    elif gtid.seq_no > ends.seq_no:
+        behind = gtid.seq_no - ends.seq_no
+        answer.reason = "not yet"
+        answer.words = f"Not yet: the log is at {ends}, which is {behind:,} before it. It may also never come."
+    elif begins is not None and gtid.seq_no <= begins.seq_no:
+        answer.reason = "purged"
+        answer.words = (
+            f"No longer, or never: the log begins after {begins}. What lies before was purged, or received before this "
+            "log was begun. The primary may still have it: ask it with --direct."
+        )
+    else:
+        before = search.before or begins
+        neighbours = f"from {before} to {search.after}" if before else f"begins with {search.after}"
+        answer.reason = "hole"
+        answer.words = (
+            f"There is no such transaction: the log goes {neighbours}. The primary skipped the number, or does not "
+            "send it (a filter, or a number that was set by hand)."
+        )

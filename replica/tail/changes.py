@@ -1,0 +1,87 @@
+"""The row changes of a part of the log, transaction by transaction: what both outputs of `tail` go through.
+
+In: parts in the order of the log, and what is asked for: tables (the reading's names), transactions (its selection),
+operations. Out: `Rows`, the wanted rows of one transaction in one batch, with the text of each in the output's
+notation. A transaction of many rows comes in several pieces; `first` is the one that begins it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.dump.rows_text import Place
+from replica.dump.selection import Selection
+from replica.rows import records as r
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from replica.dump.reading import Part, Reading
+    from replica.dump.rows_text import RowTexts, Texts
+    from replica.rows.batch import ChangeBatch, Groups
+
+OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}
+
+
+class Rows(NamedTuple):
+    """Rows of one transaction: their numbers in the batch, in order."""
+
+    group: int
+    """The transaction's number in its part."""
+    numbers: list[int]
+    batch: ChangeBatch
+    texts: Texts
+    first: bool
+
+    def text(self, number: int) -> memoryview:
+        """One row's text; valid until the next batch."""
+        ends = self.texts.ends
+        return self.texts.data[int(ends[number - 1]) if number else 0 : int(ends[number])]
+
+
+@dataclass(slots=True)
+class Wanted(Selection):
+    """A selection that can also be of some domains only."""
+
+    domains: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def everything(self) -> bool:
+        return not self.domains and Selection.everything.__get__(self)
+
+    def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
+        shown = Selection.shown(self, groups)
+        return shown & np.isin(groups.domain, list(self.domains)) if self.domains else shown
+
+
+@dataclass(slots=True)
+class Changes:
+    """`ops`: numbers of the wanted operations, None for all."""
+
+    reading: Reading
+    texts: RowTexts
+    ops: frozenset[int] | None = None
+
+    def of(self, part: Part) -> Iterator[Rows]:
+        """The wanted rows of a part, in order."""
+        place = Place(part.name, part.piece.offset)
+        last = -1
+        for batch, shown, gtids in self.reading.rows(part):
+            wanted = np.ones(batch.rows, np.bool_) if shown is None else shown[batch.group]
+            if self.ops is not None:
+                wanted &= np.isin(batch.op, list(self.ops))
+            numbers = np.flatnonzero(wanted)
+            if not len(numbers):
+                continue
+            texts = self.texts.write(batch, place, shown=shown, gtids=gtids)
+            groups = batch.group[numbers]
+            borders = np.flatnonzero(np.diff(groups)) + 1
+            for piece in np.split(numbers, borders):
+                group = int(batch.group[piece[0]])
+                yield Rows(group, piece.tolist(), batch, texts, group != last)
+                last = group

@@ -1,0 +1,98 @@
+"""A relay log as it grows: parts of files, as soon as their groups are committed, for the readers of binlog files.
+
+In: a relay directory, written by this process, by another one, or by none any more. Out: `Part`s, each whole groups, a
+group with DDL alone in its part. Only files are read and nothing is locked: the writer does not notice.
+
+Refused: groups that were purged before they were read, and a log that was begun anew meanwhile: nothing is left out
+silently.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from replica.dump.reading import Part
+from replica.errors import ConfigError, DataLossError, RelayError
+from replica.files.opening import open_binlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay.log import RelayLog
+
+POLL_S: Final = 0.005
+"""Between two looks at the head: one read of a page. What a person sees a hundredth of a second later is live."""
+IDLE_POLL_S: Final = 0.02
+BUSY_POLLS: Final = 200
+"""So many short pauses after the last change; then it may take longer, and costs less than 1 % of a core."""
+WHOLE_FILES: Final = 1 << 62
+"""Bytes of a stretch that is read at once: parts are cut when they are read, not here."""
+
+
+def stretch(log: RelayLog, start: RelayLocation, end: RelayLocation, *, verify: bool = True) -> Iterator[Part]:
+    """The groups of the log between two places, a part after the other. `verify`: whether checksums are compared.
+
+    Raises:
+        DataLossError: some of them were purged.
+
+    """
+    for piece in log.ranges(start, end, WHOLE_FILES):
+        try:
+            binlog = open_binlog(piece.path)
+        except ConfigError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise _purged(PurePath(piece.path).name) from None
+            raise
+        with binlog:
+            for found in binlog.ranges(start=piece.start, stop=piece.end, cut_at_ddl=True, verify=verify):
+                yield Part(PurePath(piece.path).name, binlog, found)
+
+
+class Follower:
+    """`parts` reads on where the last call ended; `wait` pauses until there is more.
+
+    `sleep` pauses for so many seconds; what it raises ends the waiting.
+    """
+
+    def __init__(self, log: RelayLog, start: RelayHead, sleep: Callable[[float], None]) -> None:
+        self._log = log
+        self._sleep = sleep
+        self.reached = start
+        """Everything up to here was handed out."""
+
+    def parts(self, end: RelayHead) -> Iterator[Part]:
+        """All parts up to `end`, a place in front of the last one."""
+        yield from stretch(self._log, self.reached.location, end.location)
+        self.reached = end
+
+    def wait(self) -> RelayHead:
+        """The new end of the log, once it lies behind what was handed out."""
+        poll = 0
+        while True:
+            head = self._log.head()
+            if head is not None:
+                if head.location < self.reached.location:
+                    raise RelayError(
+                        f"the relay log ends at {head.position}, before {self.reached.position}, which was shown last.",
+                        hint="It was begun anew: somebody emptied the directory, or the replica starts elsewhere now.",
+                    )
+                if head.location > self.reached.location:
+                    return head
+            self._sleep(POLL_S if poll < BUSY_POLLS else IDLE_POLL_S)
+            poll += 1
+
+
+def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
+    """The end of a log that may not have been begun."""
+    while (head := log.head()) is None:
+        sleep(POLL_S)
+    return head
+
+
+def _purged(name: str) -> DataLossError:
+    return DataLossError(
+        f"{name} was purged before it was read.",
+        hint="The replica's retention removes files by age and size: keep them longer, or start nearer to the end.",
+    )

@@ -1,0 +1,113 @@
+"""What columns are called while a log is followed: as for files; where nothing there tells, others are asked.
+
+In: patterns of tables, a file of CREATE TABLE statements (optional), and whom to ask what a table looks like: the part
+of the log before the start, and the primary, which tells what is today. A definition is used where it agrees with the
+table map in all that both tell, else columns are called @1, @2, …
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.dump.names import Names, read_schema_file
+from replica.errors import ReplicaError
+from replica.protocol.events import QueryEvent
+from replica.relay.location import RelayLocation, relay_numbers
+from replica.schema.history import SchemaHistory
+from replica.tail.following import stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from replica.dump.notices import Notices
+    from replica.dump.reading import Part
+    from replica.protocol.table_map import TableMapEvent
+    from replica.relay.log import RelayLog
+    from replica.rows.tables import TableTarget
+    from replica.rows.types import ValuePolicy
+    from replica.schema.table import TableSchema
+
+    Ask = Callable[[str, str], TableSchema | None]
+
+
+class AskedTables(SchemaHistory):
+    """What the statements of `base` tell of tables, else what `ask` says, asked each time: tables change."""
+
+    def __init__(self, base: SchemaHistory | None, ask: Ask, notices: Notices) -> None:
+        super().__init__(base)
+        self._ask = ask
+        self._notices = notices
+        self.needed = False
+        """Whether somebody wants to know; else nobody is asked."""
+
+    def table(self, database: str, table: str) -> TableSchema | None:
+        known = super().table(database, table)
+        if known is not None or not self.needed:
+            return known
+        try:
+            return self._ask(database, table)
+        except ReplicaError as error:
+            self._notices.say(f"{database}.{table}: nobody tells its columns: {error.message}")
+            return None
+
+
+class LiveNames(Names):
+    """A `TableResolver` for a log that is followed."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        notices: Notices,
+        policy: ValuePolicy,
+        schema_file: Path | None,
+        ask: Ask | None,
+    ) -> None:
+        known = None if schema_file is None else read_schema_file(schema_file)
+        self._asked = None if ask is None else AskedTables(known, ask, notices)
+        self._keys: dict[tuple[str, str], tuple[int, ...]] = {}
+        super().__init__(patterns, notices, policy, self._asked or known)
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        if self._asked is not None:
+            self._asked.needed = any(column.name is None for column in table_map.columns)
+        target = super().resolve(table_map)
+        schema = None if target is None else target.schema
+        self._keys[table_map.database, table_map.table] = schema.primary_key if schema else ()
+        return target
+
+    def primary_key(self, table_map: TableMapEvent) -> tuple[int, ...]:
+        """Indexes of the key's columns, in key order; empty where there is no key or nothing tells of it."""
+        return table_map.primary_key or self._keys.get((table_map.database, table_map.table), ())
+
+
+class DefinedBefore:
+    """The tables that statements in the log before `end` define; the log is read when the first one is asked for."""
+
+    def __init__(self, log: RelayLog, end: RelayLocation) -> None:
+        self._log = log
+        self._end = end
+        self._history: SchemaHistory | None = None
+
+    def table(self, database: str, table: str) -> TableSchema | None:
+        """The definition at `end`; None where nothing in the log tells it.
+
+        Raises:
+            DataLossError: files were purged while they were read.
+
+        """
+        if self._history is None:
+            self._history = SchemaHistory()
+            numbers = relay_numbers(self._log.directory)
+            start = RelayLocation(numbers[0], 0) if numbers else self._end
+            for part in stretch(self._log, start, self._end, verify=False):
+                if part.defines:
+                    self._learn(self._history, part)
+        return self._history.table(database, table)
+
+    @staticmethod
+    def _learn(history: SchemaHistory, part: Part) -> None:
+        for found in part.walk():
+            event = part.read(found)
+            if isinstance(event, QueryEvent):
+                history.apply_event(event)

@@ -1,0 +1,109 @@
+"""Where to begin to follow a relay log: its end, its beginning, behind a position, or N transactions before its end.
+
+In: a relay log and what was asked for. Out: a `Beginning`: a place of the log, and the GTIDs that are stepped over
+behind it (domains interleave, so that one place rarely serves all). Refused: positions whose next transactions were
+purged, and domains the log has never seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import ConfigError, DataLossError
+from replica.protocol.gtid import GtidPosition
+from replica.relay.file_head import read_file_head
+from replica.relay.index import FileIndex
+from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay.location import RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay.scan import group_ends
+from replica.relay.slots import END_OFFSET
+from replica.tail.find import find_group
+from replica.tail.search import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.protocol.gtid import Gtid
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+
+
+class Beginning(NamedTuple):
+    """`skip`: transactions up to these are not shown, each in its domain."""
+
+    place: RelayHead
+    skip: GtidPosition = GtidPosition()
+
+
+def earliest(log: RelayLog, head: RelayHead) -> Beginning:
+    """The first transaction that the log still has."""
+    numbers = relay_numbers(log.directory)
+    return Beginning(log.at(RelayLocation(numbers[0], 0)) if numbers and head.location.offset else head)
+
+
+def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
+    """Behind a position; domains that it does not name begin where the first of its GTIDs lies.
+
+    Raises:
+        DataLossError: what follows the position was purged.
+        ConfigError: the log knows nothing of one of its domains.
+
+    """
+    location = log.locate(position)
+    if location is not None:
+        return Beginning(log.at(location))
+    first = log.first_position() or GtidPosition()
+    found = [place for gtid in position if (place := _behind_one(log, head, first, gtid)) is not None]
+    return Beginning(log.at(min(found)) if found else head, position)
+
+
+def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid) -> RelayLocation | None:
+    """The end of the group; None for one that is still to come."""
+    begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
+    if ends is None:
+        raise ConfigError(
+            f"the relay log knows no domain {gtid.domain_id}: it is at {head.position or 'no position yet'}.",
+            hint="A GTID is domain-server-sequence.",
+        )
+    if gtid.seq_no > ends.seq_no:
+        return None
+    if begins is not None and gtid.seq_no < begins.seq_no:
+        raise DataLossError(
+            f"what follows {gtid} was purged: the relay log begins after {first}.",
+            hint="--from earliest shows what there is.",
+        )
+    if gtid == begins:
+        return RelayLocation(relay_numbers(log.directory)[0], 0)
+    group = find_group(log, Search(gtid))
+    # A hole in the numbers, or another server's GTID: from where the domain begins, and what is up to it is skipped.
+    return group.end if group else RelayLocation(relay_numbers(log.directory)[0], 0)
+
+
+def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
+    """So that `count` transactions follow, of all domains and tables together; all there are if those are fewer."""
+    if count < 1:
+        return Beginning(head)
+    left = count + 1  # behind the group before the first of them
+    for end in _ends_backwards(log, head.location):
+        left -= 1
+        if not left:
+            return Beginning(log.at(end))
+    return earliest(log, head)
+
+
+def _ends_backwards(log: RelayLog, head: RelayLocation) -> Iterator[RelayLocation]:
+    """The ends of all groups, the last one first."""
+    for number in reversed([n for n in relay_numbers(log.directory) if RelayLocation(n, 0) < head]):
+        path = relay_path(log.directory, number)
+        begin = read_file_head(path)
+        limit = head.offset if number == head.file else path.stat().st_size
+        index = FileIndex(index_path(log.directory, number))
+        index.refresh()
+        marks = [*dict.fromkeys(end for end in index.ends if end <= limit)]  # a sealing entry may repeat the last one
+        for at, mark in reversed([*enumerate([begin.data_start, *marks])]):
+            stop = min(limit, mark + INDEX_EVERY_BYTES)
+            for end in reversed(group_ends(path, mark, stop, checksum=begin.checksum, primary_position=0)):
+                if at == len(marks) or end[END_OFFSET] < marks[at]:
+                    yield RelayLocation(number, int(end[END_OFFSET]))
+            if at:
+                yield RelayLocation(number, mark)

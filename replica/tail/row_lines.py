@@ -1,0 +1,121 @@
+r"""Rows as a person reads them: what was done to which table, the key, and columns with their values or `old → new`.
+
+In: the text of a row in the notation of `program` (sides, columns and values apart by control characters, which values
+never hold: the kernel writes those as \x1b). Out: one line. Values are cut at SHOWN_CHARACTERS unless asked otherwise;
+what would command a terminal or turn its text around is shown by its number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.dump.column_names import one_line
+from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.rows import records as r
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replica.rows.tables import Table
+    from replica.tail.colours import Colours
+
+SHOWN_CHARACTERS: Final = 60
+WORDS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
+NULL: Final = "NULL"
+_SIDE, _COLUMN, _VALUE = "\x1d", "\x1f", "\x1e"
+_SIDES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELETE: (BEFORE,)}
+# C1 controls, and the marks that change the direction of text or hide in it; the kernel has dealt with the others.
+_UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def visible(text: str) -> str:
+    """Text without characters that a terminal obeys instead of showing them."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLines:
+    """How rows of one table are written: its name, its columns' names, and which of them are the key."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...]
+
+
+def table_lines(table: Table, key: tuple[int, ...], *, unnamed: bool) -> TableLines:
+    """`key`: indexes of the table's columns."""
+    shown = shown_columns(table, unnamed=unnamed)
+    number = {one.plan.name: place for place, one in enumerate(shown)}
+    names = [table.layout.columns[index].name for index in key]
+    name = visible(one_line(".".join(table.name)))
+    columns = tuple(visible(one_line(one.plan.name)) for one in shown)
+    return TableLines(name, columns, tuple(number[name] for name in names if name in number))
+
+
+def program(table: Table, *, unnamed: bool) -> Program:
+    """The templates that write a row of the table so that `RowLine` can take it apart."""
+    made = Program()
+    shown = shown_columns(table, unnamed=unnamed)
+    columns = [Column(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
+    for op in WORDS:
+        made.add(len(shown), [Side(side, _SIDE, _COLUMN, "", columns) for side in _SIDES[op]])
+    return made
+
+
+def values(text: memoryview) -> list[dict[int, str]]:
+    """The sides of a row: the text of each value by the column's place."""
+    sides = []
+    for side in str(text, "utf-8", "backslashreplace").split(_SIDE)[1:]:
+        found = {}
+        for column in side.split(_COLUMN) if side else ():
+            place, _, value = column.partition(_VALUE)
+            found[int(place)] = value
+        sides.append(found)
+    return sides
+
+
+@dataclass(frozen=True, slots=True)
+class RowLines:
+    """Writes rows; `full`: values are never cut."""
+
+    colours: Colours
+    full: bool = False
+
+    def line(self, lines: TableLines, op: int, sides: list[dict[int, str]], *, width: int) -> str:
+        """One row; `width` is what the table's name is padded to."""
+        before, after = sides[0], sides[-1]
+        paint = self.colours
+        key = [self._pair(lines, place, before.get(place, after.get(place, "?")), paint.key) for place in lines.key]
+        if op == r.OP_UPDATE:
+            rest = self._changes(lines, before, after)
+        else:
+            rest = [self._pair(lines, p, v, paint.plain) for p, v in before.items() if p not in lines.key]
+        head = f"  {paint.operation(WORDS[op])}  {paint.table(lines.table.ljust(width))}"
+        return "  ".join([head, *key, *rest])
+
+    def _changes(self, lines: TableLines, before: Mapping[int, str], after: Mapping[int, str]) -> list[str]:
+        paint = self.colours
+        changed = [(p, before.get(p), new) for p, new in after.items() if before.get(p) != new]
+        found = []
+        if not lines.key:  # nothing else tells which row it was
+            same = {p: old for p, old in before.items() if after.get(p, old) == old}
+            found += [self._pair(lines, p, old, paint.faint) for p, old in same.items()]
+        for place, old, new in changed:
+            name = paint.column(lines.columns[place])
+            was = "" if old is None else f" {self._value(old, paint.old)}"
+            found.append(f"{name}{was} {paint.faint('→')} {self._value(new, paint.new)}")
+        return found if changed else [*found, paint.faint("(nothing that is shown was changed)")]
+
+    def _pair(self, lines: TableLines, place: int, value: str, style: Callable[[str], str]) -> str:
+        return f"{self.colours.column(lines.columns[place])}={self._value(value, style)}"
+
+    def _value(self, value: str, style: Callable[[str], str]) -> str:
+        if value == NULL:
+            return self.colours.faint(value)
+        if self.full or len(value) <= SHOWN_CHARACTERS + 10:  # the note that more is left out is as long
+            return style(visible(value))
+        return style(visible(value[:SHOWN_CHARACTERS])) + self.colours.faint(
+            f"… {len(value) - SHOWN_CHARACTERS:,} more"
+        )

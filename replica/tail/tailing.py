@@ -1,0 +1,175 @@
+"""`tail`: parts of a log in, lines for people or JSON out, until it is told to stop or has shown enough.
+
+In: parts in the order of the log, what is asked for, an output. Out: text on the output's stream. Transactions without
+wanted rows come in their place among the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from replica.dump.json_rows import program as json_program
+from replica.dump.kernel_escapes import JSON, PLAIN
+from replica.dump.rows_text import RowTexts
+from replica.errors import DataLossError
+from replica.relay.location import RelayLocation, relay_numbers
+from replica.relay.xa import follow
+from replica.rows.xa import XaAction, find_xa_groups
+from replica.tail.following import stretch
+from replica.tail.row_lines import program as plain_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from replica.dump.reading import Part, Reading
+    from replica.dump.templates import Program
+    from replica.protocol.transaction_events import XaId
+    from replica.relay.log import RelayLog
+    from replica.rows.batch import Groups
+    from replica.rows.tables import Table
+    from replica.tail.changes import Changes, Rows
+    from replica.tail.names import LiveNames
+    from replica.tail.transactions import Transactions
+
+
+class Output(Protocol):
+    """How changes are shown."""
+
+    texts: RowTexts
+
+    def rows(self, part: Part, rows: Rows) -> None:
+        """Some rows of one transaction."""
+
+    def without_rows(self, part: Part, groups: Groups, number: int) -> bool:
+        """A transaction that has no wanted rows; whether anything was shown."""
+
+
+class JsonLines:
+    """One object a row, as `dump --json` writes them."""
+
+    def __init__(self, names: LiveNames, out: BinaryIO) -> None:
+        def compile_(table: Table) -> Program:
+            return json_program(table, "both", unnamed=names.is_unnamed(table.table_map))
+
+        self.texts = RowTexts(JSON, compile_)
+        self._out = out
+
+    def rows(self, part: Part, rows: Rows) -> None:  # noqa: ARG002  (the other output needs it)
+        first, last = rows.numbers[0], rows.numbers[-1]
+        if last - first + 1 == len(rows.numbers):
+            ends = rows.texts.ends
+            self._out.write(rows.texts.data[int(ends[first - 1]) if first else 0 : int(ends[last])])
+            return
+        self._out.writelines(rows.text(number) for number in rows.numbers)
+
+    def without_rows(self, part: Part, groups: Groups, number: int) -> bool:  # noqa: ARG002
+        return False
+
+
+class PrettyLines:
+    """Lines for people."""
+
+    def __init__(self, transactions: Transactions, out: BinaryIO) -> None:
+        names = transactions.names
+        self.texts = RowTexts(PLAIN, lambda t: plain_program(t, unnamed=names.is_unnamed(t.table_map)))
+        self._transactions = transactions
+        self._out = out
+
+    def rows(self, part: Part, rows: Rows) -> None:
+        self._write(self._transactions.rows(part, rows))
+
+    def without_rows(self, part: Part, groups: Groups, number: int) -> bool:
+        return self._write(self._transactions.without_rows(part, groups, number))
+
+    def _write(self, lines: Iterator[str]) -> bool:
+        written = False
+        for line in lines:
+            self._out.write(line.encode("utf-8", "backslashreplace") + b"\n")
+            written = True
+        return written
+
+
+@dataclass(slots=True)
+class Tail:
+    """`count`: how many transactions are shown, None for no end."""
+
+    reading: Reading
+    changes: Changes
+    output: Output
+    prepared: PreparedBefore
+    count: int | None = None
+    transactions: int = 0
+    rows: int = 0
+
+    def show(self, part: Part) -> bool:
+        """Show a part; whether to go on behind it."""
+        groups, shown = self.reading.groups(part), self.reading.shown(part)
+        self.prepared.supply(self.reading, part)
+        after = 0
+        for rows in self.changes.of(part):
+            if not self._without_rows(part, groups, shown, range(after, rows.group)):
+                return False
+            if rows.first:
+                if self.enough:
+                    return False
+                self.transactions += 1
+            self.output.rows(part, rows)
+            self.rows += len(rows.numbers)
+            after = rows.group + 1
+        return self._without_rows(part, groups, shown, range(after, len(groups))) and not self.enough
+
+    @property
+    def enough(self) -> bool:
+        return self.transactions == self.count
+
+    def _without_rows(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None, numbers: range) -> bool:
+        for number in numbers:
+            if shown is not None and not shown[number]:
+                continue
+            if self.enough:
+                return False
+            self.transactions += self.output.without_rows(part, groups, number)
+        return True
+
+
+class PreparedBefore:
+    """The XA transactions that were prepared before `start`, for a reading that began there.
+
+    The log before `start` is looked through when the first of them is committed, which rarely happens: it may be long.
+    """
+
+    def __init__(self, log: RelayLog, start: RelayLocation) -> None:
+        self._log = log
+        self._start = start
+        self._seen: set[XaId] = set()
+        self._done = False
+
+    def supply(self, reading: Reading, part: Part) -> None:
+        """Give the reading what the part commits, before it reads the part. What was purged it says itself."""
+        if self._done:
+            return
+        for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
+            if group.action is XaAction.PREPARE:
+                self._seen.add(group.xid)
+            elif group.xid in self._seen:
+                self._seen.remove(group.xid)
+            elif group.action is XaAction.COMMIT:
+                self._done = True
+                with contextlib.suppress(DataLossError):
+                    self._carry(reading)
+                return
+
+    def _carry(self, reading: Reading) -> None:
+        numbers = relay_numbers(self._log.directory)
+        if not numbers:
+            return
+        _, prepared = follow(self._log, [(RelayLocation(numbers[0], 0), self._start)], ())
+        for group in prepared:
+            end = RelayLocation(group.location.file, group.bytes.end)
+            for part in stretch(self._log, group.location, end):
+                reading.carry(part)

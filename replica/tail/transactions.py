@@ -1,0 +1,153 @@
+"""Transactions as a person reads them: a line of GTID and time, the statements, and a line a row.
+
+In: a part of the log and the wanted rows in it. Out: lines of text. Transactions without rows are shown by what they
+are: DDL and other statements that were logged as text, an XA transaction that is prepared (its rows come when it is
+committed) or rolled back. All times are UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.dump.column_names import one_line
+from replica.dump.event_words import statement_text, utc, xa_words
+from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent
+from replica.rows import records as r
+from replica.tail.row_lines import RowLines, TableLines, table_lines, values, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.dump.reading import Part
+    from replica.protocol.header import Event
+    from replica.rows.batch import Groups
+    from replica.rows.tables import Table
+    from replica.tail.changes import Rows
+    from replica.tail.colours import Colours
+    from replica.tail.names import LiveNames
+
+SHOWN_STATEMENTS: Final = 8
+"""Of one transaction; a million statements of it would hide the rows."""
+WALKED_EVENTS: Final = 2000
+"""Of one transaction, in search of its statements."""
+STATEMENT_CHARACTERS: Final = 200
+WIDEST_TABLE: Final = 40
+REMEMBERED_TABLES: Final = 4096
+_ENDS: Final = frozenset({"BEGIN", "COMMIT", "ROLLBACK"})
+_XA: Final = GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA
+_TOLD: Final = frozenset({EventType.GTID, EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.ANNOTATE_ROWS})
+
+
+class Statement(NamedTuple):
+    """`annotation`: the text of a statement whose rows follow; else the statement is all there is."""
+
+    text: str
+    annotation: bool
+
+
+@dataclass(slots=True)
+class Transactions:
+    """`silent`: whether what is no row is shown too. `sql`: whether the text of row changes is, if it was logged."""
+
+    names: LiveNames
+    colours: Colours
+    silent: bool = True
+    sql: bool = True
+    full: bool = False
+    _lines: dict[Table, TableLines] = field(default_factory=dict)
+    _width: int = 12
+
+    def compiled(self, table: Table) -> TableLines:
+        """What is known of a table, kept."""
+        known = self._lines.get(table)
+        if known is None:
+            if len(self._lines) >= REMEMBERED_TABLES:
+                self._lines.clear()
+            unnamed = self.names.is_unnamed(table.table_map)
+            known = table_lines(table, self.names.primary_key(table.table_map), unnamed=unnamed)
+            self._lines[table] = known
+            self._width = max(self._width, min(len(known.table), WIDEST_TABLE))
+        return known
+
+    def rows(self, part: Part, rows: Rows) -> Iterator[str]:
+        """The lines of some rows, with those of their transaction before the first."""
+        if rows.first:
+            yield from self.heading(part, rows.batch.groups, rows.group)
+        batch = rows.batch
+        assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
+        assert batch.event is not None  # noqa: S101
+        assert batch.slots is not None  # noqa: S101
+        slots = r.column(batch.events, r.EVENT_SLOT)
+        writer = RowLines(self.colours, full=self.full)
+        for number in rows.numbers:
+            table = self.compiled(batch.slots.table(int(slots[batch.event[number]])))
+            sides = values(rows.text(number))
+            yield writer.line(table, int(batch.op[number]), sides, width=self._width)
+
+    def heading(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
+        """The line of a transaction and its statements."""
+        paint = self.colours
+        gtid = f"{groups.domain[number]}-{groups.server_id[number]}-{int(groups.seq_no[number]) % (1 << 64)}"
+        words = [paint.faint(utc(int(groups.commit_ts[number]))), paint.gtid(gtid)]
+        if groups.thread_id[number]:
+            words.append(paint.faint(f"thread {groups.thread_id[number]}"))
+        found = statements(part, groups, number)
+        xa = "" if int(groups.flags[number]) & _XA == 0 else _xa(part, groups, number, found)
+        if xa:
+            words.append(paint.statement(visible(one_line(xa))))
+        yield "  ".join(words)
+        for statement in found:
+            if statement.annotation and self.sql:
+                yield f"  {paint.faint(f'# {self._cut(statement.text)}')}"
+            elif not statement.annotation and not xa and self.silent:
+                yield f"  {paint.operation('sql   ')}  {paint.statement(self._cut(statement.text))}"
+
+    def without_rows(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
+        """The lines of a transaction that has no rows here, if it says anything."""
+        if not self.silent:
+            return
+        if int(groups.flags[number]) & _XA or statements(part, groups, number):
+            yield from self.heading(part, groups, number)
+
+    def _cut(self, text: str) -> str:
+        line = visible(one_line(" ".join(text.split())))
+        if self.full or len(line) <= STATEMENT_CHARACTERS:
+            return line
+        return f"{line[: STATEMENT_CHARACTERS - 1]}…"
+
+
+def _xa(part: Part, groups: Groups, number: int, found: list[Statement]) -> str:
+    """What the group does with an XA transaction."""
+    if int(groups.flags[number]) & GtidFlag.PREPARED_XA:
+        name = next((xa_words(e.xa) for e in _events(part, groups, number) if isinstance(e, GtidEvent) and e.xa), "")
+        return f"XA PREPARE {name}: its rows come when it is committed"
+    text = next((statement.text for statement in found if not statement.annotation), "XA COMMIT")
+    return f"{text}: its rows were never committed" if text.upper().startswith("XA ROLLBACK") else text
+
+
+def statements(part: Part, groups: Groups, number: int) -> list[Statement]:
+    """The statements of a transaction that are there as text, the first SHOWN_STATEMENTS of them."""
+    found: list[Statement] = []
+    for event in _events(part, groups, number):
+        if isinstance(event, AnnotateRowsEvent):
+            found.append(Statement(statement_text(event.query), annotation=True))
+        elif isinstance(event, QueryEvent):
+            text = statement_text(event.query, event.status)
+            if text.upper() not in _ENDS and not text.upper().startswith("SAVEPOINT "):
+                found.append(Statement(text, annotation=False))
+        if len(found) == SHOWN_STATEMENTS:
+            break
+    return found
+
+
+def _events(part: Part, groups: Groups, number: int) -> Iterator[Event]:
+    """The events of a group that hold text or its GTID, decoded."""
+    start, end = int(groups.start[number]), int(groups.end[number])
+    piece = part.piece._replace(data=part.piece.data[start:end], offset=part.piece.offset + start)
+    inside = part._replace(piece=piece)
+    for found in islice(inside.walk(), WALKED_EVENTS):
+        if found.header.event_type in _TOLD:
+            yield inside.read(found)

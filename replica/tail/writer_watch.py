@@ -1,0 +1,42 @@
+"""Whether anybody writes a relay log, looked at now and then: who follows one has to know why nothing comes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.relay.lock import lock_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LOOK_EVERY_S: Final = 2.0
+
+
+class WriterWatch:
+    """`look` may be called at any rate; `say` gets a sentence when the writer is gone, and when there is one again."""
+
+    def __init__(
+        self, directory: Path, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory = directory
+        self._say = say
+        self._clock = clock
+        self._next_s = clock()
+        self._alone = False
+
+    def look(self) -> None:
+        if self._clock() < self._next_s:
+            return
+        self._next_s = self._clock() + LOOK_EVERY_S
+        with contextlib.suppress(OSError):  # a lock file that this user may not read
+            alone = lock_holder(self._directory) is None
+            if alone != self._alone:
+                self._alone = alone
+                self._say(
+                    f"nobody writes {self._directory} now: nothing comes until its replica runs again"
+                    if alone
+                    else f"{self._directory} is written again"
+                )

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.relay.lock import RelayLock
+from replica.tail.writer_watch import LOOK_EVERY_S, WriterWatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_it_says_when_the_writer_goes_and_comes(tmp_path: Path) -> None:
+    said: list[str] = []
+    now = [0.0]
+    watch = WriterWatch(tmp_path, said.append, lambda: now[0])
+
+    def look() -> list[str]:
+        now[0] += LOOK_EVERY_S
+        watch.look()
+        found, said[:] = list(said), []
+        return found
+
+    with RelayLock(tmp_path):
+        assert look() == []
+    assert look() == [f"nobody writes {tmp_path} now: nothing comes until its replica runs again"]
+    assert look() == []
+    with RelayLock(tmp_path):
+        watch.look()
+        assert said == [], "too early to look again"
+        assert look() == [f"{tmp_path} is written again"]
+
+
+def test_a_directory_without_a_lock_has_no_writer(tmp_path: Path) -> None:
+    said: list[str] = []
+    WriterWatch(tmp_path / "nowhere", said.append).look()
+    assert "nobody writes" in said[0]

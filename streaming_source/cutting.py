@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, DataLossError
+from replica.protocol.header import parse_header
 from replica.relay.file_head import FileHead, read_file_head
-from replica.relay.location import RelayLocation, relay_number
+from replica.relay.location import RelayLocation, relay_number, relay_path
 from replica.relay.xa import RangeNeeds, follow
 from replica.rows.xa import unprepared_error
 from streaming_source.partition import ChangePartition, GroupBounds, RelayRange
@@ -43,6 +44,14 @@ _log = logging.getLogger(__name__)
 def file_head(path: Path) -> FileHead:
     """The head of a relay file: it never changes, and no number is used for two files while a log is open."""
     return read_file_head(path)
+
+
+def server_of(log: RelayLog, location: RelayLocation) -> int | None:
+    """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
+    if not location.offset:
+        return None
+    head = file_head(relay_path(log.directory, location.file))
+    return parse_header(memoryview(head.format)).server_id
 
 
 class RangeCutter:

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from replica.embedded import EmbeddedReplica
 from replica.errors import PrerequisiteError, RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.header import parse_header
-from replica.relay.location import RelayHead, RelayLocation, relay_path
 from replica.rows.xa import describe
-from streaming_source.cutting import file_head
+from streaming_source.cutting import server_of
 from streaming_source.offset import SourceOffset
 from streaming_source.relay_directory import is_free, relay_directory
 
 if TYPE_CHECKING:
     from replica.handshake.start import Latest
+    from replica.relay.location import RelayHead, RelayLocation
     from replica.relay.log import RelayLog
     from streaming_source.options import SourceOptions
 
@@ -38,13 +37,18 @@ XA_NAMED = 3
 class ReplicaFeed:
     """One per query, in the process that plans it."""
 
+    epoch = 0
+    """The writer is ours: nobody else begins the log anew."""
+    down_s = 0.0
+    """It dies with us."""
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._replica = self._new_replica()
         self.started = False
 
     def _new_replica(self) -> EmbeddedReplica:
-        return EmbeddedReplica(self._options.replica, relay_directory(self._options))
+        return EmbeddedReplica(self._options.connection, relay_directory(self._options))
 
     @property
     def log(self) -> RelayLog:
@@ -93,13 +97,16 @@ class ReplicaFeed:
 
     @property
     def full(self) -> bool:
-        return self.log.total_bytes() > self._options.replica.relay_max_bytes
+        return self.log.total_bytes() > self._options.connection.relay_max_bytes
 
     def head(self) -> RelayHead:
         return self._replica.head()
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
         return self._replica.wait_beyond(location, timeout_s)
+
+    def release(self, keep_from: RelayLocation) -> None:
+        self.log.purge_before(keep_from)
 
     def server_position(self) -> GtidPosition:
         return self._replica.server_position()
@@ -108,11 +115,7 @@ class ReplicaFeed:
         return self._replica.latest_and_prepared()
 
     def server_id(self, location: RelayLocation) -> int | None:
-        """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
-        if not location.offset:
-            return None
-        head = file_head(relay_path(self.log.directory, location.file))
-        return parse_header(memoryview(head.format)).server_id
+        return server_of(self.log, location)
 
     def close(self) -> None:
         self._replica.close()

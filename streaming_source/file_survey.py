@@ -120,7 +120,7 @@ class FileSurvey:
         self._follow(part, found)
         known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
         wanted = np.array([table.wanted for table in known], np.bool_)
-        met = _in_order_of_last_use(r.column(found.events, r.EVENT_SLOT), len(known))
+        met = in_order_of_last_use(r.column(found.events, r.EVENT_SLOT), len(known))
         if len(self.found.names) < MAX_KEPT:
             self.found.names.update(".".join(known[slot].name) for slot in met)
         catalog: dict[tuple[str, str], TableSchema] = {}
@@ -219,7 +219,7 @@ def _version(text: str) -> int:
     return major * 10_000 + minor * 100 + patch
 
 
-def _in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
+def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
     """The slots that rows events name, the one used last at the end."""
     last = np.full(count, -1, np.int64)
     last[slots] = np.arange(len(slots))  # assignment in order: the last one stays

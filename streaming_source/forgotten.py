@@ -48,6 +48,8 @@ class ForgottenTransactions:
             latest = self._feed.latest_and_prepared()
         except DisconnectedError:
             return frozenset()  # the replica says so itself, once it has tried for long enough
+        if latest is None:
+            return frozenset()
         # A server that has not got to the group itself, a replica that took over, cannot know.
         missing = [g for g in prepared if g.xid not in latest.prepared and _reached(latest.position, g)]
         gone = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))

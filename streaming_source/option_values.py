@@ -16,6 +16,9 @@ STARTING_WORDS = ("latest", "earliest")
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
+_DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
 _QUALIFIED = re.compile(r"[^.]+\.[^.]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
 _YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
@@ -49,6 +52,21 @@ def size(value: str) -> int:
     if match is None or int(match[1]) == 0:
         raise ValueError("is not a size such as 500k, 64m or 2g")
     return int(match[1]) << _SIZE_SHIFT[match[2].lower()]
+
+
+def seconds(value: str) -> float:
+    """A bare number is seconds."""
+    match = _DURATION.fullmatch(value.strip())
+    if match is None or not float(match[1]):
+        raise ValueError("is not a time such as 500ms, 10s, 5m or 2d")
+    return float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
+
+
+def reader_name(value: str) -> str:
+    name = value.strip()
+    if not _READER.fullmatch(name):
+        raise ValueError("is not a name of up to 100 letters, digits, dots, hyphens and underscores")
+    return name
 
 
 def choice(words: Any) -> Parser:

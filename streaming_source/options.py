@@ -1,10 +1,11 @@
 """Every option of `format("mariadb-binlog")` in one table, and the parsers that refuse what is not in it.
 
 In: the mapping Spark hands over (keys lower-cased, all values text). Out: frozen `FileOptions` where it names a `path`,
-else `SourceOptions`. Refused, with a `ConfigError` that names the option: unknown names (with the nearest known one),
-values outside their type or range, options of a server together with a path, and combinations that contradict each
-other. The options of the replica (connection, TLS, relay log) are those of `replica.config`, under the same names in
-camelCase, checked there. docs/spark.md is checked against this table.
+else `SourceOptions`, which may do without a server where a daemon's relay log is named. Refused, with a `ConfigError`
+that names the option: unknown names (with the nearest known one), values outside their type or range, options of a
+server together with a path, and combinations that contradict each other. The options of the replica (connection, TLS,
+relay log) are those of `replica.config`, under the same names in camelCase, checked there. docs/spark.md is checked
+against this table.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import dataclasses
 import difflib
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from replica.config import OPTIONS as REPLICA_HELP
@@ -32,13 +34,18 @@ SECRETS = frozenset({"password"})
 # Two of the replica's options have another name and default here: startingPosition and includeSql.
 _HIDDEN = frozenset({"start", "annotate"})
 _SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
+_WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(RowOptions):
-    """The parsed options of a stream: those of its rows, its own, and the replica's configuration."""
+    """The parsed options of a stream: those of its rows, its own, and the replica's configuration.
 
-    replica: ReplicaConfig
+    `replica` is None where nothing but the relay log of a daemon is named: then no server is ever asked.
+    """
+
+    replica: ReplicaConfig | None
+    relay_dir: Path | None = None
     starting_position: str = option(
         "startingPosition",
         values.position,
@@ -59,6 +66,16 @@ class SourceOptions(RowOptions):
         values.choice(Transport),
         "auto",
         "How tasks get their bytes: path (they open a file), inline (in the task), auto (path if the master is local)",
+    )
+    reader_name: str | None = option(
+        "readerName",
+        values.reader_name,
+        None,
+        "With a daemon's relayDir: under which name its files are kept for this query, unique among its queries. "
+        "Unset: made from the tables",
+    )
+    daemon_timeout_s: float = option(
+        "daemonTimeout", values.seconds, "600s", "With a daemon's relayDir: how long a query waits for one that is down"
     )
 
     @classmethod
@@ -83,19 +100,50 @@ class SourceOptions(RowOptions):
                 )
             else:
                 own[known.field] = parsed(cls, known, value)
-        if "user" not in replica:
-            raise ConfigError(
-                "option user is missing.", hint=f"{REPLICA_HELP['user']}. To read binlog files, set path."
-            )
-        replica["annotate"] = own.get("include_sql", False)
-        options = cls(replica=ReplicaConfig.parse(replica), **own)
+        directory = _relay_dir(replica)
+        if replica.keys() == {"relay_dir"}:
+            options = cls(replica=None, relay_dir=directory, **own)
+        else:
+            if not replica.keys() & {"user", "defaults_file"}:
+                raise ConfigError("option user is missing.", hint=f"{REPLICA_HELP['user']}. {_WITHOUT_SERVER}")
+            replica["annotate"] = own.get("include_sql", False)
+            config = ReplicaConfig.parse(replica)
+            options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()
         return options
 
     @property
+    def connection(self) -> ReplicaConfig:
+        """The replica's configuration, for what needs a server.
+
+        Raises:
+            ConfigError: none is named.
+
+        """
+        if self.replica is None:
+            raise ConfigError("no server is named.", hint=f"Set host and user. {_WITHOUT_SERVER}")
+        return self.replica
+
+    @property
     def server(self) -> str:
-        """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket."""
-        return ",".join(map(str, self.replica.endpoints))
+        """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket.
+
+        Empty where none is named.
+        """
+        return ",".join(map(str, self.replica.endpoints)) if self.replica else ""
+
+
+def _relay_dir(replica: dict[str, object]) -> Path | None:
+    """The option relayDir, also written as a URL file:///…; put back as a path."""
+    if "relay_dir" not in replica:
+        return None
+    try:
+        replica["relay_dir"] = directory = Path(values.local_path(str(replica["relay_dir"]).strip()))
+    except ValueError as error:
+        raise ConfigError(
+            f"option relayDir={replica['relay_dir']!r} {error}.", hint=f"{REPLICA_HELP['relay_dir']}."
+        ) from None
+    return directory
 
 
 def names_files(given: Mapping[str, str]) -> bool:
@@ -141,7 +189,7 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
     return found
 
 
-def _camel(field: str) -> str:
+def camel(field: str) -> str:
     head, *rest = field.removesuffix("_s").split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -163,7 +211,7 @@ def _replica_default(field: str) -> str:
 
 def _replica_help(text: str) -> str:
     """The replica's help speaks of relay_dir; users of Spark write relayDir."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: _camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -171,7 +219,7 @@ OPTIONS: tuple[Option, ...] = (
     *options_of(SourceOptions, "stream"),
     *options_of(FileOptions, "files"),
     *(
-        Option(_camel(f), f, _replica_default(f), _replica_help(text), "replica")
+        Option(camel(f), f, _replica_default(f), _replica_help(text), "replica")
         for f, text in REPLICA_HELP.items()
         if f not in _HIDDEN
     ),

@@ -9,12 +9,13 @@ is no error (the planner has judged it). The repr never shows bytes: Spark print
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from replica.errors import RelayError
+from replica.errors import DataLossError, RelayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,17 +53,24 @@ class RelayRange(InputPartition):
         """The range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
 
         Raises:
-            RelayError: this machine does not have the file.
+            DataLossError: the file was removed after the batch was planned.
+            RelayError: this machine does not have the folder, or the file cannot be read.
 
         """
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123  (a task opens one file; pathlib costs an import)
                 mapped = mmap.mmap(file.fileno(), self.end, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            raise RelayError(
-                f"relay file {self.path} up to byte {self.end} cannot be read here ({error}).",
-                hint="On a cluster set transport=inline, or put relayDir on storage that driver and executors share.",
+        except FileNotFoundError as error:
+            folder, _, name = self.path.rpartition("/")
+            if not os.access(folder, os.F_OK):
+                raise _not_here(self.path, self.end, error) from None
+            raise DataLossError(
+                f"{name} is no longer in the relay log {folder}: it was removed while its batch was being read.",
+                hint="A daemon removes files that a slow query still needs at relay_max_bytes: raise that, or set its "
+                "slow_readers=pause.",
             ) from None
+        except (OSError, ValueError) as error:
+            raise _not_here(self.path, self.end, error) from None
         return memoryview(mapped)[self.start :]
 
     def carried_groups(self) -> list[CarriedGroup]:
@@ -93,6 +101,13 @@ class InlineRange(InputPartition):
 
 
 ChangePartition = RelayRange | InlineRange
+
+
+def _not_here(path: str, end: int, error: Exception) -> RelayError:
+    return RelayError(
+        f"relay file {path} up to byte {end} cannot be read here ({error}).",
+        hint="On a cluster set transport=inline, or put relayDir on storage that driver and executors share.",
+    )
 
 
 def _carried(parts: Sequence[ChangePartition]) -> list[CarriedGroup]:

@@ -2,9 +2,9 @@
 
 In: offsets. Out: `Place`s. An offset the replica has just reached is a place of the log by construction. After a
 restart the log may be gone, trimmed, or fetched from another server; then the replica starts again at the offset where
-the batch starts. A server may interleave domains in another order than the one the offset comes from, and then the end
-of the batch is no place at all: the range is taken up to where every domain has reached it, and the surplus is cut off
-per domain by sequence number.
+the batch starts. (A daemon's log is as it is: what it does not hold is an error.) A server may interleave domains in
+another order than the one the offset comes from, and then the end of the batch is no place at all: the range is taken
+up to where every domain has reached it, and the surplus is cut off per domain by sequence number.
 
 While XA transactions are prepared, an offset says where their groups begin, `resume`, and its place knows them: the log
 is kept from there, and a replica that has lost it starts there.
@@ -36,7 +36,10 @@ PLACES_KEPT = 16
 
 
 class Feed(Protocol):
-    """What planning needs of the replica (feed.py is the real one). Every call raises the replica's fatal error."""
+    """What planning needs of a replica: one of its own (feed.py), or a daemon's relay log (attached_feed.py).
+
+    Every call raises the fatal error of what is behind it.
+    """
 
     @property
     def log(self) -> RelayLog: ...
@@ -49,12 +52,26 @@ class Feed(Protocol):
         """Whether the log holds as much as it may, so that receiving waits until files are purged."""
         ...
 
+    @property
+    def epoch(self) -> object:
+        """Another value once the log's writer began anew: locations from before may mean other groups."""
+        ...
+
+    @property
+    def down_s(self) -> float:
+        """For how long nobody has written the log; 0 where somebody does."""
+        ...
+
     def starting_offset(self) -> SourceOffset:
-        """The option startingPosition made definite, with the anchor mark; asks the primary."""
+        """The option startingPosition made definite, with the anchor mark."""
         ...
 
     def start(self, offset: SourceOffset) -> None:
         """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again."""
+        ...
+
+    def release(self, keep_from: RelayLocation) -> None:
+        """The query needs nothing before this any more: whole files before it may go."""
         ...
 
     def head(self) -> RelayHead: ...
@@ -63,8 +80,8 @@ class Feed(Protocol):
 
     def server_position(self) -> GtidPosition: ...
 
-    def latest_and_prepared(self) -> Latest:
-        """Where the primary's binlog ends, and the XA transactions that are prepared there."""
+    def latest_and_prepared(self) -> Latest | None:
+        """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
         ...
 
     def server_id(self, location: RelayLocation) -> int | None: ...
@@ -121,6 +138,7 @@ class RelayPlaces:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._places: OrderedDict[GtidPosition, Place] = OrderedDict()
+        self._epoch = feed.epoch
 
     def remember(self, offset: SourceOffset, place: Place) -> None:
         self._places[offset.position] = place
@@ -135,6 +153,9 @@ class RelayPlaces:
             self._places[position] = place._replace(prepared=prepared)
 
     def known(self, offset: SourceOffset) -> Place | None:
+        if self._feed.epoch != self._epoch:
+            self._epoch = self._feed.epoch
+            self._places.clear()
         return self._places.get(offset.position)
 
     def of_start(self, offset: SourceOffset) -> Place:
@@ -153,7 +174,7 @@ class RelayPlaces:
         if resume is None:
             raise DataLossError(
                 f"the relay log does not lead through {offset.resume}.",
-                hint="It was changed by someone else. Restart the query: it fetches the range again from the primary.",
+                hint="It was changed by someone else. Restart the query: a replica of its own fetches the range again.",
             )
         place = Place.exactly(resume)
         if offset.resume != offset.position:
@@ -203,7 +224,7 @@ class RelayPlaces:
             )
 
     def _make_room(self, start: Place, position: GtidPosition) -> None:
-        self._feed.log.purge_before(start.keep_from)
+        self._feed.release(start.keep_from)
         if self._feed.full:
             raise RelayError(
                 f"the relay log holds relayMaxBytes, from {start.keep_from} on, and has not reached {position}.",

@@ -1,7 +1,7 @@
 """Plans micro-batches over the relay log, in Spark's long-lived source process on the driver.
 
-In: offsets from Spark (or none, on a first start) and the relay log an embedded replica writes beside us. Out: the next
-offset, and the ranges of relay bytes between two offsets. What it holds to:
+In: offsets from Spark (or none, on a first start) and a relay log that an embedded replica beside us, or a daemon,
+writes. Out: the next offset, and the ranges of relay bytes between two offsets. What it holds to:
 
 * An offset ends where an event group ends, so a transaction is never split over two micro-batches.
 * Spark asks for the initial offset twice, logs neither answer, and asks again after a crash in batch 0. A start that
@@ -20,10 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming_source.attached import attached_directory
+from streaming_source.attached_feed import AttachedFeed
+from streaming_source.backlog import Backlog
 from streaming_source.cutting import RangeCutter
 from streaming_source.feed import ReplicaFeed
 from streaming_source.forgotten import ForgottenTransactions
-from streaming_source.places import LONG_POLL_S, Place, RelayPlaces, bytes_between, covers
+from streaming_source.places import LONG_POLL_S, Place, RelayPlaces, covers
 from streaming_source.transport import tasks_are_local
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class ChangePlanner:
         self._cutter = cutter
         self._places = RelayPlaces(feed)
         self._forgotten = ForgottenTransactions(feed)
+        self._backlog: Backlog | None = None
         self._initial: SourceOffset | None = None
         self._anchor_due = False
         self._target: GtidPosition | None = None
@@ -69,7 +73,10 @@ class ChangePlanner:
             self._anchor_due = False
             return start
         while True:
+            epoch = self._feed.epoch
             end = self._next_end(start, bounded=bounded)
+            if self._feed.epoch != epoch:
+                continue  # what was looked up may be the log from before
             if end is not None:
                 return end
             if self._target is None or covers(start.position, self._target):
@@ -105,17 +112,25 @@ class ChangePlanner:
         head, planned = self._feed.head(), self._planned
         report = self._places.offset_at(head).json()
         if planned is not None:
-            report["bytesBehind"] = bytes_between(self._feed.log, planned.location, head.location)
+            if self._backlog is None:  # a feed that has started stays in its folder
+                self._backlog = Backlog(self._feed.log.directory)
+            report["bytesBehind"] = self._backlog.bytes(planned.location, head.location)
             report["secondsBehind"] = max(0, head.timestamp - planned.timestamp)
+        if self._feed.down_s:
+            report["daemonDownSeconds"] = round(self._feed.down_s)
         return report
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
         """The ranges of (start, end]; waits until the relay log has them, as long as the replica keeps trying."""
         if end.anchor or start.position == end.position:
             return []
-        first = self._places.of_start(start)
-        last = self._places.of_end(end, first)
-        return self._cutter.partitions(self._feed.log, first, last, start, end)
+        while True:
+            epoch = self._feed.epoch
+            first = self._places.of_start(start)
+            last = self._places.of_end(end, first)
+            ranges = self._cutter.partitions(self._feed.log, first, last, start, end)
+            if self._feed.epoch == epoch:
+                return ranges
 
     def commit(self, end: SourceOffset) -> None:
         """Spark will not ask for anything up to `end` again: whole relay files before it can go."""
@@ -127,7 +142,7 @@ class ChangePlanner:
         if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
             self._places.forget(gone)
             place = self._places.of_start(offset)
-        self._feed.log.purge_before(place.keep_from)
+        self._feed.release(place.keep_from)
 
     def close(self) -> None:
         self._feed.close()
@@ -142,4 +157,5 @@ def open_planner(options: SourceOptions, tables: SelectedTables) -> ChangePlanne
         skip_unprepared=options.skip_unprepared_xa,
         inline=options.transport == "inline" or (options.transport == "auto" and not tasks_are_local()),
     )
-    return ChangePlanner(ReplicaFeed(options), cutter)
+    directory = attached_directory(options)
+    return ChangePlanner(ReplicaFeed(options) if directory is None else AttachedFeed(options, directory), cutter)

@@ -31,10 +31,10 @@ def relay_directory(options: SourceOptions) -> Path:
         RelayError: no free folder, or one that others can write.
 
     """
-    if options.replica.relay_dir is not None:
-        return options.replica.relay_dir
+    if options.relay_dir is not None:
+        return options.relay_dir
     base = _private(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
-    key = "|".join((options.server, options.replica.user, *options.patterns))
+    key = "|".join((options.server, options.connection.user, *options.patterns))
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     for number in range(1, MAX_QUERIES + 1):
         folder = _private(base / f"{name}-{number}")

@@ -40,7 +40,7 @@ TRANSACTION = (
     RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
 )
 SOURCE = (
-    RowColumn("server", "STRING", "the server as the query names it: host:port, or the socket"),
+    RowColumn("server", "STRING", "the server as the query, or its daemon, names it: host:port, or the socket"),
     RowColumn("file", "STRING", "binlog file of the primary, where known"),
     RowColumn("position", "BIGINT", "where the transaction begins in that file, modulo 4 GiB"),
     RowColumn("thread_id", "BIGINT", "connection that ran the transaction, where the server logs it"),

@@ -31,6 +31,8 @@ class RelayFeed:
         self.arriving: Callable[[], None] = lambda: None
         self.closed = False
         self.full = False
+        self.epoch = 0
+        self.down_s = 0.0
         self.latest = Latest(GtidPosition(), frozenset(), GtidPosition())
         self.primary = Primary()
         self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=1 << 20)
@@ -65,6 +67,9 @@ class RelayFeed:
     def start(self, offset: SourceOffset) -> None:
         self.starts.append(offset)
         self.started = True
+
+    def release(self, keep_from: RelayLocation) -> None:
+        self.log.purge_before(keep_from)
 
     def head(self) -> RelayHead:
         return self._writer.head

@@ -90,6 +90,8 @@ def test_one_of_table_and_tables_is_required_and_flat_needs_table() -> None:
         SourceOptions.parse({"user": "repl", "tables": "shop.*", "rowShape": "flat"})
     with pytest.raises(ConfigError, match="option user is missing"):
         SourceOptions.parse({"table": "a.b"})
+    with pytest.raises(ConfigError, match=r"option user is missing.*set relayDir alone"):
+        SourceOptions.parse({"table": "a.b", "relayDir": "/relay", "host": "db1"})
     with pytest.raises(ConfigError, match="holds 'b'"):
         SourceOptions.parse({"user": "repl", "tables": "a.*,b"})
 
@@ -130,3 +132,29 @@ def test_patterns_and_server_are_what_the_user_wrote() -> None:
 def test_options_pickle() -> None:
     options = _parse(password="hunter2")
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301
+
+
+def test_a_relay_dir_alone_names_no_server() -> None:
+    options = SourceOptions.parse(
+        {"table": "a.b", "relayDir": "file:///relay", "readerName": "x", "daemonTimeout": "2m"}
+    )
+    assert (options.replica, options.server, str(options.relay_dir)) == (None, "", "/relay")
+    assert (options.reader_name, options.daemon_timeout_s) == ("x", 120)
+    with pytest.raises(ConfigError, match="no server is named"):
+        _ = options.connection
+    assert str(_parse(relayDir="/relay").relay_dir) == "/relay"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("readerName", "../x"),
+        ("readerName", ""),
+        ("daemonTimeout", "0s"),
+        ("daemonTimeout", "soon"),
+        ("relayDir", "s3://b/x"),
+    ],
+)
+def test_options_beside_a_daemon_are_checked(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        _parse(**{name: value})

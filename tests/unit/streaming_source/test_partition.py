@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import RelayError
+from replica.errors import DataLossError, RelayError
 from streaming_source.partition import GroupBounds, InlineRange, RelayRange
 
 if TYPE_CHECKING:
@@ -32,10 +32,14 @@ def test_a_range_on_board_carries_its_bytes_and_does_not_print_them() -> None:
     assert "secret" not in repr(part)
 
 
-@pytest.mark.parametrize("size", [None, 20])
-def test_a_missing_or_short_file_is_an_error_that_says_what_to_set(tmp_path: Path, size: int | None) -> None:
+def test_a_missing_folder_or_a_short_file_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
     file = tmp_path / "relay.000001"
-    if size is not None:
-        file.write_bytes(bytes(size))
-    with pytest.raises(RelayError, match="transport=inline"):
-        RelayRange(str(file), 10, 40, checksum=True).data()
+    file.write_bytes(bytes(20))
+    for path in (file, tmp_path / "elsewhere" / "relay.000001"):
+        with pytest.raises(RelayError, match="transport=inline"):
+            RelayRange(str(path), 10, 40, checksum=True).data()
+
+
+def test_a_file_that_retention_removed_is_lost_data(tmp_path: Path) -> None:
+    with pytest.raises(DataLossError, match=r"relay\.000001 is no longer in the relay log.*slow_readers=pause"):
+        RelayRange(str(tmp_path / "relay.000001"), 10, 40, checksum=True).data()

@@ -1,0 +1,219 @@
+"""A daemon's relay log behind a query: what places.py calls a `Feed`, made of files that another process writes.
+
+In: the options and the daemon's folder. Out: positions and waits, without a connection to any server. The log is only
+read; what the query still needs is registered with it (attached_reader.py) before the first row. A daemon that is down
+is waited for (attached_daemon.py). Refused: a position that the log does not hold any more, or holds with another
+history; it is never fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError
+from replica.handshake.ask import ask
+from replica.handshake.start import latest_and_prepared
+from replica.protocol.gtid import GtidPosition
+from streaming_source.attached_daemon import DaemonWatch
+from streaming_source.attached_history import check_history, end_of_group
+from streaming_source.attached_log import SharedLog
+from streaming_source.attached_reader import HeldFiles
+from streaming_source.cutting import file_head, server_of
+from streaming_source.offset import SourceOffset
+from streaming_source.places import covers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.handshake.start import Latest
+    from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.options import SourceOptions
+
+POLL_S: Final = 0.002
+"""How often the head is looked at while groups come: a look takes some 20 microseconds."""
+IDLE_POLL_S: Final = 0.01
+IDLE_AFTER_S: Final = 2.0
+"""A log that was silent for so long is looked at less often, to leave the processor alone."""
+POSITION_POLL_S: Final = 0.1
+ASK_S: Final = 2.0
+"""A server that does not answer must not hold up a query that reads on without it."""
+REPEAT_S: Final = 60.0
+"""How often a wait is logged."""
+
+_log = logging.getLogger(__name__)
+
+
+class AttachedFeed:
+    """One per query, in the process that plans it. Called by one thread."""
+
+    full = False
+    """How much the log holds is the daemon's business."""
+
+    def __init__(self, options: SourceOptions, directory: Path) -> None:
+        self.log = SharedLog(directory)
+        self._options = options
+        self._daemon = DaemonWatch(directory, options.daemon_timeout_s)
+        self._held = HeldFiles(directory, options)
+        self._started_in: object = None
+        self._news_s = time.monotonic()
+        self._next_word_s = 0.0
+
+    @property
+    def epoch(self) -> object:
+        return self._daemon.epoch
+
+    @property
+    def started(self) -> bool:
+        """Whether the query has its place in the log that the daemon writes now."""
+        return self._started_in is not None and self._started_in == self.epoch
+
+    # -- where to begin ------------------------------------------------------------------------------------------
+
+    def starting_offset(self) -> SourceOffset:
+        self._anew()
+        start = self._options.starting_position
+        empty = self._head_or_none() is None
+        head = self._known_head()
+        self._held.claim()
+        if start == "earliest" or (start == "latest" and empty):
+            # What has come into an empty log since the query began is after "latest".
+            position = self._first(head)
+            return SourceOffset(position, position, anchor=True)
+        location = head.location if start == "latest" else self._find(GtidPosition.parse(start))
+        position = head.position if start == "latest" else GtidPosition.parse(start)
+        prepared = self.log.prepared_at(location)
+        resume = self.log.at(prepared[0].location).position if prepared else position
+        end = end_of_group(self.log, location)
+        if end is None:
+            return SourceOffset(position, resume, anchor=True)
+        return SourceOffset(position, resume, self.log.at(end).primary, self.server_id(end), anchor=True)
+
+    def start(self, offset: SourceOffset) -> None:
+        epoch = self.epoch
+        self._anew()
+        self._known_head()
+        self._held.claim()
+        location = self._find(offset.resume)
+        check_history(self.log, offset)
+        self._held.keep_from(location, offset.resume)
+        self._started_in = epoch
+
+    def _anew(self) -> None:
+        """Forget what files held under a number: the folder may have been made anew."""
+        self.log = SharedLog(self.log.directory)
+        file_head.cache_clear()
+
+    def _find(self, position: GtidPosition) -> RelayLocation:
+        """The place of a position; waits for a daemon that has not got there: it may have lost the end of its log.
+
+        Raises:
+            DataLossError: the log begins after the position, leads past it, or does not get there in time.
+
+        """
+        deadline = time.monotonic() + self._options.daemon_timeout_s
+        while True:
+            head = self._known_head()
+            location = self.log.locate(position)
+            if location is not None:
+                return location
+            if covers(head.position, position):
+                raise self._not_there(position, head)
+            if time.monotonic() > deadline:
+                raise DataLossError(
+                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, where "
+                    f"this query goes on, within {self._options.daemon_timeout_s:.0f} s.",
+                    hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log is "
+                    "another server's, start with a new checkpoint.",
+                )
+            self._say("the relay log %s is at %s: waiting for %s", self.log.directory, head.position, position)
+            self.wait_beyond(head.location, POSITION_POLL_S)
+
+    def _say(self, message: str, *values: object) -> None:
+        if time.monotonic() >= self._next_word_s:
+            self._next_word_s = time.monotonic() + REPEAT_S
+            _log.warning(message, *values)
+
+    def _first(self, head: RelayHead) -> GtidPosition:
+        """The position that the log begins at; `head` is its head."""
+        first = self.log.first_position()
+        return head.position if first is None else first
+
+    def _not_there(self, position: GtidPosition, head: RelayHead) -> DataLossError:
+        first, where = self._first(head), self.log.directory
+        if not covers(position, first):
+            return self._held.lost or DataLossError(
+                f"the relay log {where} begins at {first}: what follows {position} was removed from it.",
+                hint="Let the daemon keep more (retain_s, retain_bytes), and start this query with a new checkpoint; a "
+                "registered query's files are kept up to relay_max_bytes while it is down, for reader_expiry_s.",
+            )
+        return DataLossError(
+            f"the relay log {where} does not lead through {position}.",
+            hint="The position comes from another server or from before a reset of this one: start with a new "
+            "checkpoint, and startingPosition where the sink ends.",
+        )
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def head(self) -> RelayHead:
+        return self._known_head()
+
+    def _head_or_none(self) -> RelayHead | None:
+        """None also while the daemon has not found out where it begins: a primary may have no transaction at all."""
+        head = self.log.head()
+        if head is None or head.location.offset or head.position or self._daemon.receives:
+            return head
+        return None
+
+    def _known_head(self) -> RelayHead:
+        while (head := self._head_or_none()) is None:
+            self._daemon.check()
+            self._say("the relay log %s is empty: waiting for its daemon to begin it", self.log.directory)
+            time.sleep(POSITION_POLL_S)
+        return head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        now = time.monotonic()
+        deadline = now + timeout_s
+        while now < deadline:
+            head = self.log.head()
+            if head is not None and head.location > location:
+                self._news_s = now
+                self._daemon.seen()
+                return True
+            pause = POLL_S if now - self._news_s < IDLE_AFTER_S else IDLE_POLL_S
+            time.sleep(min(pause, deadline - now))
+            now = time.monotonic()
+        self._daemon.check()
+        self._held.check()
+        return False
+
+    def release(self, keep_from: RelayLocation) -> None:
+        if self._held.is_news(keep_from):
+            here = self.log.at(keep_from) if keep_from.offset else self._known_head()
+            self._held.keep_from(keep_from, here.position)
+
+    @property
+    def down_s(self) -> float:
+        return self._daemon.down_s
+
+    def server_position(self) -> GtidPosition:
+        """Where the log ends: the query asks no server."""
+        head = self._known_head()
+        self._daemon.check()
+        return head.position
+
+    def latest_and_prepared(self) -> Latest | None:
+        replica = self._options.replica
+        if replica is None:
+            return None
+        shortly = {"connect_retry_s": ASK_S, "connect_timeout_s": min(replica.connect_timeout_s, ASK_S)}
+        return asyncio.run(ask(replica.model_copy(update=shortly), lambda _: latest_and_prepared()))
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        return server_of(self.log, location)
+
+    def close(self) -> None:
+        self._held.close()

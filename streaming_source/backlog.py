@@ -1,0 +1,42 @@
+"""How many bytes of the relay log a query has still to plan, told at every trigger, however far behind it is.
+
+In: where the query and the head are; both move forward. Out: the bytes between. A complete file is looked at once;
+one that was removed meanwhile counts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.relay.location import RelayLocation, relay_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Backlog:
+    """Some 100 bytes of memory a file in between."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._sizes: dict[int, int] = {}  # of complete files, ascending without gaps
+        self._bytes = 0
+        self._end = RelayLocation(0, 0)
+
+    def bytes(self, start: RelayLocation, end: RelayLocation) -> int:
+        first = next(iter(self._sizes), start.file)
+        if end < self._end or start.file < first:  # the log was begun anew
+            self._sizes, self._bytes, first = {}, 0, start.file
+        self._end = end
+        for number in range(first, start.file):
+            self._bytes -= self._sizes.pop(number, 0)
+        for number in range(next(reversed(self._sizes), start.file - 1) + 1, end.file):
+            self._sizes[number] = self._size(number)
+            self._bytes += self._sizes[number]
+        return max(0, self._bytes - start.offset + end.offset)
+
+    def _size(self, number: int) -> int:
+        try:
+            return relay_path(self._directory, number).stat().st_size
+        except FileNotFoundError:
+            return 0

@@ -63,7 +63,7 @@ async def _receive(config: ReplicaConfig, folder: Path, target: GtidPosition) ->
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
-        return session.received_bytes
+        return session.progress.received_bytes
 
 
 def child(argv: Sequence[str]) -> int:

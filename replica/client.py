@@ -17,11 +17,13 @@ import tenacity
 
 from replica.connect import Connector, Dump
 from replica.errors import (
+    AuthenticationError,
     ChecksumError,
     ConfigError,
     DisconnectedError,
     DiskFullError,
     DuplicateServerIdError,
+    PrerequisiteError,
     ProtocolError,
     RelayError,
     ReplicaError,
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
 
 STEADY_S = 5.0
 """A connection that lived this long did work, even if nothing happened on the server: patience starts anew."""
+
+_LIKE_DAMAGE = (AuthenticationError, PrerequisiteError, ProtocolError)
+"""What bytes of a login that were damaged on the way look like. From a server that has let us in before, the first of
+them is doubted; damage does not strike twice in a row."""
 
 
 class Replica:
@@ -86,6 +92,7 @@ class Replica:
         self._connector = Connector(config, relay, log=log, start=start, owner=owner)
         self._full_disk = FullDisk(relay, min_free_bytes=config.min_free_bytes, progress=self.progress, log=log)
         self._damage_at: GtidPosition | None = None
+        self._doubted: set[Endpoint] = set()
         self._streaming_since_s = 0.0
 
     @property
@@ -178,7 +185,7 @@ class Replica:
                 progress.failed_attempts += 1
             if of_use:
                 self._hosts.served()
-            if self._may_repeat(error):
+            if self._may_repeat(error, connected=connected):
                 event = "disconnected" if connected else "not connected"
                 self._log.warning(event, endpoint=str(self.endpoint), error=error.message)
                 if of_use:
@@ -190,13 +197,17 @@ class Replica:
                 raise
             raise DisconnectedError(error.message, hint=error.hint) from error
 
-    def _may_repeat(self, error: ReplicaError) -> bool:
+    def _may_repeat(self, error: ReplicaError, *, connected: bool) -> bool:
         """Whether the same server may do better at once."""
         if isinstance(error, ChecksumError):
             # Damage on the wire is gone at the second reading; damage in the primary's file is not.
             self.progress.checksum_errors += 1
             again, self._damage_at = self._damage_at == self._relay.position, self._relay.position
             return not again
+        doubtful = isinstance(error, _LIKE_DAMAGE) and not connected and self.progress.connections
+        if doubtful and self.endpoint not in self._doubted:
+            self._doubted.add(self.endpoint)
+            return True
         return isinstance(error, DisconnectedError)
 
     def _refused(self, error: ReplicaError) -> None:
@@ -211,6 +222,7 @@ class Replica:
     async def _stream(self, dump: Dump) -> None:
         config, progress = self._config, self.progress
         self._streaming_since_s = time.monotonic()
+        self._doubted.clear()
         progress.connections += 1
         progress.connected_at = time.time()
         progress.thread_id = dump.thread.thread_id

@@ -48,6 +48,33 @@ def test_a_silent_server_is_left_and_found_again(server: MariaDb, tmp_path: Path
             caught_up(replica, server)
 
 
+def test_a_login_whose_bytes_were_damaged_is_tried_again(server: MariaDb, tmp_path: Path) -> None:
+    """A flipped bit in the greeting's salt looks like a wrong password; twice in a row would be one."""
+    table(server)
+    damaged: list[bytes] = []
+
+    def flip_the_salt(data: bytes) -> bytes:
+        version_end = data.find(b"\0", 5)
+        if damaged or data[4:5] != b"\x0a" or version_end < 0:
+            return data
+        damaged.append(data)
+        salt = version_end + 5
+        return data[:salt] + bytes((data[salt] ^ 1,)) + data[salt + 1 :]
+
+    with FaultProxy(server.host, server.port) as proxy:
+        config = replica_config(server, port=proxy.port)
+        with EmbeddedReplica(config, tmp_path) as replica:
+            replica.start(GtidPosition.parse(server.gtid_binlog_pos()))
+            server.sql("INSERT INTO link.t(v) VALUES ('one')")
+            caught_up(replica, server)
+            proxy.mangle = flip_the_salt
+            proxy.reset_all()
+            wait_until(lambda: damaged, "a login through the damage")
+            server.sql("INSERT INTO link.t(v) VALUES ('two')")
+            caught_up(replica, server)
+            assert replica.progress.failed_attempts == 1
+
+
 @pytest.mark.edge(68)
 def test_a_server_that_stands_still_is_left_and_found_again(any_server: MariaDb, tmp_path: Path) -> None:
     """Its sockets stay open and its kernel takes connections: only time tells."""

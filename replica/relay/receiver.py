@@ -149,8 +149,8 @@ class Receiver:
 
         The ACK of a group may be lost with its connection. The next dump starts behind that group, nothing in it asks
         for an ACK, and the session that waits (with AFTER_SYNC every commit of the server behind it) would do so until
-        rpl_semi_sync_master_timeout. So does DDL that a rotation overtook: it waits for a place in the new file that
-        ends no group. An artificial GTID_LIST says that skipping ended, a heartbeat that everything is read.
+        rpl_semi_sync_master_timeout. An artificial GTID_LIST says that skipping ended, a heartbeat that everything is
+        read.
         """
         last = self._answered
         ahead = scanned.position and (scanned.file != last.file or scanned.position > last.position)

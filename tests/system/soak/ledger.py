@@ -1,0 +1,79 @@
+"""What the writers were promised: every COMMIT that returned while semi-sync was on, until it was looked for.
+
+When is a returned COMMIT a promise? The primary runs with rpl_semi_sync_master_wait_no_slave=ON, a timeout longer than
+any run, and our daemon as its only semi-sync replica. Then a COMMIT returns for one of three reasons: the daemon
+acknowledged it, semi-sync was off, or the waiting session was ended (a clean shutdown does that, and the OK may still
+get out). The last two are done by the faults themselves. Each of these suspends the promise before it begins and
+resumes it after it is over; a COMMIT counts if it was sent under a promise that still held when its OK had come. That
+the primary never switched itself off in between is checked apart, by its counter Rpl_semi_sync_master_no_times. A
+primary that dies breaks no promise: what it had answered before stays answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """A row of the table `mark`: each transaction of these writers leaves one."""
+
+    writer: int
+    number: int
+
+
+class Ledger:
+    """Written by all writers, read by the judge."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._promise = 0
+        self._holds = False
+        self._fresh: list[str] = []
+        self.promised = 0
+        self.unpromised = 0
+        self.unknown = 0
+        self.marks: set[Mark] = set()
+        """Promised ones: they must be in the tables at the end."""
+
+    def promise(self) -> int | None:
+        """What holds for a COMMIT that is sent now; None while nothing does."""
+        with self._lock:
+            return self._promise if self._holds else None
+
+    def suspend(self) -> None:
+        with self._lock:
+            self._holds = False
+
+    def resume(self) -> None:
+        with self._lock:
+            self._promise += 1
+            self._holds = True
+
+    def kept(self, promise: int | None, mark: Mark | None) -> bool:
+        """An OK has come: whether the promise it was sent under held until now."""
+        with self._lock:
+            held = promise is not None and self._holds and promise == self._promise
+            if held:
+                self.promised += 1
+                if mark is not None:
+                    self.marks.add(mark)
+            else:
+                self.unpromised += 1
+            return held
+
+    def named(self, gtid: str) -> None:
+        """The GTID of a promised transaction."""
+        with self._lock:
+            self._fresh.append(gtid)
+
+    def lost(self) -> None:
+        """No answer came: the transaction may be committed or not."""
+        with self._lock:
+            self.unknown += 1
+
+    def take(self) -> list[str]:
+        """The promised GTIDs since the last call."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, []
+            return fresh

@@ -1,0 +1,190 @@
+"""An independent reader of a relay log that is being written: which groups are whole on disk at this moment.
+
+In: the daemon's relay directory. Out: the GTID of every whole group, and a copy of the files that outlives retention.
+Nothing of the project is used: the binlog format is read here from its definition, each event with its CRC32. Refused,
+with the file and offset: a sequence number twice or with a hole before it, whole groups that vanish from a file that is
+still there, and anything but whole groups in a file that has a successor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAGIC = b"\xfebin"
+HEADER = struct.Struct("<IBIIIH")
+GTID = struct.Struct("<QIB")
+QUERY, XID, XA_PREPARE, GTID_EVENT, QUERY_COMPRESSED, INCIDENT = 2, 16, 38, 162, 165, 26
+STANDALONE = 1
+CRC_BYTES = 4
+READ_BYTES = 96 << 20
+"""More than the largest group of the load: a group is looked at as a whole."""
+
+_NAME = re.compile(r"relay\.(\d{6,})")
+
+
+@dataclass
+class _File:
+    """One relay file as far as it was read; the descriptor keeps it readable when retention unlinks it."""
+
+    number: int
+    path: Path
+    copy: Path
+    descriptor: int
+    inode: int
+    end: int = 0
+    groups: int = 0
+
+
+@dataclass
+class RelayWatch:
+    """Thread-safe; `poll` reads on."""
+
+    directory: Path
+    archive: Path
+    server_of: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(domain, sequence number) -> server id, of every group found."""
+    position: dict[int, int] = field(default_factory=dict)
+    """The last sequence number per domain."""
+    removed: int = 0
+    """Files that retention took."""
+    _open: dict[int, _File] = field(default_factory=dict)
+    _done: dict[int, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def poll(self) -> None:
+        with self._lock:
+            self._find()
+            numbers = sorted(self._open)
+            for number, later in zip(numbers, [*numbers[1:], None], strict=True):
+                file = self._open[number]
+                self._read(file)
+                if later is not None:
+                    self._finish(file)
+
+    def missing(self, gtids: list[str]) -> list[str]:
+        """Those that are not whole on disk."""
+        absent = []
+        for text in gtids:
+            domain, server, sequence = map(int, text.split("-"))
+            if self.server_of.get((domain, sequence)) != server:
+                absent.append(text)
+        return absent
+
+    def check_retained(self) -> None:
+        """No file that is still there has lost a group that was seen in it."""
+        with self._lock:
+            for number, end in list(self._done.items()):
+                try:
+                    size = (self.directory / f"relay.{number:06d}").stat().st_size
+                except FileNotFoundError:
+                    del self._done[number]
+                    self.removed += 1
+                    continue
+                assert size >= end, f"relay.{number:06d} was cut to {size}, whole groups reached to {end}"
+            for file in self._open.values():
+                size = os.fstat(file.descriptor).st_size
+                assert size >= file.end or not file.groups, f"{file.path} was cut to {size}, below {file.end}"
+
+    def close(self) -> None:
+        for file in self._open.values():
+            os.close(file.descriptor)
+        self._open.clear()
+
+    def _find(self) -> None:
+        for entry in os.scandir(self.directory):
+            match = _NAME.fullmatch(entry.name)
+            if match is None or int(match[1]) in self._done:
+                continue
+            number = int(match[1])
+            known = self._open.get(number)
+            inode = entry.inode()
+            if known is not None and known.inode == inode:
+                continue
+            if known is not None:
+                # A file without a whole group may be made again under the same number, no other.
+                assert not known.groups, f"{known.path} with {known.groups} whole groups was replaced"
+                os.close(known.descriptor)
+            path = self.directory / entry.name
+            copy = self.archive / entry.name
+            copy.write_bytes(b"")
+            self._open[number] = _File(number, path, copy, os.open(path, os.O_RDONLY), inode)
+
+    def _read(self, file: _File) -> None:
+        size = os.fstat(file.descriptor).st_size
+        if not file.end:
+            if os.pread(file.descriptor, len(MAGIC), 0) != MAGIC:
+                return
+            self._keep(file, MAGIC)
+        while file.end < size:
+            data = os.pread(file.descriptor, min(READ_BYTES, size - file.end), file.end)
+            used = self._whole_groups(file, data)
+            if not used:
+                return
+            self._keep(file, data[:used])
+
+    def _keep(self, file: _File, data: bytes) -> None:
+        with file.copy.open("ab") as copy:
+            copy.write(data)
+        file.end += len(data)
+
+    def _whole_groups(self, file: _File, data: bytes) -> int:
+        """How far `data` is whole groups, and what stands between groups; each group found is entered."""
+        place = end = 0
+        group: tuple[int, int, int] | None = None
+        standalone = False
+        while place + HEADER.size <= len(data):
+            _, kind, server, length, _, _ = HEADER.unpack_from(data, place)
+            stop = place + length
+            if length < HEADER.size + CRC_BYTES or stop > len(data):
+                break
+            if crc32(data[place : stop - CRC_BYTES]) != int.from_bytes(data[stop - CRC_BYTES : stop], "little"):
+                break
+            if kind == GTID_EVENT:
+                if group is not None:
+                    break
+                sequence, domain, flags = GTID.unpack_from(data, place + HEADER.size)
+                group, standalone = (domain, server, sequence), bool(flags & STANDALONE)
+            elif group is not None and self._ends(kind, data[place : stop - CRC_BYTES], standalone=standalone):
+                self._enter(file, group, file.end + stop)
+                group = None
+            place = stop
+            if group is None:
+                end = place
+        return end
+
+    @staticmethod
+    def _ends(kind: int, event: bytes, *, standalone: bool) -> bool:
+        if standalone:
+            return kind in (QUERY, QUERY_COMPRESSED, INCIDENT)
+        return kind in (XID, XA_PREPARE) or (kind == QUERY and event.endswith((b"\0COMMIT", b"\0ROLLBACK")))
+
+    def _enter(self, file: _File, group: tuple[int, int, int], end: int) -> None:
+        domain, server, sequence = group
+        last = self.position.get(domain, 0)
+        where = f"{file.path.name}, the group that ends at {end}"
+        assert (domain, sequence) not in self.server_of, f"{domain}-{server}-{sequence} is there twice: {where}"
+        assert sequence == last + 1, f"{domain}-{server}-{sequence} follows {last}: {where}"
+        self.position[domain] = sequence
+        self.server_of[domain, sequence] = server
+        file.groups += 1
+
+    def _finish(self, file: _File) -> None:
+        """A file with a successor holds whole groups up to its end, or up to the zeros of its reserve."""
+        rest = os.pread(file.descriptor, READ_BYTES, file.end)
+        assert not rest.strip(b"\0"), (
+            f"{file.path} has a successor, but {len(rest)} bytes from {file.end} on are no whole groups"
+        )
+        if not file.groups:
+            file.copy.unlink()
+        self._done[file.number] = file.end
+        os.close(file.descriptor)
+        del self._open[file.number]

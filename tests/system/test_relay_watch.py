@@ -1,0 +1,109 @@
+"""The soak's own reader of a relay log: finds what is there, says what is wrong. A judge must be able to object."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.protocol.gtid import Gtid
+from replica.relay.writer import RelayWriter
+from tests.system.soak.relay_watch import RelayWatch
+from tests.unit.relay.driving import feed, receive
+from tests.unit.relay.streams import Primary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> RelayWatch:
+    for name in ("relay", "copy"):
+        (tmp_path / name).mkdir()
+    return RelayWatch(tmp_path / "relay", tmp_path / "copy")
+
+
+def stream(*sequence: int) -> Primary:
+    primary = Primary()
+    primary.open_file()
+    for number in sequence:
+        primary.transaction(Gtid(0, 1, number))
+    return primary
+
+
+def write(watch: RelayWatch, wire: bytes) -> None:
+    with RelayWriter.open(watch.directory) as relay:
+        receive(relay, wire)
+
+
+def test_whole_groups_are_found_and_copied(watch: RelayWatch) -> None:
+    primary = stream(1, 2, 3)
+    primary.rotate("bin.000008")
+    primary.statement(Gtid(7, 1, 1))
+    write(watch, primary.wire())
+    watch.poll()
+    assert watch.position == {0: 3, 7: 1}
+    assert watch.missing(["0-1-1", "0-1-3", "7-1-1", "0-2-1", "0-1-4"]) == ["0-2-1", "0-1-4"]
+    copied = sorted(watch.archive.iterdir())
+    assert [path.read_bytes() for path in copied] == [(watch.directory / path.name).read_bytes() for path in copied]
+    assert len(copied) == 2
+
+
+def test_half_a_group_is_none_until_it_is_whole(watch: RelayWatch) -> None:
+    primary = stream(1, 2)
+    wire = primary.wire()
+    with RelayWriter.open(watch.directory) as relay:
+        receiver = receive(relay, wire[:-10])
+        watch.poll()
+        assert watch.missing(["0-1-1", "0-1-2"]) == ["0-1-2"]
+        feed(receiver, wire[-10:])
+        watch.poll()
+        assert watch.missing(["0-1-1", "0-1-2"]) == []
+
+
+def test_a_hole_is_refused(watch: RelayWatch) -> None:
+    write(watch, stream(1, 2, 4).wire())
+    with pytest.raises(AssertionError, match="0-1-4 follows 2"):
+        watch.poll()
+
+
+def test_a_group_that_comes_twice_is_refused(watch: RelayWatch) -> None:
+    write(watch, stream(1, 2, 2).wire())
+    with pytest.raises(AssertionError, match="0-1-2 is there twice"):
+        watch.poll()
+
+
+def test_whole_groups_that_are_cut_off_are_missed(watch: RelayWatch) -> None:
+    write(watch, stream(1, 2, 3).wire())
+    watch.poll()
+    watch.check_retained()
+    file = watch.directory / "relay.000001"
+    os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(AssertionError, match="was cut to"):
+        watch.check_retained()
+
+
+def test_damage_in_a_file_with_a_successor_is_refused(watch: RelayWatch) -> None:
+    primary = stream(1, 2, 3)
+    primary.rotate("bin.000008")
+    primary.transaction(Gtid(0, 1, 4))
+    write(watch, primary.wire())
+    file = watch.directory / "relay.000001"
+    data = bytearray(file.read_bytes())
+    data[-30] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(AssertionError, match="are no whole groups"):
+        watch.poll()
+
+
+def test_a_file_that_retention_takes_stays_in_the_copy(watch: RelayWatch) -> None:
+    primary = stream(1)
+    primary.rotate("bin.000008")
+    primary.transaction(Gtid(0, 1, 2))
+    write(watch, primary.wire())
+    watch.poll()
+    (watch.directory / "relay.000001").unlink()
+    watch.check_retained()
+    assert watch.removed == 1
+    assert len(list(watch.archive.iterdir())) == 2

@@ -1,0 +1,22 @@
+"""The soak of the daemon, short: one fault of each kind and whatever comes twenth, on one version of the server.
+
+`scripts/soak daemon` runs as many as it is told, with any seed and version; a failure here names the command.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.soak.daemon import soak
+
+SEED = 20
+FAULTS = 20
+
+
+@pytest.mark.server
+@pytest.mark.timeout(900)  # half a minute on a quiet machine; a dozen times that where many tests share two cores
+def test_twenty_faults() -> None:
+    summary = soak(None, faults=FAULTS, seed=SEED)
+    assert summary["faults"] == FAULTS
+    assert summary["promised"] > 0
+    assert summary["groups"] >= summary["promised"]

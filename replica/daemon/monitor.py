@@ -3,6 +3,9 @@
 In: the configuration, and which server the replica uses. Out: `known`, the newest answer; `error`, why there is none
 newer. The receiving path shares nothing with it: a primary that is slow to answer, or a login that costs a tenth of a
 second, makes no acknowledgement late.
+
+A question that is not answered is not asked again beside it: a server that hangs keeps the session of each that was
+abandoned, until nobody can log in. One session waits, and after one that was given up the next comes later and later.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ ANSWER_TIMEOUT_S = 10.0
 CLOCK_WARNING_S = 1.0
 """An offset that people should know about: the logs of the two machines will not line up."""
 STOP_TIMEOUT_S = 3.0
+MAX_PAUSE_S = 600.0
+"""Between two sessions that a hanging server keeps: half a dozen an hour do no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,9 @@ class Monitor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._login: Login | None = None
+        self._asking: asyncio.Task[Known] | None = None
+        self._asked: Endpoint | None = None
+        self._lost_sessions = 0
         self._thread = threading.Thread(target=self._main, name="replica-monitor", daemon=True)
 
     def start(self) -> None:
@@ -92,31 +100,56 @@ class Monitor:
             while True:
                 began = time.monotonic()
                 await self._turn()
-                await asyncio.sleep(max(0.1, self._config.monitor_s - (time.monotonic() - began)))
+                await asyncio.sleep(max(0.1, self._pause_s - (time.monotonic() - began)))
         finally:
-            self._hang_up()
+            await self._give_up()
+
+    @property
+    def _pause_s(self) -> float:
+        every_s = self._config.monitor_s
+        return min(max(every_s, MAX_PAUSE_S), every_s * 2**self._lost_sessions)
 
     async def _turn(self) -> None:
+        if self._asked != self._endpoint():
+            await self._give_up()
+        if self._asking is None:
+            self._asked = self._endpoint()
+            self._asking = asyncio.create_task(self._ask(self._asked))
+        await asyncio.wait({self._asking}, timeout=self._config.connect_timeout_s + ANSWER_TIMEOUT_S)
+        if not self._asking.done():
+            self._failed("the primary has not answered yet; its session is waited for")
+            return
+        asking, self._asking = self._asking, None
         try:
-            async with asyncio.timeout(self._config.connect_timeout_s + ANSWER_TIMEOUT_S):
-                self.known = await self._ask()
-            self.error = ""
-            self._judge_clock(self.known.answer)
-        except (ReplicaError, TimeoutError, OSError) as error:
+            self.known = asking.result()
+        except (ReplicaError, OSError) as error:
+            self._lost_sessions += self._login is not None
             self._hang_up()
-            self.errors += 1
-            self.error = error.message if isinstance(error, ReplicaError) else f"no answer: {error or 'timeout'}"
+            self._failed(error.message if isinstance(error, ReplicaError) else str(error))
         except Exception as error:  # noqa: BLE001  (a bug here must not end the replica: logged, counted, asked again)
             self._hang_up()
-            self.errors += 1
-            if self.error != repr(error):
-                self.error = repr(error)
+            news = self.error != repr(error)
+            self._failed(repr(error))
+            if news:
                 self._log.error("internal error", part="monitor", error=repr(error), exc_info=True)
+        else:
+            self.error, self._lost_sessions = "", 0
+            self._judge_clock(self.known.answer)
 
-    async def _ask(self) -> Known:
-        endpoint = self._endpoint()
-        if self._login is not None and self._login.endpoint != endpoint:
-            self._hang_up()
+    def _failed(self, why: str) -> None:
+        self.errors += 1
+        self.error = why
+
+    async def _give_up(self) -> None:
+        """Another server is in use now, or we stop."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+            await asyncio.wait({asking})
+        self._lost_sessions = 0
+        self._hang_up()
+
+    async def _ask(self, endpoint: Endpoint) -> Known:
         if self._login is None:
             self._login = await log_in(self._config, endpoint)
         held = self._held_file()

@@ -162,7 +162,7 @@ def toggle_semi_sync(soak: Soak, chance: random.Random) -> None:
 
 
 def rotate_binlog(soak: Soak, chance: random.Random) -> None:
-    """In 10.5 DDL that waited for its ACK while the binlog rotated never returned, whatever was acknowledged afterwards.
+    """In 10.5 DDL that waited for its ACK while the binlog rotated never came back, whatever was acknowledged later.
 
     So its writers are at rest there; later versions were not seen to do that.
     """

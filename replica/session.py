@@ -147,7 +147,7 @@ class Session(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended.done():
             return
-        received_at_s = self._loop.time()
+        received_at_s = time.perf_counter()  # the loop's own clock may tick in milliseconds
         progress = self.progress
         try:
             completed = self._receiver.received(nbytes)
@@ -157,9 +157,10 @@ class Session(asyncio.BufferedProtocol):
                     self._relay.sync()
                     progress.syncs += 1
                 self._transport.write(ack_packet(ack.file, ack.position))
-                progress.ack_latency.add(self._loop.time() - received_at_s)
+                progress.ack_latency.add(time.perf_counter() - received_at_s)
                 progress.acks += 1
                 self._acknowledged = progress.acknowledged = ack
+            self._receiver.publish()
             self._count(nbytes)
             if completed:
                 self._groups_seen = True

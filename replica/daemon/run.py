@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 import time
@@ -172,6 +173,9 @@ class Daemon:
 
     async def _receive(self, replica: Replica, relay: RelayWriter) -> None:
         beat = asyncio.get_running_loop().create_task(self._beat())
+        # What was imported stays for good: without this each full collection walks it, while a COMMIT may wait.
+        gc.collect()
+        gc.freeze()
         self._notifier.ready()
         try:
             await replica.run()

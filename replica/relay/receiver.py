@@ -42,6 +42,7 @@ class Receiver:
         self._view = self._buffer.data
         self._base = self._buffer.ctypes.data
         self._fill = 0
+        self._unpublished = False
         self._ack: BinlogPosition | None = None
         self._semi_sync = semi_sync
         self._answered = BinlogPosition("", 0)
@@ -52,7 +53,7 @@ class Receiver:
         return self._view[self._fill :]
 
     def received(self, count: int) -> bool:
-        """Take in `count` bytes put into `space()`. Whether groups were completed."""
+        """Take in `count` bytes put into `space()`. Whether groups were completed; they are there after `publish`."""
         relay, state, base = self._relay, self._relay.state, self._base
         begin, end = base, base + self._fill + count
         groups = state[slots.GROUPS]
@@ -65,8 +66,7 @@ class Receiver:
             kept = (committed if refused else state[slots.OUT]) - base
             if kept > begin - base:
                 relay.append(self._view[begin - base : kept], offset)
-            if committed:
-                relay.commit()
+            self._unpublished = committed != 0
             if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
                 # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
                 complete = min(state[slots.ACK_POSITION], state[slots.COMMITTED_POSITION])
@@ -75,12 +75,19 @@ class Receiver:
                 state[slots.ACK_POSITION] = 0
             begin = state[slots.CURSOR]
             if reason != slots.NEED_BYTES:
+                self.publish()
                 begin = self._stopped(reason, begin)
         rest = end - begin
         if begin != base:
             self._view[:rest] = self._view[begin - base : end - base]
         self._fill = rest
         return state[slots.GROUPS] != groups
+
+    def publish(self) -> None:
+        """Show readers the groups that are complete: after their ACK, which a client's COMMIT waits for."""
+        if self._unpublished:
+            self._unpublished = False
+            self._relay.commit()
 
     def take_ack(self) -> BinlogPosition | None:
         """The last position the primary waits for whose groups are all written; the caller makes them durable first."""

@@ -7,6 +7,7 @@ known from what was asked for and never found by looking.
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from replica.errors import ProtocolError
@@ -38,7 +39,14 @@ def ack_packet(file: str, position: int) -> bytes:
     ROTATE: a path compares as an older file. `position` is the end of an event that was received, never further: the
     primary believes it.
     """
+    begin, name = _around_position(file)
+    return begin + position.to_bytes(8, "little") + name
+
+
+@functools.lru_cache(maxsize=2)  # the file that is read, and the one before it
+def _around_position(file: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the position: the same for a whole file, and a client's COMMIT waits for it."""
     name = file.encode()
     if not 0 < len(name) <= MAX_FILE_NAME or b"/" in name or b"\0" in name:
         raise ProtocolError(f"{file!r} is not the base name of a binlog file")
-    return pack(bytes((MAGIC,)) + position.to_bytes(8, "little") + name, sequence_id=0)
+    return pack(bytes((MAGIC,)) + bytes(8) + name, sequence_id=0)[:5], name

@@ -54,7 +54,7 @@ class Arms:
         )
         self._real.sql(
             f"CHANGE MASTER TO MASTER_HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='{self._user}', "
-            f"MASTER_PASSWORD='{self._password}', MASTER_USE_GTID=slave_pos"
+            f"MASTER_PASSWORD='{self._password}', MASTER_SSL=0, MASTER_USE_GTID=slave_pos"
         )
         self._daemons = 0
 

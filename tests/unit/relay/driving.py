@@ -13,14 +13,20 @@ from replica.relay.receiver import Receiver
 from replica.relay.scan import group_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from replica.relay.writer import RelayWriter
 
 
-def feed(receiver: Receiver, wire: bytes, sizes: Iterable[int] = (1 << 30,)) -> None:
-    """Give `wire` to the receiver in pieces of the sizes, which repeat."""
+def feed(
+    receiver: Receiver,
+    wire: bytes,
+    sizes: Iterable[int] = (1 << 30,),
+    *,
+    acknowledge: Callable[[], None] | None = None,
+) -> None:
+    """Give `wire` to the receiver in pieces of the sizes, which repeat; what a session does, in its order."""
     rest = memoryview(wire)
     for size in itertools.cycle(sizes):
         if not rest:
@@ -30,6 +36,9 @@ def feed(receiver: Receiver, wire: bytes, sizes: Iterable[int] = (1 << 30,)) -> 
         space[: len(piece)] = piece
         rest = rest[len(piece) :]
         receiver.received(len(piece))
+        if acknowledge is not None:
+            acknowledge()
+        receiver.publish()
 
 
 def receive(

@@ -92,12 +92,15 @@ def live(directory: Path, patch: pytest.MonkeyPatch, seed: int) -> Life:
 
     def take(relay: RelayWriter, until: int) -> None:
         receiver = Receiver(relay, semi_sync=True)
-        for packet in history.wire(history.count(relay.position), until):
-            feed(receiver, packet, [chance.choice([100, 700, 5000])])
-            recorder.mark("published", history.count(relay.position))
+
+        def acknowledge() -> None:
             if receiver.take_ack() is not None and chance.random() < 0.15:
                 relay.sync()
-                recorder.mark("acknowledged", history.count(relay.position))
+                recorder.mark("acknowledged", history.count(relay.state.position()))
+
+        for packet in history.wire(history.count(relay.position), until):
+            feed(receiver, packet, [chance.choice([100, 700, 5000])], acknowledge=acknowledge)
+            recorder.mark("published", history.count(relay.position))
 
     relay = RelayWriter.open(directory, start=START, max_file_bytes=MAX_FILE_BYTES, max_file_age_s=10)
     take(relay, 7)

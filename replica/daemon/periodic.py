@@ -38,10 +38,6 @@ class Periodic:
     def start(self) -> None:
         self._thread.start()
 
-    def hurry(self) -> None:
-        """Do the next turn now."""
-        self._wanted.set()
-
     def stop(self) -> None:
         """No turn begins after this."""
         self._ended = True

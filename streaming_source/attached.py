@@ -2,13 +2,15 @@
 
 In: the options. Out: the folder to attach to, or None where the query runs a replica of its own. A daemon marks its
 folder as its own for good: it is attached to also while the daemon is down, and never written. A folder that nobody
-has used becomes the query's own where the options name a server. Refused: without a server, a folder that has never
+has used becomes the query's own where the options name a server; one that somebody has just begun to use is looked at
+again until it says whose it is. Refused: without a server, a folder that has never
 been a relay log, and one that belongs to another query.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from replica.daemon.status import read_status
@@ -32,6 +34,10 @@ RECEIVING: Final = frozenset(
 )
 """Options of a replica that the daemon has in its own configuration."""
 
+UNMARKED_S: Final = 10.0
+"""Between taking a folder and marking it a kernel is loaded; a query that is stopped just then never marks it."""
+_POLL_S: Final = 0.1
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +53,10 @@ def attached_directory(options: SourceOptions) -> Path | None:
         return None
     directory = options.relay_dir.absolute()
     identity = read_identity(directory)
+    deadline = time.monotonic() + UNMARKED_S
+    while identity is None and options.replica is not None and is_held(directory) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        identity = read_identity(directory)
     if identity is not None:
         if identity.owner == "daemon":
             return directory
@@ -65,7 +75,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
                 "its permissions, or set host and user: then the query runs a replica of its own.",
             )
         return directory
-    return directory if is_held(directory) else None
+    return None
 
 
 def warn_of_unused(options: SourceOptions) -> None:

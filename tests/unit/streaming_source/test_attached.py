@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from replica.errors import ConfigError, RelayError
 from replica.relay.head import HEAD_NAME
 from replica.relay.identity import Connection, Identity, write_identity
 from replica.relay.lock import RelayLock
+from streaming_source import attached
 from streaming_source.attached import RECEIVING, attached_directory, primary_of, warn_of_unused
 from streaming_source.options import SourceOptions
 from tests.unit.daemon.records import record
@@ -66,12 +68,33 @@ def test_a_folder_that_nobody_has_used_needs_a_server(tmp_path: Path) -> None:
     assert not new.exists()
 
 
-def test_a_log_from_before_folders_had_owners_is_attached_to_while_it_is_written(tmp_path: Path) -> None:
+def test_a_log_from_before_folders_had_owners_can_be_read_without_a_server(tmp_path: Path) -> None:
     (tmp_path / HEAD_NAME).write_bytes(b"")
     assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
     assert attached_directory(_options(relayDir=str(tmp_path))) == tmp_path
+
+
+@pytest.mark.parametrize("owner", ["daemon", "embedded", None])
+def test_a_folder_that_is_just_being_taken_is_looked_at_again(tmp_path: Path, owner: str | None) -> None:
+    """A query that was stopped while it opened its log holds the lock for a moment, and is no daemon."""
+    lock = RelayLock(tmp_path)
+
+    def decide() -> None:
+        if owner is not None:
+            _owned_by(tmp_path, owner)
+        lock.close()
+
+    soon = threading.Timer(0.2, decide)
+    soon.start()
+    found = attached_directory(_options(relayDir=str(tmp_path), **SERVER))
+    soon.join()
+    assert found == (tmp_path if owner == "daemon" else None)
+
+
+def test_a_folder_that_stays_unmarked_is_no_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "UNMARKED_S", 0.15)
     with RelayLock(tmp_path):
-        assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) == tmp_path
+        assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
 
 
 def test_the_primary_is_called_what_the_daemon_calls_it(tmp_path: Path) -> None:

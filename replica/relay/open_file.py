@@ -13,11 +13,13 @@ from replica.relay.disk import write_all
 from replica.relay.index import encode_header
 from replica.relay.location import index_path, relay_path
 from replica.relay.reserve import reserve
+from replica.relay.writeback import begin_writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+WRITE_BYTES = 8 << 20  # less makes small requests of it, more leaves more to the fsync
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MODE = 0o644  # any user may read the log
 
@@ -27,7 +29,7 @@ class OpenFile:
 
     def __init__(self, directory: Path, number: int, head: bytes) -> None:
         self.number = number
-        self.data_start = self._reserved = len(head)
+        self.data_start = self._reserved = self._begun = len(head)
         self._index = os.open(index_path(directory, number), _FLAGS | os.O_APPEND, _MODE)
         self._file = -1
         try:
@@ -44,6 +46,9 @@ class OpenFile:
         while len(span):
             written = os.pwrite(self._file, span, offset)
             span, offset = span[written:], offset + written
+        if offset - self._begun >= WRITE_BYTES:
+            begin_writing(self._file, self._begun, offset)
+            self._begun = offset
 
     def add_entries(self, entries: memoryview) -> None:
         write_all(self._index, entries)

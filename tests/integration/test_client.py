@@ -253,8 +253,10 @@ def test_commits_wait_for_our_acknowledgement(
         for value in range(20):
             server.sql(f"INSERT INTO client.t(v) VALUES ('{value}')")
         assert (semi_sync(server, "yes_tx"), semi_sync(server, "no_tx")) == (yes + 20, no)
-        # Acknowledged means written: nothing has to be waited for.
-        assert replica.head().position == GtidPosition.parse(server.gtid_binlog_pos())
+        # Acknowledged means written: nothing has to be waited for. Readers are shown it a moment later.
+        written = b"".join(path.read_bytes() for path in relay_files(tmp_path))
+        assert b"19" in written[-100:]
+        assert replica.wait_for(GtidPosition.parse(server.gtid_binlog_pos()), WAIT_S)
     wait_until(lambda: semi_sync(server, "clients") == 0, "the server no longer counts us")
 
 

@@ -39,14 +39,15 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
 
 def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    states(tmp_path / "relay")  # imports what it needs: nobody may not be allowed to read our folder
     pid = os.fork()  # root may write everywhere
     if not pid:
         answer = "no answer"
         try:
             with contextlib.suppress(PermissionError):
                 os.setuid(65534)
-            answer = states(tmp_path / "relay")["relay_dir"]
+            # The first result only: others look at files of ours, which nobody may not be allowed to see.
+            one = next(iter(local(config(relay_dir=tmp_path / "relay"), None)))
+            answer = one.state if one.check == "relay_dir" else one.check
         finally:
             os._exit(0 if answer == "missing" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

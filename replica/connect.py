@@ -20,7 +20,6 @@ from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Regis
 from replica.handshake.resume import Stored, verify, verify_event
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.start import starting_position
-from replica.protocol.header import parse_header
 from replica.relay.file_head import read_file_head
 from replica.relay.identity import Connection, Identity, Owner, take_identity, write_identity
 from replica.relay.last_event import last_event
@@ -199,8 +198,8 @@ class Connector:
         if not head.location.offset:  # no group yet
             start = self._start
             return start if start is not None and start.position == head.position else Stored(head.position)
-        written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).format
-        return Stored(head.position, head.primary, parse_header(memoryview(written_by)).server_id)
+        written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
+        return Stored(head.position, head.primary, written_by)
 
     async def _verify_last_event(self, stored: Stored, endpoint: Endpoint) -> None:
         place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, DataLossError
-from replica.protocol.header import parse_header
 from replica.relay.file_head import FileHead, read_file_head
 from replica.relay.location import RelayLocation, relay_number, relay_path
 from replica.relay.xa import RangeNeeds, follow
@@ -50,8 +49,7 @@ def server_of(log: RelayLog, location: RelayLocation) -> int | None:
     """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
     if not location.offset:
         return None
-    head = file_head(relay_path(log.directory, location.file))
-    return parse_header(memoryview(head.format)).server_id
+    return file_head(relay_path(log.directory, location.file)).server_id
 
 
 class RangeCutter:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.errors import RelayError
-from replica.relay.lock import RelayLock
+from replica.relay.lock import lock_holder
 
 if TYPE_CHECKING:
     from streaming_source.options import SourceOptions
@@ -48,11 +48,7 @@ def relay_directory(options: SourceOptions) -> Path:
 
 def is_free(folder: Path) -> bool:
     """Whether no process writes a relay log there now."""
-    try:
-        RelayLock(folder).close()
-    except RelayError:
-        return False
-    return True
+    return lock_holder(folder) is None
 
 
 def _private(folder: Path) -> Path:

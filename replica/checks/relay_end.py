@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.handshake.resume import Stored
-from replica.protocol.header import parse_header
 from replica.relay.file_head import read_file_head
 from replica.relay.head import read_head
 from replica.relay.location import RelayHead, relay_path
@@ -33,5 +32,5 @@ def relay_end(directory: Path) -> RelayEnd | None:
         return None
     if not head.location.offset:
         return RelayEnd(head, Stored(head.position)) if head.position else None
-    writer = parse_header(memoryview(read_file_head(relay_path(directory, head.location.file)).format)).server_id
+    writer = read_file_head(relay_path(directory, head.location.file)).server_id
     return RelayEnd(head, Stored(head.position, head.primary, writer))

@@ -16,7 +16,6 @@ from replica.daemon.lag import Lag, Sample
 from replica.daemon.parts import acks, connection, primary, stream
 from replica.daemon.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
 from replica.errors import RelayError
-from replica.protocol.header import parse_header
 from replica.relay.file_head import read_file_head
 from replica.relay.location import relay_path
 from replica.relay.readers import registered_readers
@@ -136,10 +135,10 @@ class Observer:
         number = head.location.file
         if head.location.offset and self._head_server[0] != number:
             try:
-                written_by = read_file_head(relay_path(self._relay.directory, number)).format
+                written_by = read_file_head(relay_path(self._relay.directory, number)).server_id
             except (OSError, RelayError):
                 return 0  # begun anew this moment
-            self._head_server = (number, parse_header(memoryview(written_by)).server_id)
+            self._head_server = (number, written_by)
         return self._head_server[1] if self._head_server[0] == number else 0
 
     def _not_ready(self, behind: Lagging) -> str:

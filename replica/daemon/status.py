@@ -7,7 +7,6 @@ only where the disk is full is it written over in place, and a reader who meets 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from replica.daemon.record import StatusRecord
 from replica.errors import RelayError
+from replica.relay.disk import FULL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,6 @@ STALE_S = 15.0
 
 _ATTEMPTS = 5
 _PAUSE_S = 0.02
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_status(directory: Path, record: StatusRecord) -> None:
@@ -38,7 +37,7 @@ def write_status(directory: Path, record: StatusRecord) -> None:
         fresh.write_bytes(data)
         fresh.replace(path)
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in FULL:
             raise
         with contextlib.suppress(OSError):
             fresh.unlink()

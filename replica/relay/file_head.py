@@ -35,6 +35,11 @@ class FileHead(NamedTuple):
     data_start: int
 
     @property
+    def server_id(self) -> int:
+        """Of the server whose binlog the file was copied from."""
+        return parse_header(memoryview(self.format)).server_id
+
+    @property
     def identity(self) -> tuple[str, bytes]:
         return file_identity(self.format, self.primary.file)
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from demo.replay import Change, Rebuilt
 from demo.shop import DATABASE, KEYS
+from streaming_source.relay_directory import is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 SCREEN_CHANGES = 40  # newest changes kept for the screen, which shows fewer
 IMAGES = "product_images"
+GOODBYE_S = 20.0  # a replica that is told to stop needs well under one
 
 
 @contextlib.contextmanager
@@ -189,5 +191,12 @@ class Stream:
         return found
 
     def stop(self) -> None:
+        """End both queries, and return when their replicas have let go of the relay folders.
+
+        Spark only sends SIGTERM and waits for nothing: whoever then removes the folder races with the last write.
+        """
         for query in self._queries:
             query.stop()
+        patience = time.monotonic() + GOODBYE_S
+        while not all(map(is_free, self._folder.glob("relay-*"))) and time.monotonic() < patience:
+            time.sleep(0.05)

@@ -20,6 +20,7 @@ COMMANDS = {
     "check": ("replica.commands.check", "check_command", "What stands between these servers and a replica; each fix."),
     "tail": ("replica.commands.tail", "tail", "Live row changes, from a relay log or straight from a primary."),
     "explain": ("replica.commands.explain", "explain", "All about one transaction, or why it is not there."),
+    "position": ("replica.commands.position", "position", "A file and offset, or a time, as a GTID position."),
     "purge": ("replica.commands.purge", "purge", "Remove old files of a relay log."),
     "dump": ("replica.dump.command", "dump", "Show what is in binlog files."),
 }

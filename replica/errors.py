@@ -5,7 +5,8 @@
     ├── PrerequisiteError 21          the server's settings or the account's grants do not allow replication
     ├── ServerError 30                the server answered with an ERR packet (code, sqlstate, message)
     │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
-    │   ├── PositionLostError 32      the position is purged, diverged, or not in this server's binlog
+    │   ├── PositionLostError 32      the position is diverged, or not in this server's binlog
+    │   │   └── PositionPurgedError   what follows it was purged: the only one that leaves something to go on from
     │   └── DuplicateServerIdError 33 another replica took our server id (4052): never reconnect
     ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable one)
     ├── ProtocolError 50              the bytes are not what the protocol allows
@@ -13,7 +14,8 @@
     │   ├── ChecksumError             an event does not match its CRC32
     │   └── UnsupportedEventError     an event type we cannot read and must not skip
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
-    │   └── UnsupportedColumnError    a column type or character set we cannot decode
+    │   ├── UnsupportedColumnError    a column type or character set we cannot decode
+    │   └── ColumnsAddedError         a table has new columns, and the query was told to stop there: restart it
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: what is durable stays, room lets it go on
     └── DataLossError 80              what was asked for is no longer retained
@@ -86,6 +88,10 @@ class PositionLostError(ServerError):
     exit_code = 32
 
 
+class PositionPurgedError(PositionLostError):
+    """The server knows the position, but the binlogs with what follows it were removed."""
+
+
 class DuplicateServerIdError(ServerError):
     """Another replica registered with our server id and the server dropped us (error 4052)."""
 
@@ -133,6 +139,10 @@ class SchemaError(ReplicaError):
 
 class UnsupportedColumnError(SchemaError):
     """A column type or character set that cannot be decoded exactly."""
+
+
+class ColumnsAddedError(SchemaError):
+    """A table has new columns, and the query was told to stop there: a restart goes on right behind, with them."""
 
 
 class RelayError(ReplicaError):

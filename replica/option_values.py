@@ -1,18 +1,24 @@
 """What people write as the value of an option, as what programs count with: sizes, times, hosts, addresses.
 
-In: text, or values that have their type already (they pass). Out: bytes, seconds, endpoints, as types for the fields of
-a configuration. Refused with a ValueError whose words go behind the option's name.
+In: text, or values that have their type already (they pass). Out: bytes, seconds, instants, endpoints, as types for
+the fields of a configuration. Refused with a ValueError whose words go behind the option's name.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
+import math
 import re
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 MAX_SECONDS = 365 * 86_400.0
+MAX_INSTANT = 1 << 32
+"""Events have 32 bits for their time."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -40,6 +46,29 @@ def _seconds(value: object) -> object:
     if match is None:
         raise ValueError("is not a time such as 500ms, 10s, 5m or 2d")
     return float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
+
+
+def instant(text: str) -> int:
+    """An ISO 8601 time with its zone -> seconds since 1970 (UTC); parts of a second are rounded up.
+
+    '2026-11-21T20:00:00Z', '2026-11-21 21:00+01:00'. Without a zone it would be somebody's local time, and nobody here
+    knows whose: a ValueError, as for what is no time, or none that a binlog can hold (1970 to 2106).
+    """
+    try:
+        parsed = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError("is not a time such as 2026-11-21T20:00:00Z") from None
+    if parsed.tzinfo is None:
+        raise ValueError("does not say in which time zone; put Z (UTC) or an offset such as +01:00 behind it")
+    seconds = math.ceil((parsed - _EPOCH).total_seconds())
+    if not 0 <= seconds < MAX_INSTANT:
+        raise ValueError("is outside 1970 to 2106, what a binlog can hold")
+    return seconds
+
+
+def shown_instant(seconds: int) -> str:
+    """Seconds since 1970 as `instant` reads them, in UTC."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _hosts(value: object) -> object:

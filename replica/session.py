@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.dump_error import dump_error
-from replica.handshake.start import FIRST_POSITION
 from replica.progress import Progress
+from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets import ErrPacket
 from replica.relay import slots

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
 from replica.errors import DisconnectedError, PositionLostError
+from replica.handshake.binlog_files import state_at
 from replica.handshake.login import log_in
 from replica.handshake.peek import MAX_DUMP_POSITION
 from replica.handshake.resume import HINT, Stored, verify, verify_event
-from replica.handshake.start import state_at
 from replica.protocol.gtid import GtidPosition
 from replica.relay.last_event import last_event
 

@@ -14,7 +14,7 @@ from replica.errors import ConfigError, ReplicaError
 from replica.protocol.events import QueryEvent
 from replica.rows.file_tables import FileResolver
 from replica.rows.layout import compile_layout
-from replica.rows.tables import TableTarget
+from replica.rows.target import TableTarget
 from replica.schema.history import SchemaHistory
 
 if TYPE_CHECKING:

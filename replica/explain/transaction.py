@@ -14,7 +14,7 @@ from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent, XidEvent
 from replica.rows.decode import count_by_table
 from replica.rows.scan import scan
-from replica.rows.tables import TableTarget
+from replica.rows.target import TableTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from replica.errors import DisconnectedError
 from replica.handshake.login import log_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
@@ -26,7 +26,18 @@ _Result = TypeVar("_Result")
 
 
 async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Result]]) -> _Result:
-    """The result of `question`, which is told the server it is put to.
+    """The result of `question`, which is told the server it is put to; errors as with `attempt`."""
+
+    async def once(endpoint: Endpoint) -> _Result:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            return await login.run(question(endpoint))
+
+    return await attempt(config, once)
+
+
+async def attempt(config: ReplicaConfig, conversation: Callable[[Endpoint], Awaitable[_Result]]) -> _Result:
+    """The same for a conversation that makes its own connections: it is repeated as a whole.
 
     Raises:
         DisconnectedError: no server could be asked within `connect_retry_s`.
@@ -35,11 +46,8 @@ async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Resul
     """
     endpoints = itertools.cycle(config.endpoints)
 
-    async def attempt() -> _Result:
-        endpoint = next(endpoints)
-        login = await log_in(config, endpoint)
-        with contextlib.closing(login):
-            return await login.run(question(endpoint))
+    async def once() -> _Result:
+        return await conversation(next(endpoints))
 
     retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(DisconnectedError),
@@ -47,4 +55,4 @@ async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Resul
         stop=tenacity.stop_after_delay(config.connect_retry_s),
         reraise=True,
     )
-    return await retrying(attempt)
+    return await retrying(once)

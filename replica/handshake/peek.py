@@ -1,27 +1,58 @@
-"""One event of the server's binlog, by file and offset, over a connection of its own.
+"""A look at the server's binlog: an event by file and offset, or whether a position can be had.
 
-A dump by file and position, with server id 0: the server then neither waits for more nor takes us for another replica
-of the same id. The connection is good for nothing else afterwards.
+A dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server then
+neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
+afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.errors import DisconnectedError, ServerError
+from replica.handshake.dump_error import dump_error
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
 from replica.protocol.commands import com_binlog_dump
-from replica.protocol.constants import DumpFlag, EventType, HeaderFlag
+from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, DumpFlag, EventType, HeaderFlag
+from replica.protocol.groups import NEVER_IN_A_GROUP
+from replica.protocol.gtid import Gtid
 from replica.protocol.header import parse_header
+from replica.protocol.packets import ErrPacket
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from replica.handshake.login import Login
-    from replica.protocol.gtid import BinlogPosition
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
 
 MAX_DUMP_POSITION = (1 << 32) - 1
 """COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""
 
+_GTID: Final = struct.Struct("<QI")  # sequence number, domain
 _BEFORE_THE_EVENT = (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
+
+
+ER_NO_SUCH_PLACE = 1236
+"""ER_MASTER_FATAL_ERROR_READING_BINLOG, what a dump is refused with: no such file, or no event at that offset."""
+
+
+async def first_event(login: Login, file: str) -> bytes:
+    """The FORMAT_DESCRIPTION event that a binlog file begins with.
+
+    Raises:
+        ServerError: the server has no such file (ER_NO_SUCH_PLACE).
+        DisconnectedError: the connection ended.
+
+    """
+    await login.run(_announce())
+    command = com_binlog_dump(0, flags=DumpFlag.NON_BLOCK, file=file, position=FIRST_POSITION)
+    async with contextlib.aclosing(login.dump(command)) as events:
+        async for event in events:
+            if parse_header(memoryview(event)).event_type == EventType.FORMAT_DESCRIPTION:
+                return event
+    raise DisconnectedError(f"the server sent nothing of {file}.")
 
 
 async def event_at(login: Login, place: BinlogPosition) -> bytes | None:
@@ -31,6 +62,60 @@ async def event_at(login: Login, place: BinlogPosition) -> bytes | None:
         ServerError: the server has no such file, or no event starts there (1236).
 
     """
+    async with contextlib.aclosing(_events_from(login, place)) as events:
+        async for event in events:
+            return event
+    return None
+
+
+class GroupHere(NamedTuple):
+    """`inside`: the place lies inside of an event group. `gtid` is of the group that begins at or behind it."""
+
+    inside: bool
+    gtid: Gtid | None
+
+
+async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
+    """What stands at a place where an event starts.
+
+    Raises:
+        ServerError: as `event_at`.
+
+    """
+    async with contextlib.aclosing(_events_from(login, place)) as events:
+        async for event in events:
+            header = parse_header(memoryview(event))
+            if header.event_type == EventType.GTID:
+                sequence, domain = _GTID.unpack_from(event, HEADER_LENGTH)
+                return GroupHere(inside=False, gtid=Gtid(domain, header.server_id, sequence))
+            if header.event_type not in NEVER_IN_A_GROUP:
+                return GroupHere(inside=True, gtid=None)
+    return GroupHere(inside=False, gtid=None)
+
+
+async def probe(
+    login: Login, position: GtidPosition, *, strict_mode: bool = True, ignore_duplicates: bool = False
+) -> None:
+    """Raise what the server would refuse a dump after `position` with: purged, diverged, not there.
+
+    Raises:
+        PositionLostError: it does not have what follows the position.
+        ServerError: any other refusal.
+
+    """
+    await login.run(_announce())
+    await login.run(_ask_for(position, strict_mode=strict_mode, ignore_duplicates=ignore_duplicates))
+    async with contextlib.aclosing(login.dump(com_binlog_dump(0, flags=DumpFlag.NON_BLOCK))) as events:
+        try:
+            async for event in events:
+                # An artificial ROTATE comes first, also before a refusal.
+                if parse_header(memoryview(event)).event_type == EventType.FORMAT_DESCRIPTION:
+                    return
+        except ServerError as error:
+            raise dump_error(ErrPacket(error.code, error.sqlstate, error.message)) from None
+
+
+async def _events_from(login: Login, place: BinlogPosition) -> AsyncGenerator[bytes]:
     await login.run(_announce())
     # With annotations, or the server would leave one out and send the event after it.
     flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
@@ -39,8 +124,13 @@ async def event_at(login: Login, place: BinlogPosition) -> bytes | None:
         async for event in events:
             header = parse_header(memoryview(event))
             if header.event_type not in _BEFORE_THE_EVENT and not header.flags & HeaderFlag.ARTIFICIAL:
-                return event
-    return None
+                yield event
+
+
+def _ask_for(position: GtidPosition, *, strict_mode: bool, ignore_duplicates: bool) -> Steps[None]:
+    yield Query(f"SET @slave_connect_state = '{position}'")
+    yield Query(f"SET @slave_gtid_strict_mode = {int(strict_mode)}")
+    yield Query(f"SET @slave_gtid_ignore_duplicates = {int(ignore_duplicates)}")
 
 
 def _announce() -> Steps[None]:

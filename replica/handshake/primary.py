@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ServerError
 from replica.handshake.registration import Query, Rows, Steps
-from replica.handshake.start import FIRST_POSITION
+from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 
 if TYPE_CHECKING:

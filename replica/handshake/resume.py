@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ServerError
-from replica.handshake.peek import event_at
+from replica.handshake.binlog_files import state_at
+from replica.handshake.peek import ER_NO_SUCH_PLACE, event_at
 from replica.handshake.registration import Query, Steps
-from replica.handshake.start import FIRST_POSITION, gtids, state_at
+from replica.handshake.start import gtids
+from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
 
     from replica.handshake.login import Login
     from replica.protocol.gtid import Gtid, GtidPosition
-
-ER_MASTER_FATAL_ERROR_READING_BINLOG = 1236
-"""What a dump is refused with: no such file, or no event at that offset."""
 
 HINT = (
     "Nothing was skipped. Changes after the stored position cannot be had from this server: connect to the right one, "
@@ -90,7 +89,7 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     try:
         found = await event_at(login, start)
     except ServerError as error:
-        if error.code != ER_MASTER_FATAL_ERROR_READING_BINLOG:
+        if error.code != ER_NO_SUCH_PLACE:
             raise
         found = None
     if found != event:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from replica.errors import PrerequisiteError
+from replica.handshake.binlog_files import binlog_files, state_at
 from replica.handshake.registration import Query, Steps
+from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.transaction_events import XaId
-
-FIRST_POSITION = 4
-"""Every binlog file starts with 4 magic bytes: this offset exists in any file that exists."""
 
 PREPARE_S = 0.1
 """What a storage engine may take to prepare a transaction that is in the binlog already; it takes a write to disk."""
@@ -73,32 +71,9 @@ def _xa_id(format_id: int, text: str) -> XaId:
 
 
 def earliest_position() -> Steps[GtidPosition]:
-    """Before the first transaction of the oldest binlog file that still exists.
-
-    SHOW BINARY LOGS needs a privilege of its own, but file numbers have no gaps: halving finds the oldest.
-    """
-    rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_file'")
-    current = rows[0][1] if rows else None
-    match = re.fullmatch(r"(.*\.)(\d+)", current or "")
-    if match is None:
-        raise PrerequisiteError("the server names no binlog file.", hint="Turn log_bin on.")
-    base, newest = match[1], int(match[2])
-    low, high = 1, newest
-    while low < high:
-        middle = (low + high) // 2
-        if (yield from state_at(f"{base}{middle:06d}", FIRST_POSITION)) is None:
-            low = middle + 1
-        else:
-            high = middle
-    state = yield from state_at(f"{base}{high:06d}", FIRST_POSITION)
-    return GtidPosition.last_of(gtids(state))
-
-
-def state_at(file: str, position: int) -> Steps[str | None]:
-    """GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an event."""
-    quoted = file.replace("\\", "\\\\").replace("'", "''")
-    rows = yield Query(f"SELECT BINLOG_GTID_POS('{quoted}', {position})")
-    return rows[0][0]
+    """Before the first transaction of the oldest binlog file that still exists."""
+    files = yield from binlog_files()
+    return GtidPosition.last_of(gtids((yield from state_at(files.name(files.oldest), FIRST_POSITION))))
 
 
 def gtids(text: str | None) -> tuple[Gtid, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.dump.reading import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.relay.log import RelayLog
-    from replica.rows.tables import TableTarget
+    from replica.rows.target import TableTarget
     from replica.rows.types import ValuePolicy
     from replica.schema.table import TableSchema
 

@@ -1,0 +1,143 @@
+"""`mariadb-replica position`: a file and offset, a time or a transaction as a GTID position to start at.
+
+In binlog files, in a relay log (--relay-dir), or on a primary. What comes out is what startingPosition of the Spark
+source, `tail --from` and a replica's gtid_slave_pos take. Nothing is changed anywhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replica.commands.place import Place, placed
+from replica.dump.json_text import json_line
+from replica.dump.output import standard_output
+from replica.errors import ConfigError
+from replica.files.keys import KeyRing
+from replica.option_values import instant, shown_instant
+from replica.positions import in_files, in_relay_log, on_primary
+from replica.protocol.gtid import BinlogPosition, Gtid
+from replica.relay.log import RelayLog
+from replica.tail.source import check_relay_directory, warnings_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.config import ReplicaConfig
+    from replica.positions.found import FoundPosition
+
+Asked = BinlogPosition | Gtid | int
+"""A place, a transaction, or a time."""
+
+
+@click.command(short_help="A file and offset, or a time, as a GTID position.")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@click.option("--file-pos", metavar="FILE:POS", help="As SHOW MASTER STATUS or a backup tool prints it.")
+@click.option("--time", "moment", metavar="TIME", help="Before what was committed then: 2026-11-21T20:00:00Z.")
+@click.option("--gtid", metavar="GTID", help="Behind this transaction, in all domains: 0-1-4711.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--key-file", type=click.Path(path_type=Path, dir_okay=False),
+              help="Keys of encrypted files, as file_key_management has them.")  # fmt: skip
+@click.option("--file-key", envvar="MARIADB_REPLICA_FILE_KEY", metavar="TEXT",
+              help="Pass phrase of an encrypted key file, or FILE:path; better in the environment.")  # fmt: skip
+@placed
+def position(
+    place: Place,
+    *,
+    files: tuple[str, ...],
+    file_pos: str | None,
+    moment: str | None,
+    gtid: str | None,
+    as_json: bool,
+    key_file: Path | None,
+    file_key: str | None,
+) -> None:
+    """Tell which GTID position stands for a place, a time, or a transaction.
+
+    It is looked for in the binlog files that are named; else in a relay log (--relay-dir); else on a primary (--host
+    and --user). A time stands for the place before the first transaction that was committed then or later, in the order
+    of the binlog; a place inside a transaction for the one before it.
+    """
+    keys = None if key_file is None else KeyRing.from_file(key_file, filekey=file_key)
+    found = _find(place, _asked(file_pos, moment, gtid), files, keys)
+    with standard_output() as out:
+        if as_json:
+            out.write(json_line(_as_dict(found)))
+        else:
+            for line in _lines(found):
+                out.write(line.encode() + b"\n")
+
+
+def _asked(file_pos: str | None, moment: str | None, gtid: str | None) -> Asked:
+    given = [value for value in (file_pos, moment, gtid) if value is not None]
+    if len(given) != 1:
+        raise ConfigError("exactly one of --file-pos, --time and --gtid tells what to look for.")
+    if gtid is not None:
+        return Gtid.parse(gtid)
+    if moment is not None:
+        try:
+            return instant(moment)
+        except ValueError as error:
+            raise ConfigError(f"--time {moment} {error}.") from None
+    file, _, offset = given[0].rpartition(":")
+    if not file or not offset.isdecimal():
+        raise ConfigError(f"--file-pos {file_pos} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")
+    return BinlogPosition(file, int(offset))
+
+
+def _find(place: Place, asked: Asked, files: tuple[str, ...], keys: KeyRing | None) -> FoundPosition:
+    if files:
+        return _in_files(files, asked, keys)
+    if place.relay_dir is not None:
+        check_relay_directory(place.relay_dir)
+        return _in_relay_log(RelayLog(place.relay_dir), asked)
+    return _on_primary(place.config(), asked)
+
+
+def _in_files(files: tuple[str, ...], asked: Asked, keys: KeyRing | None) -> FoundPosition:
+    if isinstance(asked, BinlogPosition):
+        return in_files.at_place(files, asked, keys)
+    return in_files.behind(files, asked, keys) if isinstance(asked, Gtid) else in_files.at_time(files, asked, keys)
+
+
+def _in_relay_log(log: RelayLog, asked: Asked) -> FoundPosition:
+    if isinstance(asked, BinlogPosition):
+        return in_relay_log.at_place(log, asked)
+    return in_relay_log.behind(log, asked) if isinstance(asked, Gtid) else in_relay_log.at_time(log, asked)
+
+
+def _on_primary(config: ReplicaConfig, asked: Asked) -> FoundPosition:
+    log = warnings_logger()
+    if isinstance(asked, BinlogPosition):
+        return on_primary.at_place(config, asked, log)
+    return on_primary.behind(config, asked, log) if isinstance(asked, Gtid) else on_primary.at_time(config, asked, log)
+
+
+def _as_dict(found: FoundPosition) -> dict[str, object]:
+    following = found.next
+    return {
+        "position": str(found.position),
+        "inside": found.inside,
+        "next": None
+        if following is None
+        else {
+            "gtid": str(following.gtid),
+            "time": None if following.time_s is None else shown_instant(following.time_s),
+            "place": None if following.place is None else str(following.place),
+        },
+    }
+
+
+def _lines(found: FoundPosition) -> Iterator[str]:
+    yield f"{found.position}" if found.position else "(the empty position: before the first transaction of all)"
+    following = found.next
+    if following is None:
+        yield "  nothing follows yet"
+        return
+    when = "" if following.time_s is None else f", committed {shown_instant(following.time_s)}"
+    where = "" if following.place is None else f", at {following.place}"
+    yield f"  followed by {following.gtid}{when}{where}"
+    if found.inside:
+        yield "  The place lies inside of that transaction, or right before it: the position is the one before it."

@@ -1,0 +1,65 @@
+"""Can a replica go on at this position? Asked before anything is read, and before a relay log is touched.
+
+In: the configuration and where we stopped. Out: nothing, or the error that the dump would end with. The position is
+looked up and compared (resume.py), then a dump is asked for and ended at its first event (peek.py), because only the
+server's own search tells what was purged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from replica.errors import DisconnectedError, ReplicaError
+from replica.handshake.ask import attempt
+from replica.handshake.login import log_in
+from replica.handshake.peek import probe
+from replica.handshake.registration import Query, Steps
+from replica.handshake.resume import Stored, verify
+
+if TYPE_CHECKING:
+    from replica.config import Endpoint, ReplicaConfig
+
+
+async def check_start(config: ReplicaConfig, stored: Stored) -> None:
+    """Raise unless one of the configured servers can send what follows `stored`.
+
+    Raises:
+        PositionPurgedError: the server has removed what follows.
+        PositionLostError: the server was reset, is another one, or has diverged.
+        DisconnectedError: no server can be reached, or none has got to the position.
+        ReplicaError: whatever else login and server raise; with several servers, what the first one says.
+
+    """
+    refused: dict[Endpoint, ReplicaError] = {}
+
+    async def one(endpoint: Endpoint) -> None:
+        try:
+            await _ask(config, endpoint, stored)
+        except DisconnectedError:
+            raise
+        except ReplicaError as error:
+            refused[endpoint] = error
+            if len(refused) == len(set(config.endpoints)):
+                raise refused[config.endpoints[0]] from None
+            raise DisconnectedError(error.message, hint=error.hint) from error  # on to the next one
+
+    await attempt(config, one)
+
+
+async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> None:
+    may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
+    login = await log_in(config, endpoint)
+    with contextlib.closing(login):
+        await login.run(verify(stored, await login.run(_server_id()), may_lag=may_lag))
+        await probe(
+            login,
+            stored.position,
+            strict_mode=config.gtid_strict_mode,
+            ignore_duplicates=config.gtid_ignore_duplicates,
+        )
+
+
+def _server_id() -> Steps[int]:
+    rows = yield Query("SELECT @@GLOBAL.server_id")
+    return int(rows[0][0] or 0)

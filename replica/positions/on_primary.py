@@ -1,0 +1,227 @@
+"""Times, places and transactions of a primary's binlog as GTID positions, found without receiving all of it.
+
+The file is found by halving over what the files begin with; then that one file is received, as far as need be, into a
+temporary relay log. Times: the search begins in the last file that was begun DISORDER_S before the time, and the first
+group in it, in the order of the binlog, that was committed at that time or later is the one; a session that sets its
+time (SET timestamp, a binlog that is replayed) counts as what it says.
+
+Refused: a time that is still to come, or from before the binlogs that are left; places that are no event's beginning;
+transactions that are not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ServerError
+from replica.handshake.ask import attempt
+from replica.handshake.binlog_files import BinlogFiles, begun_at, binlog_files, last_begun_by, state_at
+from replica.handshake.login import log_in
+from replica.handshake.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
+from replica.handshake.registration import Query, Steps
+from replica.handshake.start import gtids, latest_position
+from replica.option_values import shown_instant
+from replica.positions.found import FoundPosition, NextGroup
+from replica.positions.passing import Passed, pass_by
+from replica.protocol.constants import FIRST_POSITION
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay.groups import DISORDER_S
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.config import Endpoint, ReplicaConfig
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay.groups import Around, LogGroup
+
+_Result = TypeVar("_Result")
+
+_CLOCK = "SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', UTC_TIMESTAMP())"
+
+
+class _Beginning(NamedTuple):
+    """Where a search begins and where it is over; `gap_s`: when the binlogs begin, if that is too late."""
+
+    endpoint: Endpoint
+    start: GtidPosition
+    end: GtidPosition
+    gap_s: int | None = None
+
+
+def at_time(
+    config: ReplicaConfig, time_s: int, log: FilteringBoundLogger, *, accept_gap: bool = False
+) -> FoundPosition:
+    """The position before the first group that was committed at `time_s` (seconds since 1970) or later.
+
+    The end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file is that
+    file's beginning.
+
+    Raises:
+        ConfigError: the time is still to come by the server's clock.
+        PositionPurgedError: binlogs from that time were removed.
+        ReplicaError: whatever asking and receiving raise.
+
+    """
+    beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
+    if beginning.gap_s is not None and not accept_gap:
+        raise PositionPurgedError(
+            f"the binlogs of {beginning.endpoint} begin at {shown_instant(beginning.gap_s)}: what was committed from "
+            f"{shown_instant(time_s)} on is not all there any more.",
+            hint=f"Start at a later time, or at earliest, which is {beginning.start}, and take the gap.",
+        )
+    passed = pass_by(config, beginning.start, beginning.end, lambda groups, seen: groups.first_at(time_s, seen), log)
+    return _found(passed, beginning)
+
+
+def at_place(config: ReplicaConfig, place: BinlogPosition, log: FilteringBoundLogger) -> FoundPosition:
+    """The position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
+
+    Inside an event group, the position before that group.
+
+    Raises:
+        ConfigError: the server has no such file, or no event begins there.
+        ReplicaError: whatever asking and receiving raise.
+
+    """
+    if place.position > MAX_DUMP_POSITION:
+        raise ConfigError(
+            f"{place} is beyond 4 GiB, where a server cannot be asked.",
+            hint="Name a time or a GTID, or the binlog file itself.",
+        )
+    beginning, found = asyncio.run(attempt(config, lambda endpoint: _look_at_place(config, endpoint, place)))
+    if found is not None:
+        return found
+    passed = pass_by(config, beginning.start, beginning.end, lambda groups, _: _holding(groups.around(place)), log)
+    return replace(_found(passed, beginning), inside=True)
+
+
+def behind(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> FoundPosition:
+    """The position, in all domains, behind the event group of a GTID.
+
+    Raises:
+        PositionLostError: it is not in the server's binlog.
+        ReplicaError: whatever asking and receiving raise.
+
+    """
+    beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
+    passed = pass_by(config, beginning.start, beginning.end, lambda groups, seen: groups.find(gtid, seen), log)
+    if passed.group is None:
+        raise _not_there(gtid, beginning.endpoint, beginning.end)
+    following = NextGroup.of_whole(passed.following) if passed.following else None
+    return FoundPosition(passed.group.after.position, following)
+
+
+def _found(passed: Passed, beginning: _Beginning) -> FoundPosition:
+    if passed.group is None:
+        return FoundPosition(beginning.end, None, passed.resume)
+    return FoundPosition(passed.group.before.position, NextGroup.of_whole(passed.group), passed.resume)
+
+
+def _holding(around: Around | None) -> LogGroup | None:
+    return around.group if around is not None else None
+
+
+# -- conversations with one server -----------------------------------------------------------------------------------
+
+
+async def _run(config: ReplicaConfig, endpoint: Endpoint, steps: Steps[_Result]) -> _Result:
+    login = await log_in(config, endpoint)
+    with contextlib.closing(login):
+        return await login.run(steps)
+
+
+def _files_end_and_clock() -> Steps[tuple[BinlogFiles, GtidPosition, int]]:
+    files = yield from binlog_files()
+    end = yield from latest_position()
+    rows = yield Query(_CLOCK)
+    return files, end, int(rows[0][0] or 0)
+
+
+def _position_at(file: str) -> Steps[GtidPosition]:
+    return GtidPosition.last_of(gtids((yield from state_at(file, FIRST_POSITION))))
+
+
+async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int) -> _Beginning:
+    files, end, clock_s = await _run(config, endpoint, _files_end_and_clock())
+    if time_s > clock_s:
+        raise ConfigError(
+            f"{shown_instant(time_s)} is still to come: by its clock it is {shown_instant(clock_s)} on {endpoint}.",
+            hint="Name a time that has passed, or latest.",
+        )
+    file = await last_begun_by(config, endpoint, files, time_s - DISORDER_S)
+    if file is not None:
+        return _Beginning(endpoint, await _run(config, endpoint, _position_at(file.name)), end)
+    oldest = files.name(files.oldest)
+    begun_s = await begun_at(config, endpoint, oldest)
+    start = await _run(config, endpoint, _position_at(oldest))
+    # A server whose oldest binlog begins with no transaction at all has purged none.
+    complete = begun_s is not None and (begun_s <= time_s or not start)
+    return _Beginning(endpoint, start, end, None if complete else begun_s)
+
+
+async def _look_at_place(
+    config: ReplicaConfig, endpoint: Endpoint, place: BinlogPosition
+) -> tuple[_Beginning, FoundPosition | None]:
+    """Where to search, and the position unless the place lies inside a group."""
+    state, start, end = await _run(config, endpoint, _states(place))
+    if state is None:
+        files = await _run(config, endpoint, binlog_files())
+        raise ConfigError(
+            f"{place} is no place in the binlog of {endpoint}: it has {files.name(files.oldest)} to "
+            f"{files.name(files.newest)}, and in the file of that name no event begins there.",
+            hint="Copy file and position as the server or the backup tool printed them.",
+        )
+    beginning = _Beginning(endpoint, start, end)
+    login = await log_in(config, endpoint)
+    with contextlib.closing(login):
+        try:
+            here = await group_at(login, place)
+        except ServerError as error:
+            if error.code != ER_NO_SUCH_PLACE:
+                raise
+            here = None
+    if here is not None and here.inside:
+        return beginning, None
+    following = NextGroup(here.gtid) if here is not None and here.gtid else None
+    return beginning, FoundPosition(GtidPosition.last_of(gtids(state)), following)
+
+
+def _states(place: BinlogPosition) -> Steps[tuple[str | None, GtidPosition, GtidPosition]]:
+    state = yield from state_at(place.file, place.position)
+    return state, (yield from _position_at(place.file)), (yield from latest_position())
+
+
+async def _begin_before(config: ReplicaConfig, endpoint: Endpoint, gtid: Gtid) -> _Beginning:
+    files, end, _ = await _run(config, endpoint, _files_end_and_clock())
+    last = end.get(gtid.domain_id)
+    if last is None or last.seq_no < gtid.seq_no:
+        raise _not_there(gtid, endpoint, end)
+    start = await _run(config, endpoint, _last_file_before(files, gtid))
+    if start is None:
+        raise _not_there(gtid, endpoint, end)
+    return _Beginning(endpoint, start, end)
+
+
+def _last_file_before(files: BinlogFiles, gtid: Gtid) -> Steps[GtidPosition | None]:
+    """Where the last file begins that begins before the GTID; None where it was purged."""
+    found = None
+    low, high = files.oldest, files.newest + 1
+    while low < high:
+        middle = (low + high) // 2
+        position = yield from _position_at(files.name(middle))
+        known = position.get(gtid.domain_id)
+        if known is None or known.seq_no < gtid.seq_no:
+            found, low = position, middle + 1
+        else:
+            high = middle
+    return found
+
+
+def _not_there(gtid: Gtid, endpoint: Endpoint, end: GtidPosition) -> PositionLostError:
+    return PositionLostError(
+        f"{gtid} is not in the binlog of {endpoint}, which ends at {end or 'no transaction'}.",
+        hint="mariadb-replica explain tells why.",
+    )

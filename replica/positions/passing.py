@@ -1,0 +1,120 @@
+"""A part of a primary's binlog, received into a temporary relay log, looked at as it comes, and dropped again.
+
+In: the position to begin at and the one where it is enough. Out: what the caller's look finds first, with the XA
+transactions that were prepared before that place. At most OWN_LOG_BYTES lie on disk at a time (tail/source.py), and one
+transaction; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import DisconnectedError
+from replica.protocol.gtid import Order
+from replica.relay.groups import RelayGroups
+from replica.relay.location import RelayLocation
+from replica.relay.xa import follow
+from replica.tail.source import primary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.config import ReplicaConfig
+    from replica.embedded import EmbeddedReplica
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.groups import LogGroup
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+    from replica.relay.xa import Prepared, PreparedGroup
+
+POLL_S: Final = 0.1
+SILENCE_S: Final = 120.0
+"""The primary reads its way to a position inside of a file of 1 GB for seconds, on a slow disk for a minute."""
+
+
+class Passed(NamedTuple):
+    """`group`: what was looked for; None where it is not before the end. `resume`: see FoundPosition.
+
+    `following` is the group behind it, None where `group` is None or the last one.
+    """
+
+    group: LogGroup | None
+    resume: GtidPosition | None
+    following: LogGroup | None
+
+
+def pass_by(
+    config: ReplicaConfig,
+    start: GtidPosition,
+    end: GtidPosition,
+    look: Callable[[RelayGroups, RelayLocation | None], LogGroup | None],
+    log: FilteringBoundLogger,
+) -> Passed:
+    """Receive what follows `start` until `look` finds something, or all up to `end` was seen.
+
+    `look` gets the log and the place up to which it has looked.
+
+    Raises:
+        DisconnectedError: nothing comes for SILENCE_S.
+        ReplicaError: whatever ends a replica.
+
+    """
+    if _reached(start, end):
+        return Passed(None, None, None)
+    with primary(config, start, log) as source:
+        replica = source.replica
+        assert replica is not None  # noqa: S101  (a primary comes with one)
+        groups, opened = RelayGroups(source.log.directory), _Opened(source.log)
+        seen: RelayLocation | None = None
+        silent_s = 0.0
+        while True:
+            head = replica.head()
+            if head.location.offset:
+                found = look(groups, seen)
+                if found is not None:
+                    opened.follow_to(found.before)
+                    return Passed(found, opened.resume, _following(replica, groups, found, end))
+                opened.follow_to(head)
+                if _reached(head.position, end):
+                    return Passed(None, opened.resume, None)
+                seen = head.location
+                source.log.purge_before(seen)
+            if replica.wait_beyond(head.location, POLL_S):
+                silent_s = 0.0
+            elif (silent_s := silent_s + POLL_S) > SILENCE_S:
+                raise DisconnectedError(f"{source.log.directory}: the primary sends nothing behind {head.position}.")
+
+
+def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:
+    """The group behind; None where the binlog ends with `found`."""
+    if not _reached(found.after.position, end):
+        replica.wait_beyond(found.after.location, SILENCE_S)
+    return groups.next_to(found.after.location)
+
+
+def _reached(position: GtidPosition, end: GtidPosition) -> bool:
+    return position.compare(end) in (Order.EQUAL, Order.AFTER)
+
+
+class _Opened:
+    """The XA transactions prepared up to a place that moves on; the files behind it may go."""
+
+    def __init__(self, log: RelayLog) -> None:
+        self._log = log
+        self._at: RelayLocation | None = None
+        self._prepared: Prepared = ()
+        self._before: dict[PreparedGroup, GtidPosition] = {}
+
+    def follow_to(self, head: RelayHead) -> None:
+        start = self._at or RelayLocation(min(1, head.location.file), 0)
+        _, self._prepared = follow(self._log, [(start, head.location)], self._prepared)
+        self._at = head.location
+        self._before = {
+            group: self._before.get(group) or self._log.at(group.location).position for group in self._prepared
+        }
+
+    @property
+    def resume(self) -> GtidPosition | None:
+        return self._before[self._prepared[0]] if self._prepared else None

@@ -23,7 +23,7 @@ SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 _COLUMNS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
        c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
-       c.COLUMN_COMMENT, c.GENERATION_EXPRESSION, t.TABLE_TYPE
+       c.COLUMN_COMMENT, c.GENERATION_EXPRESSION, t.TABLE_TYPE, t.TABLE_COLLATION
   FROM information_schema.COLUMNS c
   JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
  WHERE t.TABLE_TYPE NOT LIKE '%%VIEW' AND {condition}
@@ -61,16 +61,19 @@ def keys_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...
 def read_catalog(columns: Iterable[Sequence[Any]], keys: Iterable[Sequence[Any]]) -> dict[tuple[str, str], TableSchema]:
     """The rows of both queries as tables, by (database, table)."""
     found: dict[tuple[str, str], list[ColumnSchema]] = {}
-    versioned = set()
-    for database, table, *row, table_type in columns:
+    versioned, collations = set(), {}
+    for database, table, *row, table_type, collation in columns:
         found.setdefault((database, table), []).append(_column(row))
+        collations[database, table] = collation
         if table_type == "SYSTEM VERSIONED":
             versioned.add((database, table))
     key_columns: dict[tuple[str, str], dict[str, list[str]]] = {}
     for database, table, index, column in keys:
         key_columns.setdefault((database, table), {}).setdefault(index, []).append(column)
     return {
-        name: _table(name, parts, key_columns.get(name, {}), versioned=name in versioned)
+        name: replace(
+            _table(name, parts, key_columns.get(name, {}), versioned=name in versioned), collation=collations[name]
+        )
         for name, parts in found.items()
     }
 

@@ -81,6 +81,7 @@ class Table:
             primary_key=places,
             versioned=self.versioned,
             hash_keys=sum(self._may_be_hashed(key) for key in self.keys if not key.primary and not key.period),
+            collation=self.encoding.collation or self.encoding.charset,
         )
 
     def _may_be_hashed(self, key: Key) -> bool:

@@ -6,7 +6,7 @@ for tables of which nothing was said here; a table whose database is '' stands f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from replica.schema.definition import Encoding, Table
@@ -15,10 +15,16 @@ TableName = tuple[str, str]
 NEVER_SEEN: Final = "its CREATE TABLE is not among the statements that were read"
 
 
+class Definitions(Protocol):
+    """Where tables are looked up."""
+
+    def get(self, name: TableName) -> Table | None: ...
+
+
 class KnownTables:
     """`assumptions`: what was taken for granted of a table, in words."""
 
-    def __init__(self, base: KnownTables | None = None) -> None:
+    def __init__(self, base: Definitions | None = None) -> None:
         self._base = base
         self._tables: dict[TableName, Table] = {}
         self._unknown: dict[TableName, str] = {}

@@ -49,6 +49,7 @@ class TableSchema:
     primary_key: tuple[int, ...] = ()
     versioned: bool = False  # system-versioned
     hash_keys: int = 0  # unique keys too long for an index: at most so many hidden hash columns end the row images
+    collation: str | None = None  # of columns that are added without one; None where it is not known
 
     @property
     def name(self) -> str:

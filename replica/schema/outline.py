@@ -1,0 +1,92 @@
+"""Which tables a statement of the stream makes, changes, moves or removes, without a look at what it makes of them.
+
+In: a QUERY of a binlog. Out: an `Outline`, or None for what defines no table, or is not carried out yet (START ALTER).
+A statement whose head is not understood has an empty one: it may concern any table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from replica.protocol.constants import GtidExtraFlag
+from replica.schema.alter import read_alteration
+from replica.schema.session import session_of, text_of
+from replica.schema.sql_tokens import ANY_VERSION
+from replica.schema.statements import Verb, may_define, pairs, read_statement
+
+if TYPE_CHECKING:
+    from replica.protocol.query import QueryEvent
+    from replica.schema.known_tables import TableName
+    from replica.schema.statements import Statement
+
+UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
+"""Groups of an ALTER in two phases that change nothing: COMMIT ALTER does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """`tables`: all that are named; `defined`: those that exist after it; `gone`: those that do not.
+
+    `creates`: what exists after it owes nothing to what was there before.
+    """
+
+    tables: tuple[TableName, ...] = ()
+    defined: tuple[TableName, ...] = ()
+    gone: frozenset[TableName] = frozenset()
+    creates: bool = False
+
+
+def outline_of(event: QueryEvent, server_version: int = ANY_VERSION) -> Outline | None:
+    """The outline of a logged statement."""
+    if (event.status.gtid_flags_extra or 0) & UNDONE or not may_define(event.query):
+        return None
+    try:
+        statement = _statement(event, server_version)
+    except SchemaError:
+        return Outline()
+    if statement is None or (statement.temporary and statement.verb is not Verb.DROP_TABLES):
+        return None
+    defined: tuple[TableName, ...] = statement.tables
+    if statement.verb is Verb.DROP_TABLES:
+        defined = ()
+    elif statement.verb is Verb.RENAME_TABLES:
+        there: dict[TableName, bool] = {}
+        for old, new in pairs(statement.tables):
+            there |= {old: False, new: True}
+        defined = tuple(name for name, last in there.items() if last)
+    creates = statement.verb in (Verb.CREATE_TABLE, Verb.CREATE_SEQUENCE) and not statement.conditional
+    named = tuple(dict.fromkeys(statement.tables))
+    return Outline(named, defined, frozenset(named) - frozenset(defined), creates)
+
+
+def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> bool:
+    """Whether a table has other columns after the statement; of what is not understood, that is assumed."""
+    try:
+        statement = _statement(event, server_version)
+        if statement is None or statement.verb is not Verb.ALTER_TABLE:
+            return statement is None or not statement.conditional  # CREATE IF NOT EXISTS of what does exist
+        session = session_of(event, server_version)
+        change = read_alteration(
+            statement.tokens, session.database, session.sql_mode, explicit_timestamps=session.explicit_timestamps
+        )
+    except SchemaError:
+        return True
+    return bool(
+        change.added
+        or change.changed
+        or change.renamed
+        or change.dropped
+        or change.convert
+        or change.unversioned
+        or change.options.versioned
+        or change.rename
+    )
+
+
+def _statement(event: QueryEvent, server_version: int) -> Statement | None:
+    session = session_of(event, server_version)
+    return read_statement(
+        text_of(event), session.database, sql_mode=session.sql_mode, server_version=session.server_version
+    )

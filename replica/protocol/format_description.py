@@ -36,6 +36,12 @@ class FormatDescriptionEvent(Event):
     def is_mysql(self) -> bool:
         return "MariaDB" not in self.server_version
 
+    @property
+    def version_number(self) -> int:
+        """11.8.3-MariaDB-log -> 110803, as executable comments count."""
+        major, minor, patch = (int(number) for number in re.findall(r"\d+", self.server_version)[:3])
+        return major * 10_000 + minor * 100 + patch
+
     def post_header_length(self, event_type: int) -> int:
         if not 0 < event_type <= len(self.post_header_lengths):
             raise ProtocolError(f"the FORMAT_DESCRIPTION event does not describe {event_name(event_type)} events")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.relay.disk import sync_directory
-from replica.relay.index import encode_entry
-from replica.relay.location import relay_numbers
+from replica.relay.index import encode_entry, last_entry
+from replica.relay.location import index_path, relay_numbers
 from replica.relay.open_file import OpenFile
 from replica.relay.removal import remove_files
 from replica.relay.sealed_files import SealedFiles
@@ -32,6 +32,7 @@ class FileChain:
         self.sealed = SealedFiles(directory)
         self._sealer = Sealer()
         self._unsynced_names = False
+        self._plain = True  # all files before the current one (see index.py)
 
     def begin(self, head: bytes) -> OpenFile:
         """Open the next file; the one before was ended."""
@@ -52,6 +53,8 @@ class FileChain:
             self.next_number = file.number  # nobody has seen it: the numbers of files with groups have no gaps
             return
         file.cut(entry.end)
+        entry = entry.judged(plain=file.plain, before=self._plain)
+        self._plain = entry.plain_log
         self.current = None
         self.sealed.add(file.number, entry.end)
         self._sealer.submit(file.seal(encode_entry(entry)))
@@ -71,12 +74,15 @@ class FileChain:
         self.drop()
         remove_files(self._directory, relay_numbers(self._directory))
         self.sealed = SealedFiles(self._directory)
+        self._plain = True
 
     def recovered(self, next_number: int) -> None:
         """The directory was put into order: no file is open, and all are sealed."""
         self.next_number = next_number
         self.sealed = SealedFiles(self._directory)
         self.sealed.extend(next_number - 1)
+        last = last_entry(index_path(self._directory, next_number - 1))
+        self._plain = last.plain_log if last else not self.sealed.total()[0]
 
     def drop(self) -> None:
         """Give back every descriptor, whatever state the files are in."""

@@ -6,6 +6,8 @@
     entry    4  length of the entry
              4  flags: 1 last entry of a file that is complete and on disk; 2 sequence numbers went back before here;
                 4 a group since the entry before prepares or ends an XA transaction
+                8 with 1: no group of the file does, and sequence numbers only grew in it
+                16 with 1: the same of all files that were in the log when this one was complete
              8  relay file offset just after a group
              8  offset in the primary's file just after that group (64-bit)
              4  time of the group, seconds since 1970 UTC
@@ -38,6 +40,8 @@ MAGIC = b"RELAYIDX"
 VERSION = 2
 INDEX_HEADER = struct.Struct("<8sII")
 SEALED_FLAG = 1
+PLAIN_FILE_FLAG = 8
+PLAIN_LOG_FLAG = 16
 
 _ENTRY = struct.Struct(
     "<"
@@ -52,6 +56,8 @@ _ENTRY = struct.Struct(
 _DOMAIN = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
+_HEAD = struct.Struct("<II")  # length and flags
+_ODD_FLAGS = UNORDERED_FLAG | XA_FLAG
 _TAIL_BYTES = 1024  # the last entry of a log with up to sixty domains
 _READ_BYTES = 1 << 20  # the sidecar of a file of 256 MB with a few domains is smaller
 
@@ -67,8 +73,13 @@ class IndexEntry(NamedTuple):
     domains: bytes
 
     @property
+    def gtids(self) -> tuple[Gtid, ...]:
+        """The rows as they stand; the group's own is number `last_domain`."""
+        return tuple(Gtid(*row) for row in _DOMAIN.iter_unpack(self.domains))
+
+    @property
     def position(self) -> GtidPosition:
-        return GtidPosition(tuple(Gtid(*row) for row in _DOMAIN.iter_unpack(self.domains)))
+        return GtidPosition(self.gtids)
 
     @property
     def sealed(self) -> bool:
@@ -81,6 +92,32 @@ class IndexEntry(NamedTuple):
     @property
     def has_xa(self) -> bool:
         return bool(self.flags & XA_FLAG)
+
+    @property
+    def plain_file(self) -> bool:
+        """Of a sealed file: no XA groups, and sequence numbers that only grow."""
+        return bool(self.flags & PLAIN_FILE_FLAG)
+
+    @property
+    def plain_log(self) -> bool:
+        """The same of the files before it too."""
+        return bool(self.flags & PLAIN_LOG_FLAG)
+
+    def judged(self, *, plain: bool, before: bool) -> IndexEntry:
+        """The entry that seals a file: `plain` of the entries before, `before` of the files before."""
+        plain = plain and not self.flags & _ODD_FLAGS
+        return self._replace(flags=self.flags | PLAIN_FILE_FLAG * plain | PLAIN_LOG_FLAG * (plain and before))
+
+
+def plain_entries(entries: memoryview) -> bool:
+    """Whether whole entries, as the kernel writes them, tell of nothing that makes a file not plain."""
+    offset = 0
+    while offset < len(entries):
+        length, flags = _HEAD.unpack_from(entries, offset)
+        if flags & _ODD_FLAGS:
+            return False
+        offset += length
+    return True
 
 
 def encode_header() -> bytes:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import BinlogPosition
 from replica.relay import slots
 from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
@@ -24,12 +25,15 @@ from replica.relay.scan import end_gtids, group_ends, position_after
 from replica.relay.sealed_files import SealedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from replica.protocol.gtid import GtidPosition
 
+_Result = TypeVar("_Result")
+
+_ALL = 1 << 62
 XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
 
 RelayCut = RelayHead
@@ -60,9 +64,25 @@ class RelayLog:
 
     def first_position(self) -> GtidPosition | None:
         """The position the oldest file starts at: the earliest that `locate` can find. None without a file."""
+        return self.steadily(self._first_position)
+
+    def oldest(self) -> RelayLocation:
+        """The beginning of the oldest file."""
         with self._lock:
-            numbers = self._files.numbers()
-            return self._files.head(numbers[0]).position if numbers else None
+            return RelayLocation(self._files.numbers().start or 1, 0)
+
+    def steadily(self, look: Callable[[], _Result]) -> _Result:
+        """The result of `look`, which is repeated where it met a file that was removed just then.
+
+        Halving over the files may meet one that has gone, although the place that is asked for is there still.
+        """
+        while True:
+            before = self.oldest()
+            try:
+                return look()
+            except (DataLossError, RelayError, FileNotFoundError):  # its head, its sidecar, itself
+                if self.oldest() <= before:
+                    raise
 
     def locate(self, position: GtidPosition) -> RelayLocation | None:
         """The place where exactly the groups of `position` lie behind; None where this log has no such place.
@@ -70,6 +90,14 @@ class RelayLog:
         Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
         not be a place of this log, though each of its groups is in it.
         """
+        return self.steadily(lambda: self._locate(position))
+
+    def _first_position(self) -> GtidPosition | None:
+        with self._lock:
+            numbers = self._files.numbers()
+            return self._files.head(numbers[0]).position if numbers else None
+
+    def _locate(self, position: GtidPosition) -> RelayLocation | None:
         with self._lock:
             head = self.head()
             if head is not None and head.position == position:
@@ -102,7 +130,7 @@ class RelayLog:
             return last
 
     def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
-        """[start, end) as ranges of whole groups, each at most a group longer than `target_bytes`, in order."""
+        """[start, end) as ranges of whole groups in order, some `target_bytes` each; larger groups stand alone."""
         ranges = []
         with self._lock:
             for number, first, limit in self._stretches(start, end):
@@ -112,11 +140,22 @@ class RelayLog:
                 while begin < limit:
                     entry = index.at_or_after(begin + target_bytes)
                     stop = min(entry.end, limit) if entry else limit
-                    if limit - stop < target_bytes // 4:
-                        stop = limit  # no crumbs: a task costs more than a few groups
-                    ranges.append(RelayRange(path, begin, stop, checksum))
+                    if stop - begin > target_bytes + INDEX_EVERY_BYTES:
+                        large = max(begin, self._last_group(number, stop))
+                        if large > begin:
+                            ranges.append(RelayRange(path, begin, large, checksum))
+                        ranges.append(RelayRange(path, large, stop, checksum))
+                    else:
+                        if limit - stop < target_bytes // 4:
+                            stop = limit  # no crumbs: a task costs more than a few groups
+                        ranges.append(RelayRange(path, begin, stop, checksum))
                     begin = stop
         return ranges
+
+    def last_group(self, end: RelayLocation) -> RelayLocation:
+        """Where the group begins that ends at `end`, the end of a group."""
+        with self._lock:
+            return RelayLocation(end.file, self._last_group(end.file, end.offset))
 
     def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
         """The parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the file.
@@ -124,7 +163,13 @@ class RelayLog:
         As the sidecars mark them: whole groups, others between them; some XA_BYTES at a time, or a larger group.
         """
         with self._lock:
-            stretches = list(self._stretches(start, end))
+            stretches = [
+                stretch
+                for number in self._files.not_plain(start.file, end.file)
+                for stretch in self._stretches(
+                    max(start, RelayLocation(number, 0)), min(end, RelayLocation(number, _ALL))
+                )
+            ]
         for number, begin, limit in stretches:
             with self._lock:
                 path, checksum = str(relay_path(self.directory, number)), self._files.head(number).checksum
@@ -179,6 +224,11 @@ class RelayLog:
         stop = min(limit, begin + INDEX_EVERY_BYTES)
         path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
         return group_ends(path, begin, stop, checksum=checksum, primary_position=base.primary.position)
+
+    def _last_group(self, number: int, end: int) -> int:
+        base = self._files.base(number, self._files.index(number).at_or_before(end - 1))
+        ends = self._ends_after(base, end - 1)
+        return int(ends[-1, slots.END_OFFSET]) if len(ends) else base.location.offset
 
     def _at_row(self, base: RelayCut, ends: NDArray[np.int64], row: int) -> RelayCut:
         end = ends[row]

@@ -7,6 +7,7 @@ all of them. Refuses: files that were removed meanwhile (DataLossError). Not thr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError, RelayError
@@ -14,9 +15,10 @@ from replica.protocol.gtid import BinlogPosition, Order
 from replica.relay.file_head import FileHead, read_file_head
 from replica.relay.head import read_head
 from replica.relay.index import FileIndex, IndexEntry, last_entry
-from replica.relay.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay.location import RelayHead, RelayLocation, index_path, relay_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from replica.protocol.gtid import GtidPosition
@@ -26,6 +28,7 @@ INDEXES_IN_MEMORY: Final = 16
 HEADS_IN_MEMORY: Final = 256
 """Halving over 10 000 files looks at 14 of them, mostly the same ones. Some KB each."""
 _ALL: Final = 1 << 62
+_UNSEALED: Final = IndexEntry(0, 0, 0, 0, 0, b"")
 
 
 class _Oldest(NamedTuple):
@@ -59,7 +62,7 @@ class RelayFiles:
         known = self._oldest
         same = self._recognise(known.number, last) if known else None
         if same is None or same != known:
-            self._oldest = next(filter(None, (self._recognise(n, last) for n in relay_numbers(self.directory))), None)
+            self._oldest = self._find_oldest(last)
             gone_on = known and same is None and self._oldest and self._oldest.number > known.number
             self._forget(self._oldest.number if gone_on and self._oldest else _ALL)
         return range(self._oldest.number, last + 1) if self._oldest else range(0)
@@ -116,8 +119,14 @@ class RelayFiles:
     def may_hold(self, numbers: range, position: GtidPosition) -> list[int]:
         """The files in which halving may have missed `position`, newest first: none where sequence numbers only grow.
 
-        Each file is looked at once in the life of this object.
+        Each file is looked at once in the life of this object, and none before one that tells of all before it.
         """
+        for number in reversed(range(max(self._checked, numbers.start), numbers.stop)):
+            entry = last_entry(index_path(self.directory, number))
+            if entry is not None and entry.plain_log:
+                self._checked = number + 1
+            if entry is not None:
+                break  # the newest complete file
         for number in range(max(self._checked, numbers.start), numbers.stop):
             entry = last_entry(index_path(self.directory, number))
             if entry is None:  # the one that is being written; or purged just now
@@ -130,6 +139,23 @@ class RelayFiles:
             return []
         return [n for n in reversed(numbers) if n in self._unordered or self._between(n, numbers[-1], position)]
 
+    def not_plain(self, first: int, last: int) -> Iterator[int]:
+        """The files from `first` to `last`, less those that hold no XA groups, as the ends of their sidecars tell.
+
+        None of those between is looked at before the first that is not plain, or has such a one before it in the log.
+        """
+        yield first
+        numbers = range(first + 1, last)
+        begin = bisect_left(numbers, 1, key=lambda n: int(not (self._seal(n) or _UNSEALED).plain_log))
+        for number in numbers[begin:]:
+            if not (self._seal(number) or _UNSEALED).plain_file:
+                yield number
+        if last > first:
+            yield last
+
+    def _seal(self, number: int) -> IndexEntry | None:
+        return last_entry(index_path(self.directory, number))
+
     def _between(self, number: int, last: int, position: GtidPosition) -> bool:
         return self.starts_by(number, position) and (number == last or not self.starts_by(number + 1, position))
 
@@ -139,6 +165,14 @@ class RelayFiles:
         self._indexes = {n: index for n, index in self._indexes.items() if n >= before}
         self._unordered = {n for n in self._unordered if n >= before}
         self._checked = 0 if before == _ALL else self._checked
+
+    def _find_oldest(self, last: int) -> _Oldest | None:
+        """By halving: files are removed oldest first, so none is missing behind it."""
+        while True:
+            number = bisect_left(range(1, last + 1), 1, key=lambda n: int(relay_path(self.directory, n).exists())) + 1
+            found = self._recognise(number, last)
+            if found is not None or number > last:
+                return found  # else it was removed just now
 
     def _recognise(self, number: int, last: int) -> _Oldest | None:
         try:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from replica.relay.disk import write_all
-from replica.relay.index import encode_header
+from replica.relay.index import encode_header, plain_entries
 from replica.relay.location import index_path, relay_path
 from replica.relay.reserve import reserve
 from replica.relay.writeback import begin_writing
@@ -30,6 +30,8 @@ class OpenFile:
     def __init__(self, directory: Path, number: int, head: bytes) -> None:
         self.number = number
         self.data_start = self._reserved = self._begun = len(head)
+        self.plain = True
+        """Whether no entry so far tells of XA groups or of sequence numbers that went back."""
         self._index = os.open(index_path(directory, number), _FLAGS | os.O_APPEND, _MODE)
         self._file = -1
         try:
@@ -52,6 +54,7 @@ class OpenFile:
 
     def add_entries(self, entries: memoryview) -> None:
         write_all(self._index, entries)
+        self.plain = self.plain and plain_entries(entries)
 
     def cut(self, length: int) -> None:
         """Drop what lies behind `length`, what was reserved there too."""

@@ -15,7 +15,7 @@ from replica.errors import RelayError
 from replica.relay.disk import sync_directory, write_all
 from replica.relay.file_head import read_file_head
 from replica.relay.head import Snapshot
-from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry
+from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry, plain_entries
 from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
 from replica.relay.location import index_path, relay_path
 from replica.relay.removal import remove_files
@@ -134,11 +134,17 @@ def _rewrite(path: Path, end: int) -> None:
         os.close(descriptor)
 
 
+def _plain_before(directory: Path, number: int) -> bool:
+    """Whether all files before are plain; their sidecars are in order."""
+    before = last_entry(index_path(directory, number - 1))
+    return before.plain_log if before else not relay_path(directory, number - 1).exists()
+
+
 def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
     flags = SEALED_FLAG | (UNORDERED_FLAG if scanned.unordered else 0) | (XA_FLAG if scanned.xa else 0)
     last = IndexEntry(
         scanned.end, scanned.primary_position, scanned.timestamp, flags, scanned.last_domain, scanned.domains
-    )
+    ).judged(plain=plain_entries(memoryview(scanned.entries)), before=_plain_before(directory, number))
     temporary = index_path(directory, number).with_suffix(".new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

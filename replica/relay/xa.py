@@ -39,11 +39,23 @@ Prepared = tuple[PreparedGroup, ...]
 """The transactions open at a place, oldest first."""
 
 
-class RangeNeeds(NamedTuple):
-    """`carried`: groups prepared before the range and committed in it. `unknown`: XA COMMITs of others."""
+class XaCommit(NamedTuple):
+    """The bytes of the group that commits a prepared one."""
 
-    carried: Prepared
+    bytes: RelayRange
+    prepared: PreparedGroup
+
+
+class RangeNeeds(NamedTuple):
+    """`commits`: of groups prepared before the range, in order. `unknown`: XA COMMITs of others."""
+
+    commits: tuple[XaCommit, ...]
     unknown: tuple[XaGroup, ...]
+
+    @property
+    def carried(self) -> Prepared:
+        """The groups prepared before the range and committed in it, oldest first."""
+        return tuple(sorted((commit.prepared for commit in self.commits), key=_begin))
 
 
 def follow(
@@ -67,7 +79,7 @@ def follow(
     opened = {group.xid: group for group in prepared}
     needs = []
     for start, end in ranges:
-        carried: list[PreparedGroup] = []
+        commits: list[XaCommit] = []
         unknown: list[XaGroup] = []
         for number, part in log.xa_stretches(start, end):
             for group in _find(part):
@@ -77,15 +89,23 @@ def follow(
                 elif group.action is XaAction.COMMIT and known is None:
                     unknown.append(group)
                 elif group.action is XaAction.COMMIT and known is not None and known.location < start:
-                    carried.append(known)
+                    commits.append(XaCommit(_bytes(part, group), known))
             _check_number(opened)
-        needs.append(RangeNeeds(tuple(sorted(carried, key=_begin)), tuple(unknown)))
+        needs.append(RangeNeeds(tuple(commits), tuple(unknown)))
     return needs, tuple(opened.values())
 
 
+def prepared_at(log: RelayLog, location: RelayLocation) -> Prepared:
+    """The XA transactions open at a place, as far back as the log goes."""
+    return log.steadily(lambda: follow(log, [(log.oldest(), location)], ())[1])
+
+
 def _place(number: int, part: RelayRange, group: XaGroup) -> PreparedGroup:
-    start, end = part.start + group.start, part.start + group.end
-    return PreparedGroup(group.xid, group.gtid, RelayLocation(number, start), part._replace(start=start, end=end))
+    return PreparedGroup(group.xid, group.gtid, RelayLocation(number, part.start + group.start), _bytes(part, group))
+
+
+def _bytes(part: RelayRange, group: XaGroup) -> RelayRange:
+    return part._replace(start=part.start + group.start, end=part.start + group.end)
 
 
 def _begin(group: PreparedGroup) -> RelayLocation:

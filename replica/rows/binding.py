@@ -17,6 +17,7 @@ from replica.rows.layout import ABSENT
 from replica.rows.records import (
     KIND_ROW_END,
     KIND_ROW_END_TEXT,
+    KIND_WIDENED,
     PLAN_A,
     PLAN_AUX,
     PLAN_B,
@@ -29,6 +30,7 @@ from replica.rows.records import (
     WORD,
 )
 from replica.rows.types import Kind
+from replica.rows.widening import SIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +85,8 @@ class Template:
             code, a, table = conversion(plan.charset)
             b = int(strict_text)
             aux = 0 if table is None else self._address(table)
+        if plan.widened:
+            code, a, b = KIND_WIDENED, plan.widened, int(kind in SIGNED)
         if plan.row_end:
             code = KIND_ROW_END_TEXT if kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
         record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = code, a, b, aux

@@ -18,24 +18,27 @@ whose rows are not at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from replica.errors import ConfigError, ProtocolError, ReplicaError
+from replica.errors import ConfigError, ReplicaError
 from replica.rows import records as r
 from replica.rows.batch import ChangeBatch, Groups
-from replica.rows.faults import image_fault
+from replica.rows.faults import run_fault
 from replica.rows.images import Arena, PlainImages
 from replica.rows.kernel_walk import count_images
+from replica.rows.open_ends import WHOLE, OpenEnds
 from replica.rows.scan import Bytes, Scan, address, scan, scan_until
-from replica.rows.tables import SlotTable, TableCache, TableResolver, TableTarget
+from replica.rows.tables import SlotTable, TableCache
+from replica.rows.target import TableResolver, TableTarget
 from replica.rows.types import OutputColumn, ValuePolicy
+from replica.rows.worklist import worklist
 from replica.rows.writers import TypedWriter, VariantWriter
 from replica.rows.xa import CarriedGroup, XaGroup, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
 
 Shape = Literal["envelope", "flat", "variant"]
+GroupChoice: TypeAlias = "Callable[[Groups], npt.NDArray[np.bool_]]"
+"""Says of the groups of a range which are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,8 @@ class RangeDecoder:
         checksum: bool,
         carried: Sequence[CarriedGroup] = (),
         unprepared: list[XaGroup] | None = None,
+        only: GroupChoice | None = None,
+        ends: OpenEnds = WHOLE,
     ) -> Iterator[ChangeBatch]:
         """All wanted row changes of a range of whole event groups. Offsets in errors count from its start.
 
@@ -116,13 +123,18 @@ class RangeDecoder:
 
         `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
         from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
-        range; without it the first of them is a DataLossError.
+        range; without it the first of them is a DataLossError. `only`: which groups are wanted at all; the others are
+        not decoded. `ends`: of a range that was cut inside a transaction.
         """
         found, stop = scan_until(data, checksum=checksum)
         groups = Groups(found.groups, found.expansion)
-        for part in deliver(found, carried, unprepared):
+        wanted = None if only is None else only(groups)
+        for part in [found] if ends.committed else deliver(found, carried, unprepared):
             try:
-                yield from self._decode(part, groups)
+                for batch in self._decode(part, groups, wanted, ends.rows_before):
+                    if ends.rows_follow:
+                        batch.last[batch.group == len(groups) - 1] = False
+                    yield batch
             except ReplicaError as error:
                 if part.data is not found.data:
                     error.add_note("in an XA group that was prepared before the range; offsets count from its start")
@@ -130,16 +142,19 @@ class RangeDecoder:
         if stop is not None:
             raise stop
 
-    def _decode(self, found: Scan, groups: Groups) -> Iterator[ChangeBatch]:
+    def _decode(
+        self, found: Scan, groups: Groups, wanted: npt.NDArray[np.bool_] | None, rows_before: int
+    ) -> Iterator[ChangeBatch]:
         slots = self._tables.slots(found)
-        work = _worklist(found, slots.wanted)
+        work, lengths = worklist(found, slots, wanted)
         if not len(work):
             return
         slots.load(found, work)
-        images = PlainImages(found, slots, work, self._arena)
+        images = PlainImages(found, slots, work, self._arena, lengths=lengths)
         found = images.found
         run = np.zeros(r.RUN_WORDS, np.int64)
-        run[r.RUN_GROUP // r.WORD] = -1
+        run[r.RUN_GROUP // r.WORD] = 0 if rows_before else -1
+        run[r.RUN_ORDINAL // r.WORD] = rows_before
         status = r.DONE
         while status != r.DONE or run[r.RUN_ITEM // r.WORD] < len(work):
             if status == r.DONE:
@@ -151,7 +166,7 @@ class RangeDecoder:
             status = writer.run(found, work, slots, run)
             rows = int(run[r.RUN_ROWS // r.WORD])
             if status > r.ROOM:
-                raise _fault(status, run, found, slots)
+                raise run_fault(status, run, found, slots)
             if status == r.ROOM:
                 writer.want_room(int(run[r.RUN_COLUMN // r.WORD]), int(run[r.RUN_NEED // r.WORD]))
             if rows:
@@ -170,7 +185,8 @@ def count_rows(
     counts = np.zeros(len(found.groups), np.int64)
     tables = TableCache(resolver, None, ValuePolicy())
     for part in deliver(found, carried, unprepared=[]):
-        _count(part, tables.slots(part), counts)
+        slots = tables.slots(part)
+        add_counts(part, slots, _wanted_events(part, slots), counts)
     return Groups(found.groups, found.expansion), counts
 
 
@@ -189,24 +205,24 @@ def count_by_table(
         keyed = events.copy()
         keyed[:, r.EVENT_GROUP // r.WORD] = r.column(events, r.EVENT_SLOT) * r.OPERATIONS + r.column(events, r.EVENT_OP)
         by_slot = np.zeros((len(part.maps), r.OPERATIONS), np.int64)
-        _count(replace(part, events=keyed), slots, by_slot)
+        add_counts(replace(part, events=keyed), slots, _wanted_events(replace(part, events=events), slots), by_slot)
         for slot in np.flatnonzero(by_slot.any(axis=1)).tolist():
             name = slots.table(slot).name
             counts[name] = counts.get(name, 0) + by_slot[slot]
     return counts
 
 
-def _count(found: Scan, slots: SlotTable, counts: npt.NDArray[np.int64]) -> None:
-    wanted = np.flatnonzero(slots.wanted[r.column(found.events, r.EVENT_SLOT)]).astype(np.uint32)
-    if not len(wanted):
+def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> None:
+    """Add the row changes of the rows events with the numbers `work` to `counts`, where EVENT_GROUP of each says."""
+    if not len(work):
         return
-    slots.load(found, wanted, walk_only=True)
-    images = PlainImages(found, slots, wanted, Arena(), walk_only=True)
+    slots.load(found, work, walk_only=True)
+    images = PlainImages(found, slots, work, Arena(), walk_only=True)
     found = images.found
     run = np.zeros(r.RUN_WORDS, np.int64)
     done = 0
-    while done < len(wanted):
-        part = wanted[done : images.advance()]
+    while done < len(work):
+        part = work[done : images.advance()]
         done += len(part)
         status = count_images(
             address(found.data),
@@ -218,25 +234,9 @@ def _count(found: Scan, slots: SlotTable, counts: npt.NDArray[np.int64]) -> None
             address(run),
         )
         if status != r.DONE:
-            raise _fault(status, run, found, slots)
+            raise run_fault(status, run, found, slots)
 
 
-def _worklist(found: Scan, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """Numbers of the rows events to go through: per group, all up to its last wanted one."""
-    chosen = wanted[r.column(found.events, r.EVENT_SLOT)]
-    if chosen.all():
-        return np.arange(len(chosen), dtype=np.uint32)
-    numbers = np.flatnonzero(chosen)
-    group = r.column(found.events, r.EVENT_GROUP)
-    last = np.full(len(found.groups), -1, np.int64)
-    last[group[numbers]] = numbers  # assignment in order: the last one stays
-    return np.flatnonzero(np.arange(len(chosen)) <= last[group]).astype(np.uint32)
-
-
-def _fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:
-    event = found.events[int(run[r.RUN_EVENT // r.WORD])]
-    offset = int(run[r.RUN_FAULT // r.WORD])
-    if not 0 <= offset < len(found.data):  # in images that were written out plain
-        offset = int(event[r.EVENT_START // r.WORD])
-    slot, column = int(event[r.EVENT_SLOT // r.WORD]), int(run[r.RUN_COLUMN // r.WORD])
-    return image_fault(status, slots, slot, column=column, offset=found.origin(offset))
+def _wanted_events(found: Scan, slots: SlotTable) -> npt.NDArray[np.uint32]:
+    """Numbers of the rows events of selected tables and operations."""
+    return np.flatnonzero(slots.selects(found.events)).astype(np.uint32)

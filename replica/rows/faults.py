@@ -9,6 +9,10 @@ from replica.rows import records as r
 from replica.rows.texts import no_text
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from replica.rows.scan import Scan
     from replica.rows.tables import SlotTable
 
 _DAMAGED = "The bytes are damaged; verify the relay log's checksums."
@@ -35,3 +39,13 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
     }[status]
     subject = f"the row image of {where}" if status == r.SHORT_IMAGE else where
     return ProtocolError(f"{subject} {text}", offset=offset, hint=_DAMAGED)
+
+
+def run_fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:
+    """The same from what a kernel leaves in its RUN record."""
+    event = found.events[int(run[r.RUN_EVENT // r.WORD])]
+    offset = int(run[r.RUN_FAULT // r.WORD])
+    if not 0 <= offset < len(found.data):  # in images that were written out plain
+        offset = int(event[r.EVENT_START // r.WORD])
+    slot, column = int(event[r.EVENT_SLOT // r.WORD]), int(run[r.RUN_COLUMN // r.WORD])
+    return image_fault(status, slots, slot, column=column, offset=found.origin(offset))

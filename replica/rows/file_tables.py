@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
 from replica.rows.match import catalog_columns
-from replica.rows.tables import TableTarget
+from replica.rows.target import TableTarget
 from replica.rows.unnamed import UnnamedText, unnamed_schema
 from replica.schema.history import SchemaHistory
 from replica.schema.patterns import matcher
+from replica.schema.shadows import is_shadow
 from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ MAX_NOTES: Final = 10_000
 
 
 class FileResolver:
-    """`patterns`: the wanted tables as `database.table` with `*`; none: all.
+    """`patterns`: the wanted tables as `database.table` with `*`; none: all. `exclude`: those of them to leave out.
 
+    `shadows`: whether copies that tools make of a wanted table to change it are wanted as well.
     `schema_file`: from `SchemaHistory.from_file`. `unnamed`: how to read the text of a table that nothing is known of;
     None refuses its rows with a SchemaError that says why nothing is known.
     """
@@ -44,12 +46,17 @@ class FileResolver:
         self,
         patterns: Iterable[str] = (),
         *,
+        exclude: Iterable[str] = (),
+        shadows: bool = True,
         schema_file: SchemaHistory | None = None,
         unnamed: UnnamedText | None = "utf8",
         lower_case_table_names: bool = False,
     ) -> None:
         patterns = tuple(patterns)
         self._wanted = matcher(patterns) if patterns else None
+        exclude = tuple(exclude)
+        self._excluded = matcher(exclude) if exclude else None
+        self._without_shadows_of = () if shadows else patterns
         self._schema_file = schema_file
         self._unnamed = unnamed
         self.history = SchemaHistory(schema_file, lower_case_table_names=lower_case_table_names)
@@ -59,7 +66,11 @@ class FileResolver:
         """Tables whose columns are called @1, @2, … in the last table map of theirs."""
 
     def wants(self, database: str, table: str) -> bool:
-        return self._wanted is None or self._wanted.fullmatch(f"{database}.{table}") is not None
+        name = f"{database}.{table}"
+        chosen = self._wanted is None or self._wanted.fullmatch(name) is not None
+        if not chosen or is_shadow(database, table, self._without_shadows_of):
+            return False
+        return self._excluded is None or self._excluded.fullmatch(name) is None
 
     def apply(self, event: QueryEvent, *, server_version: int = ANY_VERSION) -> Applied:
         """Follow a statement of the file. If the result is true, make decoders anew."""

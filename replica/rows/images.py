@@ -85,17 +85,34 @@ class PlainImages:
     """The images of one worklist. `found` is the scan to decode; `advance` says how far."""
 
     def __init__(
-        self, found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], arena: Arena, *, walk_only: bool = False
+        self,
+        found: Scan,
+        slots: SlotTable,
+        work: npt.NDArray[np.uint32],
+        arena: Arena,
+        *,
+        walk_only: bool = False,
+        lengths: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """`walk_only`: rows are only counted, so values may stay as they are stored."""
+        """`walk_only`: rows are only counted, so values may stay as they are stored.
+
+        `lengths`: per event of the range, how many bytes of its plain images are of interest.
+        """
         self._slots = slots
         self._work = work
         self._arena = arena
         self._stored = {} if walk_only else slots.stored()
-        self._todo = np.flatnonzero(self._unplain(found.events))
+        unplain = self._unplain(found.events)
+        self._todo = np.flatnonzero(unplain)
+        self._lengths = lengths
         self._next = 0  # in `_todo`
         self._words = self._event_words()
-        self.found = replace(found, events=found.events.copy()) if len(self._todo) else found
+        changed = len(self._todo) or lengths is not None
+        self.found = replace(found, events=found.events.copy()) if changed else found
+        if lengths is not None:
+            plain = work[~unplain]
+            start, end = (r.column(found.events, field)[plain] for field in (r.EVENT_IMAGES, r.EVENT_END))
+            r.column(self.found.events, r.EVENT_END)[plain] = start + np.minimum(end - start, lengths[plain])
         self._data = found.data.data
 
     def _unplain(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -119,7 +136,10 @@ class PlainImages:
             numbers = self._work[self._todo[first : self._next]]
             begin = np.array(starts, np.int64) - address(self.found.data)
             r.column(self.found.events, r.EVENT_IMAGES)[numbers] = begin
-            r.column(self.found.events, r.EVENT_END)[numbers] = begin + np.array(sizes, np.int64)
+            length = np.array(sizes, np.int64)
+            if self._lengths is not None:
+                length = np.minimum(length, self._lengths[numbers])
+            r.column(self.found.events, r.EVENT_END)[numbers] = begin + length
         return int(self._todo[self._next]) if self._next < len(self._todo) else len(self._work)
 
     def _event_words(self) -> Iterator[list[int]]:

@@ -41,6 +41,7 @@ from replica.rows.kernel_numbers import (
     short_little_endian,
 )
 from replica.rows.kernel_text import label, text_room, write_text
+from replica.rows.kernel_unchanged import end_if_same
 from replica.rows.kernel_walk import begin_event, skip_image
 from replica.rows.types import Kind
 
@@ -136,7 +137,8 @@ def decode_typed(
             status = r.BAD_WIDTH if present_before < 0 else r.NO_COLUMNS
             fault = before - data
             break
-        wanted = load_u8(slot + r.SLOT_WANTED)
+        wanted = (load_u8(slot + r.SLOT_WANTED) >> op) & 1
+        compared = op == r.OP_UPDATE and load_u8(slot + r.SLOT_WANTED) & r.SKIP_UNCHANGED
         absent = load_u8(slot + r.SLOT_ABSENT)
         images = 2 if op == r.OP_UPDATE else 1
         position = data + offset
@@ -154,6 +156,14 @@ def decode_typed(
                 offset = position - data
                 ordinal += 1
                 continue
+            if compared:
+                plan = load_u8(slot + r.SLOT_PLAN_BEFORE)
+                same = end_if_same(plan, columns, present_before, before, present_after, after, position, end)
+                if same:
+                    position = same
+                    offset = position - data
+                    ordinal += 1
+                    continue
             if rows + images > max_rows or consumed >= max_bytes:
                 status = r.FULL
                 break
@@ -296,6 +306,16 @@ def decode_typed(
                             store_u4(values + row * 4, value)
                         else:
                             store_u8(values + row * 8, value)
+                    elif kind == r.KIND_WIDENED:
+                        value = short_little_endian(p, size)
+                        value -= ((value >> (8 * size - 1)) & load_u8(plan + r.PLAN_B)) << (8 * size)
+                        width = load_u8(plan + r.PLAN_A)
+                        if width == 8:
+                            store_u8(values + row * 8, value)
+                        elif width == 4:
+                            store_u4(values + row * 4, value)
+                        else:
+                            store_u2(values + row * 2, value)
                     else:  # strings, bytes and what is printed as text
                         tail = load_u8(plan + r.PLAN_TAIL)
                         used = load_u8(tail + r.TAIL_END)
@@ -369,9 +389,13 @@ def decode_typed(
             break
         offset = 0
         item += 1
-        # The worklist ends for a group with its last wanted event, which holds at least one row.
-        if rows and (
-            item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+        # The worklist ends for a group with its last selected row. It is delivered, unless a filter leaves it out.
+        if (
+            rows
+            and wanted
+            and (
+                item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+            )
         ):
             store_u1(out_last + rows - 1, 1)
 

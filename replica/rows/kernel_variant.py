@@ -3,7 +3,7 @@
 An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids point into the
 table's dictionary (metadata), which is sorted and built once per table, so a column's id is its rank among the names;
 the values stand in the order of the wire, because offsets need not grow. Columns that the image does not hold are
-absent from the object, and so are columns of the kind OPAQUE; NULL is the variant null. Integers take their smallest
+absent from the object, and so are columns without a rank; NULL is the variant null. Integers take their smallest
 width, dates that no calendar has are null.
 
 Rows, restarts and faults are handled as in kernel_typed.
@@ -18,6 +18,7 @@ from replica.rows.kernel_charsets import NO_TEXT
 from replica.rows.kernel_dates import closed_version
 from replica.rows.kernel_numbers import INVALID, short_little_endian
 from replica.rows.kernel_typed import no_rows
+from replica.rows.kernel_unchanged import end_if_same
 from replica.rows.kernel_variant_values import (
     BEYOND_ASCII,
     FIXED_ROOM,
@@ -45,7 +46,7 @@ def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int)
         return present
     fields = 0
     for c in range(columns):
-        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(plan + c * r.PLAN_BYTES + r.PLAN_KIND):
+        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(plan + c * r.PLAN_BYTES + r.PLAN_VALUES) >= 0:
             fields += 1
     return fields
 
@@ -107,7 +108,8 @@ def decode_variant(
             status = r.BAD_WIDTH if present_before < 0 else r.NO_COLUMNS
             fault = before - data
             break
-        wanted = load_u8(slot + r.SLOT_WANTED)
+        wanted = (load_u8(slot + r.SLOT_WANTED) >> op) & 1
+        compared = op == r.OP_UPDATE and load_u8(slot + r.SLOT_WANTED) & r.SKIP_UNCHANGED
         images = 2 if op == r.OP_UPDATE else 1
         plans = load_u8(slot + r.SLOT_PLAN_BEFORE)
         metadata = load_u8(slot + r.SLOT_METADATA)
@@ -131,6 +133,13 @@ def decode_variant(
                 offset = position - data
                 ordinal += 1
                 continue
+            if compared:
+                same = end_if_same(plans, columns, present_before, before, present_after, after, position, end)
+                if same:
+                    position = same
+                    offset = position - data
+                    ordinal += 1
+                    continue
             if rows == max_rows or consumed >= max_bytes:
                 status = r.FULL
                 break
@@ -185,8 +194,9 @@ def decode_variant(
                     bits >>= 1
                     size = load_u8(plan + r.PLAN_WIDTH)
                     kind = load_u8(plan + r.PLAN_KIND)
+                    rank = load_u8(plan + r.PLAN_VALUES)
                     if null:
-                        if kind == Kind.OPAQUE:
+                        if rank < 0:
                             plan += r.PLAN_BYTES
                             continue
                         room = 1
@@ -205,11 +215,12 @@ def decode_variant(
                             column = c
                             break
                         if kind <= Kind.OPAQUE:
-                            if kind == Kind.OPAQUE:
+                            if kind != Kind.OPAQUE:
+                                store_u1(out_history + rows, closed_version(p))
+                            if rank < 0:
                                 p += size
                                 plan += r.PLAN_BYTES
                                 continue
-                            store_u1(out_history + rows, closed_version(p))
                             kind = Kind.TIMESTAMP if kind == r.KIND_ROW_END else Kind.TIMESTAMP_TEXT
                         room = value_room(kind, p, size, plan)
                         if room < 0:
@@ -221,7 +232,7 @@ def decode_variant(
                         column = tail
                         need = used + q - target + room + (fields + 1) * 3
                         break
-                    store_u8(scratch + load_u8(plan + r.PLAN_VALUES) * 8, q - first)
+                    store_u8(scratch + rank * 8, q - first)
                     if null:
                         store_u1(q, NULL)
                         q += 1
@@ -326,8 +337,12 @@ def decode_variant(
             break
         offset = 0
         item += 1
-        if rows and (
-            item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+        if (
+            rows
+            and wanted
+            and (
+                item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+            )
         ):
             store_u1(out_last + rows - 1, 1)
 

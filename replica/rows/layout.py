@@ -3,8 +3,8 @@
 In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
 column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire
 lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. The
-server's hashes of long keys are put out nowhere. A column whose type changed, or a catalog that has other columns than
-the wire, is a SchemaError.
+server's hashes of long keys are put out nowhere. A column whose type changed so that values would be lost, or a catalog
+that has other columns than the wire, is a SchemaError.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from replica.errors import SchemaError
 from replica.rows.hidden import hidden_columns
 from replica.rows.match import catalog_columns
 from replica.rows.plan import ColumnPlan, plan_column, skip_column
 from replica.rows.types import Kind, OutputColumn
+from replica.rows.widening import widened
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from replica.protocol.table_map import TableMapEvent
@@ -69,8 +70,13 @@ def compile_layout(
     schema: TableSchema | None,
     output: Sequence[OutputColumn] | None,
     policy: ValuePolicy,
+    *,
+    shown: re.Pattern[str] | None = None,
 ) -> RowLayout:
-    """The layout of one table map. `output` None: all shown columns are put out, in wire order; empty: none is."""
+    """The layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
+
+    `shown`: without `output`, put out only columns of these names.
+    """
     name = f"{table_map.database}.{table_map.table}"
     known = catalog_columns(table_map, schema)
     names = [c.name or (k.name if k else None) for c, k in zip(table_map.columns, known, strict=True)]
@@ -82,20 +88,18 @@ def compile_layout(
             plan = skip_column(column, column_name or "", hidden=True)
         elif wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
             plan = skip_column(column, column_name or "", schema_column, position=position, table=name)
+        elif output is None and shown is not None and column_name is not None and not shown.fullmatch(column_name):
+            plan = skip_column(column, column_name, schema_column, hidden=True, position=position, table=name)
         else:
             plan = plan_column(column, schema_column, policy, position=position, table=name)
         columns.append(replace(plan, row_end=True) if position == hidden.row_end else plan)
-    shown = (c for c in columns if not c.hidden)
-    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in shown))
+    put_out = (c for c in columns if not c.hidden)
+    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in put_out))
     by_name = {plan.name.casefold(): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
     sources = tuple(by_name.get(column.name.casefold(), ABSENT) for column in outputs)
     for out, source in zip(outputs, sources, strict=True):
         if source != ABSENT and columns[source].arrow != out.arrow:
-            raise SchemaError(
-                f"Column {out.name} of table {name} is {columns[source].spark} in the binlog and {out.spark} in the "
-                "query: the table was changed.",
-                hint="Start the query again with the new schema (a new checkpoint), or read the table as VARIANT.",
-            )
+            columns[source] = widened(columns[source], out, name)
     return RowLayout(
         database=table_map.database, table=table_map.table, columns=tuple(columns), outputs=outputs, sources=sources
     )

@@ -64,6 +64,7 @@ class ColumnPlan:
     charset: Charset | None = None
     key: bool = False
     hidden: bool = False  # the server's own business: put out nowhere
+    widened: int = 0  # bytes that an integer takes where it is put out, if these are more than its type has
     row_end: bool = False  # the end of a versioned row's period: read even where it is not put out
 
 

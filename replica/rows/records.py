@@ -60,6 +60,9 @@ OP_UPDATE: Final = 1
 OP_DELETE: Final = 2
 OPERATIONS: Final = 3
 
+ALL_OPERATIONS: Final = 7  # a set of operations has the bit 1 << OP_* of each
+SKIP_UNCHANGED: Final = 8  # beside them: updates that leave all columns of the plan as they were are only counted
+
 FORM_PLAIN: Final = 0
 FORM_COMPRESSED: Final = 1  # one compressed block (log_bin_compress)
 FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images hold differences of JSON values
@@ -83,7 +86,7 @@ PLAN_WIDTH: Final = 8  # bytes on the wire, or minus the bytes of the length pre
 PLAN_A: Final = 16  # fraction bytes; DECIMAL: decimal_shape(); BINARY and kin: the padded length
 PLAN_B: Final = 24  # dates, text: 1 if an invalid one is an error; text of temporals: fraction digits; DECIMAL: scale
 PLAN_AUX: Final = 32  # address of labels or of a character table; DECIMAL in VARIANT: bytes of the number
-PLAN_VALUES: Final = 40  # address of the values, of the int32 offsets; in VARIANT the rank of the name; 0: not wanted
+PLAN_VALUES: Final = 40  # address of the values or int32 offsets, 0: not wanted; VARIANT: rank of the name, or -1
 PLAN_VALID: Final = 48  # address of the validity bitmap
 PLAN_TAIL: Final = 56  # address of a TAIL record, 0 for values of fixed size
 PLAN_BYTES: Final = 64
@@ -91,6 +94,7 @@ PLAN_BYTES: Final = 64
 # Kinds of text beyond types.Kind: ENCODED_TEXT, told apart for the kernels.
 KIND_MULTIBYTE: Final = 48
 KIND_UTF16: Final = 49  # PLAN_A: 1 for little endian
+KIND_WIDENED: Final = 51  # an integer put out wider than it is; PLAN_A: bytes there, PLAN_B: 1 if it is signed
 KIND_UTF32: Final = 50
 # The end of a versioned row's period, by which history rows are told: a TIMESTAMP(6), or nothing that is put out, and
 # the same as text. Below OPAQUE, so that one comparison tells what is special.
@@ -112,7 +116,7 @@ SIDE_STRIDE: Final = 24
 SIDE_VALID_COUNT: Final = 32
 
 # One table map with its plan.
-SLOT_WANTED: Final = 0  # 1: its rows are delivered; 0: they are only counted
+SLOT_WANTED: Final = 0  # bit 1 << OP_*: rows of that operation are delivered, others only counted; SKIP_UNCHANGED
 SLOT_COLUMNS: Final = 8  # columns on the wire
 SLOT_PLAN_BEFORE: Final = 16  # address of PLAN records that write to the before columns (to the only ones, when flat)
 SLOT_PLAN_AFTER: Final = 24
@@ -123,7 +127,7 @@ SLOT_TABLE: Final = 56  # what goes into the batch's `table` column
 SLOT_METADATA: Final = 64  # VARIANT: address and size of the dictionary
 SLOT_METADATA_SIZE: Final = 72
 SLOT_RANKS: Final = 80  # VARIANT: address of int64 column numbers in the order of their names
-SLOT_SHOWN: Final = 88  # VARIANT: how many columns are put out; the others have the kind OPAQUE
+SLOT_SHOWN: Final = 88  # VARIANT: how many columns are put out; the others have the rank -1
 SLOT_BYTES: Final = 96
 
 # What a decode kernel keeps between two calls.

@@ -163,12 +163,12 @@ def _scan(
         if status != s.GROW:
             break
         if n_groups == len(groups):
-            groups = _doubled(groups)
+            groups = doubled(groups)
         if n_events == len(events):
-            events = _doubled(events)
+            events = doubled(events)
         if n_maps == len(maps):
-            maps = _doubled(maps)
-            table = _hash_table(column(maps, MAP_HASH)[:n_maps], len(maps) * 4)
+            maps = doubled(maps)
+            table = hash_table(column(maps, MAP_HASH)[:n_maps], len(maps) * 4)
     error: ProtocolError | None = None
     if status == s.NEEDS_EXPANSION:
         error = _needs_expansion(state)
@@ -192,13 +192,13 @@ def _scan(
     return found, error
 
 
-def _doubled(records: Records) -> Records:
+def doubled(records: Records) -> Records:
     larger = np.empty((len(records) * 2, records.shape[1]), np.int64)
     larger[: len(records)] = records
     return larger
 
 
-def _hash_table(hashes: Records, size: int) -> Records:
+def hash_table(hashes: Records, size: int) -> Records:
     table = np.zeros(size, np.int64)
     for slot, hashed in enumerate(hashes.tolist()):
         place = hashed & (size - 1)

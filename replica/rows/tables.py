@@ -6,13 +6,12 @@ content holds for the life of the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from replica.errors import ProtocolError
-from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.protocol.table_map import parse_table_map
 from replica.rows import records as r
 from replica.rows.absent import AbsentColumns
 from replica.rows.batch import TableName
@@ -28,27 +27,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.protocol.table_map import TableMapEvent
     from replica.rows.arena import ColumnSet
     from replica.rows.scan import Scan
+    from replica.rows.target import TableResolver, TableTarget
     from replica.rows.types import OutputColumn, ValuePolicy
-    from replica.schema.table import TableSchema
 
 # Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
 MAX_TABLES: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class TableTarget:
-    """What a wanted table's rows are read with: the catalog's word on it, where the stream does not tell enough."""
-
-    schema: TableSchema | None = None
-
-
-class TableResolver(Protocol):
-    """Says of each distinct table map whether its rows are wanted."""
-
-    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """What to read the table with, or None to leave it out."""
 
 
 class Table:
@@ -62,7 +48,9 @@ class Table:
         policy: ValuePolicy,
     ) -> None:
         self.name = TableName(table_map.database, table_map.table)
-        self.wanted = target is not None
+        self.operations = target.operations if target else 0
+        self.delivered = target.delivered & self.operations if target else 0
+        self.wanted = self.operations != 0
         self._map = table_map
         self._target = target
         self._output = output
@@ -98,8 +86,20 @@ class Table:
     def layout(self) -> RowLayout:
         if self._layout is None:
             assert self._target is not None, "only wanted tables are decoded"  # noqa: S101
-            self._layout = compile_layout(self._map, self._target.schema, self._output, self._policy)
+            self._layout = compile_layout(
+                self._map, self._target.schema, self._output, self._policy, shown=self._target.columns
+            )
         return self._layout
+
+    @property
+    def skips(self) -> bool:
+        """Whether updates that change nothing are to be left out."""
+        return self._target is not None and self._target.skip_unchanged
+
+    @property
+    def compares(self) -> bool:
+        """Whether updates are looked at for what they change; where no column is read, none of them would be left."""
+        return self.skips and any(column.kind != Kind.OPAQUE for column in self.layout.columns)
 
     @property
     def stored(self) -> StoredColumns:
@@ -179,6 +179,11 @@ class SlotTable:
     def __init__(self, tables: list[Table]) -> None:
         self._tables = tables
         self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
+        self._selected = _operations([table.operations for table in tables])
+        self._delivered = _operations([table.delivered for table in tables])
+        self._everything = bool(self._selected.all())
+        self.filtered = not np.array_equal(self._selected, self._delivered)  # whether a filter takes rows away
+        self.skips = any(table.skips for table in tables)  # whether updates may have to be compared
         names = dict.fromkeys(table.name for table in tables)
         self.names: list[TableName] = list(names)
         self._number = {name: index for index, name in enumerate(names)}
@@ -192,6 +197,28 @@ class SlotTable:
     def table(self, slot: int) -> Table:
         return self._tables[slot]
 
+    def selects(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Per rows event whether its table and operation are selected."""
+        if self._everything:
+            return np.ones(len(events), np.bool_)
+        return self._selected[r.column(events, r.EVENT_SLOT), r.column(events, r.EVENT_OP)]
+
+    def delivers(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """The same, less what a filter takes away."""
+        return self._delivered[r.column(events, r.EVENT_SLOT), r.column(events, r.EVENT_OP)]
+
+    def compares(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of the selected events are updates of a table that leaves out the unchanged ones."""
+        found = np.zeros(len(events), np.bool_)
+        if not self.skips:
+            return found
+        updates = np.flatnonzero(self.selects(events) & (r.column(events, r.EVENT_OP) == r.OP_UPDATE))
+        tables = r.column(events, r.EVENT_SLOT)[updates]
+        for slot in np.unique(tables).tolist():
+            if self._tables[slot].compares:
+                found[updates[tables == slot]] = True
+        return found
+
     def name(self, slot: int) -> str:
         return ".".join(self._tables[slot].name)
 
@@ -204,12 +231,13 @@ class SlotTable:
         self._used = np.flatnonzero(met).tolist()
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]
-            record[r.SLOT_WANTED // r.WORD] = table.wanted
+            record[r.SLOT_WANTED // r.WORD] = table.delivered
             record[r.SLOT_COLUMNS // r.WORD] = table.columns
             record[r.SLOT_TABLE // r.WORD] = self._number[table.name]
             decoded = table.wanted and not walk_only
             template = table.decode if decoded else table.walk
             if decoded:
+                record[r.SLOT_WANTED // r.WORD] |= r.SKIP_UNCHANGED if table.compares else 0
                 self.versioned |= table.layout.versioned
                 self.text |= table.text
             record[r.SLOT_PLAN_BEFORE // r.WORD] = _address(template.records)
@@ -251,6 +279,11 @@ class SlotTable:
                 record[plan_field // r.WORD] = _address(plan)
                 record[absent_field // r.WORD] = _address(absent)
                 record[r.SLOT_ABSENT // r.WORD] = len(absent)
+
+
+def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Per table one flag for each operation."""
+    return (np.array(masks, np.int64)[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)
 
 
 def _address(array: npt.NDArray[np.int64] | npt.NDArray[np.uint8]) -> int:

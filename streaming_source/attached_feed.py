@@ -11,24 +11,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_and_prepared
-from replica.protocol.gtid import GtidPosition
+from replica.relay.log import RelayLog
+from replica.relay.xa import prepared_at
 from streaming_source.attached_daemon import DaemonWatch
 from streaming_source.attached_history import check_history, end_of_group
-from streaming_source.attached_log import SharedLog
 from streaming_source.attached_reader import HeldFiles
+from streaming_source.attached_time import place_before
 from streaming_source.cutting import file_head, server_of
+from streaming_source.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offset import SourceOffset
 from streaming_source.places import covers
+from streaming_source.positions import CommitTime, Position, parse_position
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.handshake.start import Latest
+    from replica.protocol.gtid import GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from streaming_source.options import SourceOptions
 
@@ -53,7 +58,9 @@ class AttachedFeed:
     """How much the log holds is the daemon's business."""
 
     def __init__(self, options: SourceOptions, directory: Path) -> None:
-        self.log = SharedLog(directory)
+        self.log: RelayLog = RelayLog(directory)
+        self.losses = Losses()
+        self._gaps = 0
         self._options = options
         self._daemon = DaemonWatch(directory, options.daemon_timeout_s)
         self._held = HeldFiles(directory, options)
@@ -63,7 +70,7 @@ class AttachedFeed:
 
     @property
     def epoch(self) -> object:
-        return self._daemon.epoch
+        return self._daemon.epoch, self._gaps
 
     @property
     def started(self) -> bool:
@@ -74,7 +81,7 @@ class AttachedFeed:
 
     def starting_offset(self) -> SourceOffset:
         self._anew()
-        start = self._options.starting_position
+        start = parse_position(self._options.starting_position or "latest")
         empty = self._head_or_none() is None
         head = self._known_head()
         self._held.claim()
@@ -82,28 +89,76 @@ class AttachedFeed:
             # What has come into an empty log since the query began is after "latest".
             position = self._first(head)
             return SourceOffset(position, position, anchor=True)
-        location = head.location if start == "latest" else self._find(GtidPosition.parse(start))
-        position = head.position if start == "latest" else GtidPosition.parse(start)
-        prepared = self.log.prepared_at(location)
+        if start == "latest":
+            return self._at(head.location, head.position)
+        if isinstance(start, CommitTime):
+            before = self._before_time(start.seconds, head)
+            return self._at(before.location, before.position)
+        begin = self._available(SourceOffset(start, start))
+        location = self.log.locate(begin.position)
+        return replace(begin, anchor=True) if location is None else self._at(location, begin.position)
+
+    def ending_position(self, end: Position) -> GtidPosition:
+        """The option endingPosition made definite: a place that the log holds already."""
+        head = self._known_head()
+        if isinstance(end, CommitTime):
+            return self._before_time(end.seconds, head).position
+        if isinstance(end, str):
+            return head.position
+        return end
+
+    def _at(self, location: RelayLocation, position: GtidPosition) -> SourceOffset:
+        """The offset of a place, with what makes it known again, and before what is prepared there."""
+        prepared = prepared_at(self.log, location)
         resume = self.log.at(prepared[0].location).position if prepared else position
         end = end_of_group(self.log, location)
         if end is None:
             return SourceOffset(position, resume, anchor=True)
         return SourceOffset(position, resume, self.log.at(end).primary, self.server_id(end), anchor=True)
 
-    def start(self, offset: SourceOffset) -> None:
+    def _before_time(self, time_s: int, head: RelayHead) -> RelayHead:
+        return place_before(self.log, time_s, head, accept_gap=not self._options.fail_on_data_loss)
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
         epoch = self.epoch
         self._anew()
         self._known_head()
         self._held.claim()
-        location = self._find(offset.resume)
-        check_history(self.log, offset)
-        self._held.keep_from(location, offset.resume)
+        begin = self._available(offset)
+        location = self._find(begin.resume)
+        check_history(self.log, begin)
+        self._held.keep_from(location, begin.resume)
         self._started_in = epoch
+        return begin
+
+    def _available(self, offset: SourceOffset) -> SourceOffset:
+        """`offset`, where the log leads through it; or where failOnDataLoss=false goes on instead."""
+        try:
+            self._find(offset.resume)
+        except DataLossError as error:
+            head = self._known_head()
+            first = self._first(head)
+            if not covers(head.position, offset.position) or covers(offset.resume, first):
+                raise  # another history, or a log that has not got there: nothing was removed
+            behind = self.log.locate(offset.position) is not None
+            if self._options.fail_on_data_loss:
+                raise self._prepared_lost(error, offset) if behind else error from None
+            if behind:
+                self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
+                return replace(offset, resume=offset.position)
+            position, loss = go_on_after(offset.position, first)
+            if loss is None or self.log.locate(position) is None:
+                raise
+            self.losses.add(loss)
+            return SourceOffset(position, position)
+        return offset
+
+    def _prepared_lost(self, error: DataLossError, offset: SourceOffset) -> DataLossError:
+        return DataLossError(prepared_message(error.message, offset.resume, offset.position), hint=PREPARED_HINT)
 
     def _anew(self) -> None:
         """Forget what files held under a number: the folder may have been made anew."""
-        self.log = SharedLog(self.log.directory)
+        self.log = RelayLog(self.log.directory)
         file_head.cache_clear()
 
     def _find(self, position: GtidPosition) -> RelayLocation:
@@ -146,8 +201,9 @@ class AttachedFeed:
         if not covers(position, first):
             return self._held.lost or DataLossError(
                 f"the relay log {where} begins at {first}: what follows {position} was removed from it.",
-                hint="Let the daemon keep more (retain_s, retain_bytes), and start this query with a new checkpoint; a "
-                "registered query's files are kept up to relay_max_bytes while it is down, for reader_expiry_s.",
+                hint="Let the daemon keep more (retain_s, retain_bytes; for a registered query up to relay_max_bytes, "
+                "for reader_expiry_s). Start this query with a new checkpoint, or with failOnDataLoss=false: then it "
+                "goes on where the log begins.",
             )
         return DataLossError(
             f"the relay log {where} does not lead through {position}.",
@@ -175,6 +231,9 @@ class AttachedFeed:
         return head
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        if not self._options.fail_on_data_loss and self._held.was_dropped:
+            self._gaps += 1  # what the query still needed was removed: look up anew where it can go on
+            return False
         now = time.monotonic()
         deadline = now + timeout_s
         while now < deadline:
@@ -214,6 +273,10 @@ class AttachedFeed:
 
     def server_id(self, location: RelayLocation) -> int | None:
         return server_of(self.log, location)
+
+    def leave(self) -> None:
+        """For a reading that is planned, and will not come back: the daemon need not keep anything for it."""
+        self._held.leave()
 
     def close(self) -> None:
         self._held.close()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, ReplicaError
 from replica.protocol.gtid import GtidPosition
+from replica.relay.log import RelayLog
 from replica.relay.readers import ReaderRegistration, registered_readers
-from streaming_source.attached_log import SharedLog
 from streaming_source.attached_name import ReaderName, take_name
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class HeldFiles:
             self._alive.start()
 
     def _keep_everything(self, registration: ReaderRegistration) -> None:
-        log = SharedLog(self._directory)
+        log = RelayLog(self._directory)
         deadline = time.monotonic() + CLAIM_S
         self._kept = None
         while self._kept is None:
@@ -104,10 +104,27 @@ class HeldFiles:
             self._registration.keep_from(location, str(position))
             self._kept, self._written_s = location, time.monotonic()
 
+    @property
+    def was_dropped(self) -> bool:
+        """Whether the daemon has removed files that this query still needed."""
+        try:
+            self.check()
+        except DataLossError as error:
+            self.lost = error
+            return True
+        return False
+
     def check(self) -> None:
         """Raises DataLossError where the daemon has removed files that this query still needed."""
         if self._registration is not None:
             self._registration.check()
+
+    def leave(self) -> None:
+        """Nothing is kept any more."""
+        self._stop.set()
+        if self._registration is not None:
+            self._registration.close()
+        self.close()
 
     def close(self) -> None:
         """The registration stays: the query may go on later."""

@@ -10,23 +10,25 @@ from __future__ import annotations
 import contextlib
 import difflib
 import mmap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError, SchemaError
 from replica.protocol.table_map import parse_table_map
 from replica.relay.location import RelayLocation, relay_numbers
 from replica.rows import records as r
-from replica.rows.layout import compile_layout
 from replica.rows.scan import scan
+from replica.rows.unnamed import unnamed_schema
 from streaming_source.file_survey import in_order_of_last_use
-from streaming_source.schema import TableColumn
+from streaming_source.table_columns import logged_table_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from replica.protocol.table_map import TableMapEvent
     from replica.relay.log import RelayLog, RelayRange
     from replica.rows.types import ValuePolicy
+    from replica.schema.table import TableSchema
+    from streaming_source.schema import TableColumn
 
 STRETCH_BYTES: Final = 8 << 20
 """Large enough that the search for a name is all a stretch without it costs."""
@@ -35,8 +37,17 @@ _NAME_AT: Final = 8  # in a TABLE_MAP event's body, behind table id and flags
 _ASK = "Set host and user: then the server's catalog tells what the table looks like."
 
 
-def newest_columns(log: RelayLog, table: tuple[str, str], policy: ValuePolicy) -> tuple[TableColumn, ...]:
-    """The columns of `table`, (database, table) as the binlog spells it.
+class DescribedTable(NamedTuple):
+    """A table as its rows describe it: the columns of a query, and all that they tell."""
+
+    columns: tuple[TableColumn, ...]
+    schema: TableSchema
+
+
+def newest_table(
+    log: RelayLog, table: tuple[str, str], policy: ValuePolicy, chosen: Sequence[str] | None = None
+) -> DescribedTable:
+    """What `table` looks like, (database, table) as the binlog spells it; `chosen`: the option columns.
 
     Raises:
         SchemaError: the log has no rows of it, they do not name their columns, or one cannot be decoded.
@@ -48,7 +59,7 @@ def newest_columns(log: RelayLog, table: tuple[str, str], policy: ValuePolicy) -
             f"the rows of {'.'.join(table)} in the relay log do not name their columns.",
             hint=f"{_ASK} Or set binlog_row_metadata=FULL on the primary, for the rows from then on.",
         )
-    return tuple(TableColumn(o.name, o.spark, "") for o in compile_layout(table_map, None, None, policy).outputs)
+    return DescribedTable(logged_table_columns(table_map, None, policy, chosen), unnamed_schema(table_map))
 
 
 def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:

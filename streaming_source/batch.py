@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from streaming_source.file_partition import FilePartition
+from streaming_source.pushdown import PushFilters
 from streaming_source.reader import ReadPlan, read_file_changes
 
 if TYPE_CHECKING:
@@ -17,11 +18,25 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming_source.pushed_filters import ChangeFilter
+
 
 class BinlogFilesReader(DataSourceReader):
+    pushFilters = PushFilters()  # noqa: N815  (Spark's name)
+
     def __init__(self, partitions: Sequence[FilePartition], plan: ReadPlan) -> None:
         self._partitions = list(partitions)
         self._plan = plan
+
+    @property
+    def plan(self) -> ReadPlan:
+        return self._plan
+
+    def take_filter(self, pushed: ChangeFilter) -> None:
+        """Leave out stretches that cannot hold what the filter leaves; tasks leave out the rest."""
+        left = (partition.filtered(pushed) for partition in self._partitions)
+        self._partitions = [partition for partition in left if partition.stretches]
+        self._plan = self._plan.filtered(pushed)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_partitions": [], "_plan": self._plan}

@@ -8,23 +8,26 @@ say which. What is the same for all rows of a transaction is computed per transa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_source.group_columns import take, take_positions
 from streaming_source.row_texts import gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
     from replica.rows.batch import ChangeBatch, Groups
 
-ENVELOPE_OPS = pa.array(["insert", "update", "delete"])
+ENVELOPE_OPS = pa.array(["insert", "update", "delete", "ddl"])
+OP_DDL = 3  # beside the decoder's
 FLAT_OPS = pa.array(["insert", "update_preimage", "update_postimage", "delete"])
 _MICROSECONDS = 1_000_000
-_HEADER_LENGTHS = np.arange(9, 17)  # event_length and log_pos in the header of a group's GTID event: two uint32
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class RangeFacts:
@@ -34,14 +37,10 @@ class RangeFacts:
         self.server = server
         self.file = file
         self._bytes = np.frombuffer(data, np.uint8)
-        self._positions: Ints | None = None
 
-    def positions(self, groups: Groups) -> Ints:
-        """Per group, where its GTID event begins in the primary's file: modulo 4 GiB, as its header tells."""
-        if self._positions is None:
-            header = self._bytes[groups.start[:, None] + _HEADER_LENGTHS].view("<u4").astype(np.int64)
-            self._positions = (header[:, 1] - header[:, 0]) % (1 << 32)
-        return self._positions
+    def positions(self, groups: Groups, group: GroupIndex) -> Ints:
+        """Per row, where its transaction begins in the primary's file: modulo 4 GiB."""
+        return take_positions(self._bytes, groups.start, group)
 
 
 class ChangeRows:
@@ -57,32 +56,47 @@ class ChangeRows:
         arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def taken(self, per_group: Ints) -> pa.Array:
+    def taken(self, per_group: Ints, factor: int = 1) -> pa.Array:
         """A column of the groups, as a column of the rows."""
-        return pa.array(per_group[self.changes.group])
+        return pa.array(take(per_group, self.changes.group, factor)[0])
 
     def taken_or_null(self, per_group: Ints) -> pa.Array:
         """The same, where 0 stands for what the server did not log."""
-        values = per_group[self.changes.group]
-        return pa.array(values, mask=values == 0)
+        values, told = take(per_group, self.changes.group)
+        if not told:
+            return pa.nulls(len(values), pa.int64())
+        return pa.array(values) if told == len(values) else pa.array(values, mask=values == 0)
 
     def constant(self, text: str) -> pa.Array:
-        return pa.repeat(text, self.changes.rows) if text else pa.nulls(self.changes.rows, pa.string())
+        rows = self.changes.rows
+        return _repeated(text, 1 << rows.bit_length())[:rows] if text else pa.nulls(rows, pa.string())
+
+
+@lru_cache(maxsize=16)
+def _repeated(text: str, times: int) -> pa.Array:
+    """Made once for all batches; some megabytes altogether."""
+    return pa.repeat(text, times)
 
 
 Builder = Callable[[ChangeRows, pa.DataType], pa.Array]
 
 
 def _operation(texts: pa.Array) -> Builder:
-    return lambda rows, _: texts.take(pa.array(rows.changes.op))
+    def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
+        op = rows.changes.op
+        if len(op) and (op == op[0]).all():
+            return rows.constant(texts[int(op[0])].as_py())
+        return texts.take(pa.array(op))
+
+    return build
 
 
 def _name(part: int) -> Builder:
     def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
-        names = [name[part] for name in rows.changes.tables]
+        names = [name[part] or None for name in rows.changes.tables]
         if len(names) == 1:
-            return pa.repeat(names[0], rows.changes.rows)
-        return pa.array(names).take(pa.array(rows.changes.table))
+            return rows.constant(names[0] or "")
+        return pa.array(names, pa.string()).take(pa.array(rows.changes.table))
 
     return build
 
@@ -96,6 +110,8 @@ def _after(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _image(arrays: list[pa.Array], kind: pa.DataType, valid: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+    if not arrays:  # a statement has no images
+        return pa.nulls(len(valid), kind)
     if len(arrays) == 1 and arrays[0].type == kind:
         return arrays[0]  # VARIANT: the decoder makes the struct itself
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -112,7 +128,7 @@ def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
 
 
 def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    return rows.taken(rows.changes.groups.commit_ts * _MICROSECONDS).view(kind)
+    return rows.taken(rows.changes.groups.commit_ts, _MICROSECONDS).view(kind)
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
@@ -158,7 +174,7 @@ TRANSACTION: Mapping[str, Builder] = {
 SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),
     "file": lambda rows, _: rows.constant(rows.facts.file),
-    "position": lambda rows, _: rows.taken(rows.facts.positions(rows.changes.groups)),
+    "position": lambda rows, _: pa.array(rows.facts.positions(rows.changes.groups, rows.changes.group)),
     "thread_id": lambda rows, _: rows.taken_or_null(rows.changes.groups.thread_id),
     "sql": _or_null(lambda changes: changes.sql),
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.files.binlog import FileRange
+    from streaming_source.group_extent import GroupExtent
     from streaming_source.resolver import Catalog
 
 
@@ -29,13 +30,14 @@ class FileCutter:
         self._stretches: list[Stretch] = []
         self._bytes = 0
 
-    def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedGroup]) -> None:
+    def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedGroup], extent: GroupExtent) -> None:
         """A range with wanted rows; one that goes on where the last ended, with the same tables, makes it longer."""
-        stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried))
+        stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried), extent)
         last = self._stretches[-1] if self._stretches else None
         if self._seekable and last is not None and last.end == stretch.start and last.catalog == stretch.catalog:
             outside = [g for g in carried if not (g.access == self._access and last.start <= g.start < last.end)]
-            self._stretches[-1] = replace(last, end=stretch.end, carried=(*last.carried, *outside))
+            whole = last.extent and last.extent.joined(extent)
+            self._stretches[-1] = replace(last, end=stretch.end, carried=(*last.carried, *outside), extent=whole)
         else:
             self._stretches.append(stretch)
         self._bytes += part.end - part.offset

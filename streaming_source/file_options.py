@@ -27,13 +27,6 @@ class FileOptions(RowOptions):
     file_key: str | None = option(
         "fileKey", values.file, None, "File with the password of an encrypted keyFile (file_key_management_filekey)"
     )
-    schema_file: str | None = option(
-        "schemaFile",
-        values.file,
-        None,
-        "CREATE TABLE statements (mariadb-dump --no-data), for rows that neither name their columns nor have their "
-        "tables' DDL in the files",
-    )
     skip_damaged: bool = option(
         "skipDamaged", values.boolean, "false", "Leave out damaged transactions, and log each, instead of stopping"
     )

@@ -10,7 +10,7 @@ Refused: a file that is not here, or no longer holds what was planned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
     from replica.protocol.format_description import FormatDescriptionEvent
     from replica.rows.xa import CarriedGroup
+    from streaming_source.group_extent import GroupExtent
+    from streaming_source.pushed_filters import ChangeFilter
     from streaming_source.resolver import Catalog
 
 RANGE_BYTES: Final = 8 << 20
@@ -76,6 +78,7 @@ class Stretch:
     description: FormatDescriptionEvent
     catalog: Catalog
     carried: tuple[PreparedGroup, ...] = ()
+    extent: GroupExtent | None = None
 
 
 class Piece(NamedTuple):
@@ -99,6 +102,11 @@ class FilePartition(InputPartition):
     def file(self) -> str:
         """What the primary called the file."""
         return primary_name(self.access.path)
+
+    def filtered(self, pushed: ChangeFilter) -> FilePartition:
+        """The same without stretches that hold nothing of what passes."""
+        left = (s for s in self.stretches if s.extent is None or pushed.may_match(s.extent))
+        return replace(self, stretches=tuple(left))
 
     def __repr__(self) -> str:
         return f"FilePartition({self.access.path}, bytes {self.stretches[0].start} to {self.stretches[-1].end})"

@@ -14,7 +14,6 @@ Nothing is decoded here. Bytes are verified against their checksums, as tasks do
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,8 +30,10 @@ from replica.rows import records as r
 from replica.rows.batch import Groups
 from replica.rows.scan import Scan, scan
 from replica.rows.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from streaming_source.ddl_rows import DdlRows
 from streaming_source.file_cutting import FileCutter
 from streaming_source.file_partition import FileAccess, FilePartition, PreparedGroup
+from streaming_source.group_extent import extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from replica.protocol.transaction_events import XaId
     from replica.rows.file_tables import FileResolver
     from replica.schema.table import TableSchema
-    from streaming_source.resolver import Catalog
+    from streaming_source.resolver import Catalog, SelectedTables
 
 MAX_KEPT: Final = 4096
 """Table maps and names that are remembered; what goes beyond is read all the same, but errors in it come later."""
@@ -85,10 +86,11 @@ class Survey:
 class FileSurvey:
     """Goes through files in stream order."""
 
-    def __init__(self, resolver: FileResolver, *, skip_unprepared: bool) -> None:
+    def __init__(self, resolver: FileResolver, tables: SelectedTables, *, skip_unprepared: bool) -> None:
         self.found = Survey()
         self._skip_unprepared = skip_unprepared
         self._resolver = resolver
+        self._tables = tables
         self._known: dict[bytes, _Known] = {}
         self._schemas: dict[bytes, TableSchema | None] = {}
         self._prepared: dict[XaId, _Prepared] = {}
@@ -134,8 +136,8 @@ class FileSurvey:
             if len(self.found.definitions) < MAX_KEPT:
                 self.found.definitions[table.content, schema] = definition
         carried, names = self._follow_xa(access, part, found, wanted, catalog)
-        if carried or any(wanted[slot] for slot in met):
-            planned.add(part, {**names, **catalog}, carried)
+        if carried or any(wanted[slot] for slot in met) or self._has_statements(part, found):
+            planned.add(part, {**names, **catalog}, carried, extent_of(Groups(found.groups)))
 
     def _follow(self, part: FileRange, found: Scan) -> None:
         """Take in the DDL of a range, before its rows: CREATE TABLE … SELECT has both in one group."""
@@ -151,9 +153,17 @@ class FileSurvey:
                 if header.event_type in (EventType.QUERY, EventType.QUERY_COMPRESSED):
                     query = decode(event, part.description)
                     assert isinstance(query, QueryEvent)  # noqa: S101
-                    if self._resolver.apply(query, server_version=_version(part.description.server_version)):
+                    if self._resolver.apply(query, server_version=part.description.version_number):
                         self._schemas.clear()
                 start += header.event_length
+
+    def _has_statements(self, part: FileRange, found: Scan) -> bool:
+        """Whether a statement of this range comes as a row."""
+        if not self._tables.include_ddl:
+            return False
+        statements = DdlRows(self._tables, part.data, checksum=part.checksum)
+        statements.find(Groups(found.groups, found.expansion))
+        return bool(statements.counts().any())
 
     def _table(self, body: memoryview, *, mysql: bool) -> _Known:
         content = bytes(body[8:])
@@ -211,12 +221,6 @@ class FileSurvey:
                 hint="Read the file with its XA PREPARE too, or set skipUnpreparedXa=true to go on without these rows.",
             )
         _log.warning("%s: %s", access.path, error.message)
-
-
-def _version(text: str) -> int:
-    """11.8.3-MariaDB-log -> 110803, as executable comments count."""
-    major, minor, patch = (int(number) for number in re.findall(r"\d+", text)[:3])
-    return major * 10_000 + minor * 100 + patch
 
 
 def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.errors import SchemaError
+from replica.errors import ConfigError, SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.registration import Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
+from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
-from replica.rows.types import ValuePolicy, output_column
-from replica.schema.patterns import matcher
+from replica.rows.types import ValuePolicy
 from streaming_source.attached import attached_directory, primary_of, warn_of_unused
-from streaming_source.attached_table import newest_columns
+from streaming_source.attached_table import newest_table
 from streaming_source.options import SourceOptions
 from streaming_source.reader import ReadPlan
-from streaming_source.resolver import SelectedTables
-from streaming_source.schema import TableColumn
+from streaming_source.resolver import SelectedTables, announce_selection, selected_tables
+from streaming_source.schema_origin import tables_and_origin
+from streaming_source.table_columns import catalog_table_columns
+from streaming_source.table_state import CatalogOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.schema.table import TableSchema
+    from streaming_source.schema import TableColumn
 
 Catalog = dict[tuple[str, str], "TableSchema"]
 _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"
@@ -45,6 +49,7 @@ class _Known(NamedTuple):
     patterns: tuple[str, ...]
     columns: tuple[TableColumn, ...] | None
     catalog: Catalog
+    origin: CatalogOrigin | None = None
 
 
 def load_plan(given: Mapping[str, str]) -> ReadPlan:
@@ -63,51 +68,69 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
     if attached is not None:
         warn_of_unused(options)
     if options.replica is None and attached is not None:
-        patterns, columns, catalog = _from_log(options, attached)
+        patterns, columns, catalog, origin = _from_log(options, attached)
     else:
-        patterns, columns, catalog = _from_server(options, options.connection, attached=attached is not None)
+        patterns, columns, catalog, origin = _from_server(options, options.connection, attached=attached is not None)
     plan = ReadPlan(
         shape="variant" if columns is None else options.row_shape,
-        tables=SelectedTables(patterns, catalog),
+        tables=selected_tables(options, patterns, catalog),
         columns=columns,
         server=options.server or (primary_of(attached) if attached else ""),
         invalid_dates=options.invalid_dates,
         invalid_text=options.invalid_text,
         geometry=options.geometry,
         include_sql=options.include_sql,
+        origin=origin,
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment
     return plan
 
 
 def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: bool) -> _Known:
-    catalog = asyncio.run(ask(config, lambda endpoint: _questions(options, config, endpoint, attached=attached)))
+    catalog, origin = asyncio.run(ask(config, partial(_questions, options, config, attached=attached)))
     if options.table is None:
-        return _Known(options.patterns, None, catalog)
+        announce_selection(options, catalog)
+        return _Known(options.patterns, None, catalog, origin)
     (table,) = catalog.values()
-    outputs = [output_column(column, _policy(options)) for column in table.columns]
-    columns = tuple(TableColumn(o.name, o.spark, c.comment) for o, c in zip(outputs, table.columns, strict=True))
-    return _Known((table.name,), columns, catalog)  # as the server spells it
+    columns = catalog_table_columns(table, _policy(options), options.columns)
+    return _Known((table.name,), columns, catalog, origin)  # as the server spells it
 
 
 def _from_log(options: SourceOptions, directory: Path) -> _Known:
-    columns = None
-    if options.table is not None:
-        columns = newest_columns(RelayLog(directory), options.table, _policy(options))
-    return _Known(options.patterns, columns, {})
+    if options.table is None:
+        if options.on_schema_change != "ignore":
+            raise ConfigError(
+                f"onSchemaChange={options.on_schema_change} with tables has to know what they look like.",
+                hint="Set host and user: then a server's catalog tells it.",
+            )
+        return _Known(options.patterns, None, {})
+    log = RelayLog(directory)
+    head = log.head()
+    described = newest_table(log, options.table, _policy(options), options.columns)
+    position = GtidPosition() if head is None else head.position
+    origin = CatalogOrigin(position, described=True, from_rows=described.schema)
+    return _Known(options.patterns, described.columns, {}, origin)
 
 
 def _policy(options: SourceOptions) -> ValuePolicy:
     return ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
 
 
-def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool) -> Steps[Catalog]:
+def _questions(
+    options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool
+) -> Steps[tuple[Catalog, CatalogOrigin]]:
     """The whole conversation of a load."""
     if not attached:
         server = yield from inspect_server(config.server_id)
         refused = refusal(check(server, config.server_id), server, str(endpoint))
         if refused is not None:
             raise refused
+    wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
+    return (yield from tables_and_origin(partial(_selected, options), wanted.wants_database, from_primary=not attached))
+
+
+def _selected(options: SourceOptions) -> Steps[Catalog]:
+    """The catalog's word on the selected tables."""
     if options.table is not None:
         try:
             return (yield from read_tables([options.table]))
@@ -117,8 +140,8 @@ def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint
             if not near:
                 raise
             raise SchemaError(error.message, hint=f"Did you mean {' or '.join(near)}?") from None
-    wanted = matcher(options.patterns)
+    wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     databases = {pattern.partition(".")[0] for pattern in options.patterns}
     whole = any("*" in database for database in databases)
     found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
-    return {name: table for name, table in found.items() if wanted.fullmatch(".".join(name))}
+    return {name: table for name, table in found.items() if wanted.wants(*name)}

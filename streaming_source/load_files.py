@@ -14,25 +14,28 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ProtocolError, SchemaError
+from replica.errors import ProtocolError, SchemaError
 from replica.protocol.constants import EventType
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
 from replica.protocol.transaction_events import GtidListEvent
 from replica.rows.file_tables import FileResolver
 from replica.rows.layout import compile_layout
-from replica.rows.types import OutputColumn, ValuePolicy, output_column
-from replica.schema.history import SchemaHistory
+from replica.rows.types import OutputColumn, ValuePolicy
 from streaming_source.file_partition import FileAccess, FilePartition
 from streaming_source.file_paths import Age, Looks, find_binlogs
 from streaming_source.file_survey import Definition, FileSurvey, Survey
 from streaming_source.options import file_options
 from streaming_source.reader import ReadPlan
-from streaming_source.resolver import SelectedTables
-from streaming_source.schema import TableColumn
+from streaming_source.resolver import selected_tables
+from streaming_source.schema_file import declared_tables
+from streaming_source.selection import column_matcher
+from streaming_source.table_columns import catalog_table_columns, logged_table_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from streaming_source.schema import TableColumn
 
 _log = logging.getLogger(__name__)
 _SHOWN: Final = 5  # tables in a message
@@ -60,7 +63,7 @@ class LoadedFiles:
 
             output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
         for table_map, schema in self.definitions:
-            compile_layout(table_map, schema, output, _policy(plan))
+            compile_layout(table_map, schema, output, _policy(plan), shown=column_matcher(plan.tables.columns))
 
 
 def load_files(given: Mapping[str, str]) -> LoadedFiles:
@@ -79,8 +82,15 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         return FileAccess(path, options.key_file, options.file_key, options.skip_damaged)
 
     looks = Looks(lambda path: _is_binlog(access(str(path))), lambda path: _age(access(str(path))))
-    resolver = FileResolver(options.patterns, schema_file=_declared(options.schema_file), unnamed=None)
-    survey = FileSurvey(resolver, skip_unprepared=options.skip_unprepared_xa)
+    tables = selected_tables(options, options.patterns, {})
+    resolver = FileResolver(
+        options.patterns,
+        exclude=tables.exclude,
+        shadows=tables.shadows,
+        schema_file=declared_tables(options.schema_file),
+        unnamed=None,
+    )
+    survey = FileSurvey(resolver, tables, skip_unprepared=options.skip_unprepared_xa)
     for path in find_binlogs(options.path, looks):
         survey.look_through(access(path))
     found = survey.found
@@ -89,10 +99,10 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
     if found.unread:
         raise _unread(list(found.unread.values()))
     policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
-    columns = None if options.table is None else _columns(options.table, found, resolver, policy)
+    columns = None if options.table is None else _columns(options.table, found, resolver, policy, options.columns)
     plan = ReadPlan(
         shape="variant" if columns is None else options.row_shape,
-        tables=SelectedTables(options.patterns, {}),
+        tables=tables,
         columns=columns,
         server="",
         invalid_dates=options.invalid_dates,
@@ -102,15 +112,6 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment
     return LoadedFiles(plan, tuple(found.partitions), tuple(found.definitions.values()))
-
-
-def _declared(path: str | None) -> SchemaHistory | None:
-    if path is None:
-        return None
-    try:
-        return SchemaHistory.from_file(path)
-    except OSError as error:
-        raise ConfigError(f"schemaFile {path} cannot be read: {error.strerror}.") from None
 
 
 def _policy(plan: ReadPlan) -> ValuePolicy:
@@ -141,20 +142,20 @@ def _age(access: FileAccess) -> Age:
 
 
 def _columns(
-    table: tuple[str, str], found: Survey, resolver: FileResolver, policy: ValuePolicy
+    table: tuple[str, str],
+    found: Survey,
+    resolver: FileResolver,
+    policy: ValuePolicy,
+    chosen: Sequence[str] | None,
 ) -> tuple[TableColumn, ...]:
-    """The columns of the one table, by its newest definition."""
-    outputs: Iterable[OutputColumn]
+    """The columns of the one table, by its newest definition; `chosen`: the option columns."""
     if table in found.last:
         table_map, schema = found.last[table]
-        outputs = compile_layout(table_map, schema, None, policy).outputs
-    else:
-        schema = resolver.history.table(*table)
-        if schema is None:
-            raise _no_table(".".join(table), found.names)
-        outputs = [output_column(column, policy) for column in schema.columns]
-    comments = {column.name: column.comment for column in schema.columns} if schema else {}
-    return tuple(TableColumn(o.name, o.spark, comments.get(o.name, "")) for o in outputs)
+        return logged_table_columns(table_map, schema, policy, chosen)
+    schema = resolver.history.table(*table)
+    if schema is None:
+        raise _no_table(".".join(table), found.names)
+    return catalog_table_columns(schema, policy, chosen)
 
 
 def _no_table(name: str, names: set[str]) -> SchemaError:

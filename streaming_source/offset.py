@@ -2,7 +2,7 @@
 
 An offset means: everything up to and **including** these groups has been read. Spark compares offsets as JSON text,
 so `SourceOffset.json` is the only place that builds one and its key order is part of the format. Every version ever
-written stays readable (tests/golden/offsets-v1.json); what is not an offset, or a newer one, is refused.
+written stays readable (tests/golden/offsets-v*.json); what is not an offset, or a newer one, is refused.
 
     {"v": 1, "gtid": "0-1-4711,1-2-9", "resume": "0-1-4711,1-2-9",
      "server": {"id": 1, "file": "bin.000007", "position": 4096}}
@@ -11,18 +11,36 @@ written stays readable (tests/golden/offsets-v1.json); what is not an offset, or
 come at their XA COMMIT. `server` is where `gtid` ended in the primary's own coordinates: it exposes a primary that was
 reset, or another server that reuses the sequence numbers. It is empty where no group was read yet. `anchor` marks the
 offset of the empty first batch (see planner.py); it is absent everywhere else.
+
+Version 2 is written only where it says more than version 1 can:
+
+    {"v": 2, …, "part": {"gtid": "0-1-4712", "rows": 100000}}
+
+`part`: the batch ended inside the transaction `gtid`, which is not in the position yet; its row changes with an ordinal
+below `rows` have been read. Ordinals are the same on every server and in every copy of the log, bytes and the borders
+of events are not. `begin`, an offset, is where the batch that ends here began, whatever start Spark names: in the first
+batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from replica.errors import ConfigError
-from replica.protocol.gtid import BinlogPosition, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 
-VERSION = 1
+PLAIN_VERSION = 1
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """How far inside the transaction `gtid`: its row changes with an ordinal below `rows` are included."""
+
+    gtid: Gtid
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +52,41 @@ class SourceOffset:
     primary: BinlogPosition | None = None
     server_id: int | None = None
     anchor: bool = False
+    part: GroupPart | None = None
+    begin: SourceOffset | None = None
+    schema: str | None = None
+
+    @property
+    def through(self) -> GtidPosition:
+        """The position that holds every group of which anything is included."""
+        return self.position if self.part is None else self.position.advance(self.part.gtid)
+
+    @property
+    def place(self) -> SourceOffset:
+        """The same end of a group: what marks the offset, and what it says beside, left out."""
+        return replace(self, anchor=False, part=None, begin=None)
 
     def json(self) -> dict[str, Any]:
         """The JSON value for Spark; equal offsets give equal text."""
+        plain = self.part is None and self.begin is None and self.schema is None
         server: dict[str, Any] = {}
         if self.primary is not None:
             server = {"id": self.server_id, "file": self.primary.file, "position": self.primary.position}
-        value = {"v": VERSION, "gtid": str(self.position), "resume": str(self.resume), "server": server}
-        return {**value, "anchor": True} if self.anchor else value
+        value: dict[str, Any] = {
+            "v": PLAIN_VERSION if plain else VERSION,
+            "gtid": str(self.position),
+            "resume": str(self.resume),
+            "server": server,
+        }
+        if self.schema is not None:
+            value["schema"] = self.schema
+        if self.anchor:
+            value["anchor"] = True
+        if self.part is not None:
+            value["part"] = {"gtid": str(self.part.gtid), "rows": self.part.rows}
+        if self.begin is not None:
+            value["begin"] = self.begin.json()
+        return value
 
     @classmethod
     def parse(cls, value: object) -> SourceOffset:
@@ -66,9 +111,14 @@ class SourceOffset:
             primary = BinlogPosition(str(server["file"]), int(server["position"])) if server else None
             server_id = int(server["id"]) if server and server["id"] is not None else None
             position, resume = (GtidPosition.parse(str(value[key])) for key in ("gtid", "resume"))
+            inside = value.get("part")
+            part = None if inside is None else GroupPart(Gtid.parse(str(inside["gtid"])), int(inside["rows"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
                 hint="Restore the checkpoint folder, or start a new one with startingPosition.",
             ) from None
-        return cls(position, resume, primary, server_id, anchor=bool(value.get("anchor", False)))
+        begin = None if value.get("begin") is None else cls.parse(value["begin"])
+        schema = None if value.get("schema") is None else str(value["schema"])
+        anchor = bool(value.get("anchor", False))
+        return cls(position, resume, primary, server_id, anchor, part, begin, schema)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 from replica.errors import ConfigError
+from replica.option_values import instant, shown_instant
 from replica.protocol.gtid import GtidPosition
 
 STARTING_WORDS = ("latest", "earliest")
@@ -21,6 +23,8 @@ _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
 _QUALIFIED = re.compile(r"[^.]+\.[^.]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
+_DATE = re.compile(r"(19|20|21)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_TIME = re.compile(r"\d{4}-?\d\d-?\d\d[Tt]")
 _YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 Parser = Callable[[str], Any]
@@ -99,12 +103,38 @@ def tables(value: str) -> tuple[str, ...]:
     return patterns
 
 
+def columns(value: str) -> tuple[str, ...]:
+    """Names of columns, `*` stands for any text."""
+    names = tuple(name.strip().strip("`") for name in value.split(","))
+    if not all(names):
+        raise ValueError("names an empty column")
+    return names
+
+
+def words(known: tuple[str, ...]) -> Parser:
+    """Some of these words, with commas between them; they come back in the order of `known`."""
+
+    def parse(value: str) -> tuple[str, ...]:
+        given = [word.strip().lower() for word in value.split(",")]
+        for word in given:
+            if word not in known:
+                raise ValueError(f"holds {word!r}, which is not one of {', '.join(known)}")
+        return tuple(word for word in known if word in given)
+
+    return parse
+
+
 def paths(value: str) -> tuple[str, ...]:
     """Paths and globs of this machine's file system, with commas between them."""
     found = tuple(local_path(part.strip()) for part in value.split(","))
     if not all(found):
         raise ValueError("names an empty path")
     return found
+
+
+def folder(value: str) -> Path:
+    """The path of a folder, which need not be there yet."""
+    return Path(file(value))
 
 
 def file(value: str) -> str:
@@ -130,14 +160,29 @@ def local_path(text: str) -> str:
 
 
 def position(value: str) -> str:
-    """latest, earliest, or a GTID position in its canonical text."""
+    """latest, earliest, a GTID position or a time, in its canonical text (`positions.py` reads that)."""
     word = value.strip()
     if word.lower() in STARTING_WORDS:
         return word.lower()
+    return _place(word, "is neither latest nor earliest nor a time nor a GTID position such as 0-1-4711,1-2-9")
+
+
+def end_position(value: str) -> str:
+    """latest, a GTID position or a time."""
+    word = value.strip()
+    if word.lower() == "latest":
+        return word.lower()
+    return _place(word, "is neither latest nor a time nor a GTID position such as 0-1-4711,1-2-9")
+
+
+def _place(word: str, expected: str) -> str:
     if not word:
         raise ValueError("is empty; earliest starts at the oldest binlog")
+    if ":" in word or _TIME.match(word):
+        return shown_instant(instant(word))
+    if _DATE.fullmatch(word):
+        raise ValueError(f"may be a date or a GTID; write {word}T00:00:00Z for the date")
     try:
         return str(GtidPosition.parse(word))
     except ConfigError as error:
-        expected = "is neither latest nor earliest nor a GTID position such as 0-1-4711,1-2-9"
         raise ValueError(f"{expected} ({error.message})") from None

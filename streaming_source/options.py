@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Transport = Literal["auto", "path", "inline"]
+OnSchemaChange = Literal["ignore", "fail", "add"]
 
 MAX_ROWS = 2**63 - 1
+MAX_PARTITIONS = 10_000
+"""Each costs Spark some 30 ms."""
 SECRETS = frozenset({"password"})
 # Two of the replica's options have another name and default here: startingPosition and includeSql.
 _HIDDEN = frozenset({"start", "annotate"})
@@ -46,11 +49,24 @@ class SourceOptions(RowOptions):
 
     replica: ReplicaConfig | None
     relay_dir: Path | None = None
-    starting_position: str = option(
+    starting_position: str | None = option(
         "startingPosition",
         values.position,
-        "latest",
-        "Where a query without a checkpoint starts: latest, earliest, or a GTID position (start after it)",
+        None,
+        "Where a query without a checkpoint starts: latest, earliest, after a GTID position, or at a time "
+        "(2026-11-21T20:00:00Z). Unset: latest; earliest with spark.read",
+    )
+    ending_position: str | None = option(
+        "endingPosition",
+        values.end_position,
+        None,
+        "With spark.read: where the reading ends: latest, with a GTID position, or before a time. Unset: latest",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        values.boolean,
+        "true",
+        "What follows the position was removed: end with an error, or with false go on at the oldest that is left",
     )
     max_bytes_per_trigger: int = option(
         "maxBytesPerTrigger", values.size, "64m", "Binlog bytes in one micro-batch; a larger transaction goes whole"
@@ -60,6 +76,46 @@ class SourceOptions(RowOptions):
         values.integer(1, MAX_ROWS),
         None,
         "Row changes of the selected tables in one micro-batch, beside the bytes; a larger transaction goes whole",
+    )
+    max_transactions_per_trigger: int | None = option(
+        "maxTransactionsPerTrigger",
+        values.integer(1, MAX_ROWS),
+        None,
+        "Transactions with row changes of the selected tables in one micro-batch, beside the other limits",
+    )
+    min_rows_per_trigger: int | None = option(
+        "minRowsPerTrigger",
+        values.integer(1, MAX_ROWS),
+        None,
+        "A micro-batch waits until so many row changes of the selected tables are there, or for maxTriggerDelay",
+    )
+    max_trigger_delay_s: float = option(
+        "maxTriggerDelay", values.seconds, "15m", "With minRowsPerTrigger: the longest time between two micro-batches"
+    )
+    split_large_transactions: bool = option(
+        "splitLargeTransactions",
+        values.boolean,
+        "false",
+        "Divide a transaction that by itself is over maxBytesPerTrigger or maxRowsPerTrigger into micro-batches",
+    )
+    on_schema_change: OnSchemaChange = option(  # noqa: RUF009  (it makes a field)
+        "onSchemaChange",
+        values.choice(OnSchemaChange),
+        "ignore",
+        "A table's columns change: ignore new ones and put NULL for those that are gone, fail right before the change, "
+        "or add: stop there, so that a restart has the new columns",
+    )
+    schema_location: Path | None = option(  # noqa: RUF009
+        "schemaLocation",
+        values.folder,
+        None,
+        "Folder for what the tables look like at each offset, where that is too much for the offset itself",
+    )
+    min_partitions: int | None = option(
+        "minPartitions",
+        values.integer(1, MAX_PARTITIONS),
+        None,
+        "Tasks that share a micro-batch at least; unset: one a core, of 4 to 32 MB each",
     )
     transport: Transport = option(  # noqa: RUF009  (it makes a field)
         "transport",
@@ -110,6 +166,16 @@ class SourceOptions(RowOptions):
             config = ReplicaConfig.parse(replica)
             options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()
+        if (options.min_rows_per_trigger or 0) > (options.max_rows_per_trigger or MAX_ROWS):
+            raise ConfigError(
+                "minRowsPerTrigger is larger than maxRowsPerTrigger: a batch would never be large enough.",
+                hint="Raise maxRowsPerTrigger, or remove it.",
+            )
+        if options.on_schema_change == "add" and options.table is None:
+            raise ConfigError(
+                "onSchemaChange=add needs table: a VARIANT shows new columns by itself.",
+                hint="Use ignore, or fail to stop at every change.",
+            )
         return options
 
     @property

@@ -1,7 +1,9 @@
-"""What one Spark task reads: a range of a relay file, by path or with its bytes on board. Plain values that pickle.
+"""What one Spark task reads: ranges of relay files, by path or with their bytes on board. Plain values that pickle.
 
-Both end where event groups end. `bounds` is set only where a replayed range is interleaved in another order than when
-it was first read; else the range itself is exact. `file` is the primary's binlog file it was copied from. `carried` are
+A range ends where event groups end, or is a part of one large group: then it brings the events that its bytes lack, the
+group's GTID event and running table maps in front, the event that ends it behind. `bounds` is set only where a replayed
+range is interleaved in another order than when it was first read; else the range itself is exact. `rows` are the
+transactions of which only some rows are wanted. `file` is the primary's binlog file it was copied from. `carried` are
 the XA groups that were prepared before the range and are committed in it; with `lenient` an XA COMMIT without its rows
 is no error (the planner has judged it). The repr never shows bytes: Spark prints partitions in error messages.
 """
@@ -10,19 +12,26 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import DataLossError, RelayError
+from replica.rows.open_ends import WHOLE, OpenEnds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import io
+    from collections.abc import Iterator, Sequence
 
     from replica.rows.xa import CarriedGroup
+    from replica.schema.table import TableSchema
 
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
+
+CatalogChanges: TypeAlias = "tuple[tuple[tuple[str, str], TableSchema | None], ...]"
+"""What the tables of a range are, by (database, table), where the query's catalog says otherwise; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,34 @@ class GroupBounds:
 
 
 @dataclass(frozen=True)
-class RelayRange(InputPartition):
+class RowBounds:
+    """Rows wanted of the group `seq_no` of `domain`: those with an ordinal from `first` on and below `end`, if any."""
+
+    domain: int
+    seq_no: int
+    first: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a part of a group lacks: `head` and `tail` are whole events.
+
+    `statement` is the place in the range's file of the text of the statement that runs where the part begins.
+    """
+
+    head: bytes = field(default=b"", repr=False)
+    tail: bytes = field(default=b"", repr=False)
+    statement: tuple[int, int] = (0, 0)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.head) + len(self.tail) + self.statement[1] - self.statement[0]
+
+
+@dataclass(frozen=True)
+class RelayRange:
     """Bytes `start` to `end` of the relay file `path`, which the task opens itself."""
 
     path: str
@@ -48,18 +84,51 @@ class RelayRange(InputPartition):
     bounds: GroupBounds | None = None
     carried: tuple[RelayRange, ...] = ()
     lenient: bool = False
+    rows: tuple[RowBounds, ...] = ()
+    ends: OpenEnds = WHOLE
+    around: Surroundings | None = None
+    catalog: CatalogChanges = field(default=(), repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read for it."""
+        around = 0 if self.around is None else self.around.size
+        return self.end - self.start + around + sum(part.size for part in self.carried)
 
     def data(self) -> memoryview:
         """The range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
+
+        A part of a group is read into memory, with what it lacks around it: parts are as small as partitions.
 
         Raises:
             DataLossError: the file was removed after the batch was planned.
             RelayError: this machine does not have the folder, or the file cannot be read.
 
         """
+        with self._opened() as file:
+            if self.around is None:
+                return memoryview(mmap.mmap(file.fileno(), self.end, access=mmap.ACCESS_READ))[self.start :]
+            return memoryview(self._put_together(file, self.around))
+
+    def _put_together(self, file: io.BufferedReader, around: Surroundings) -> bytearray:
+        """The part with what it lacks."""
+        data = bytearray(around.size + self.end - self.start)
+        at = len(around.head)
+        data[:at] = around.head
+        view = memoryview(data)
+        for first, last in (around.statement, (self.start, self.end)):
+            file.seek(first)
+            if file.readinto(view[at : at + last - first]) != last - first:
+                raise OSError("it is shorter")
+            at += last - first
+        view[at:] = around.tail
+        return data
+
+    @contextmanager
+    def _opened(self) -> Iterator[io.BufferedReader]:
         try:
-            with open(self.path, "rb") as file:  # noqa: PTH123  (a task opens one file; pathlib costs an import)
-                mapped = mmap.mmap(file.fileno(), self.end, access=mmap.ACCESS_READ)
+            with open(self.path, "rb") as file:  # noqa: PTH123  (a task opens few files; pathlib costs an import)
+                yield file
         except FileNotFoundError as error:
             folder, _, name = self.path.rpartition("/")
             if not os.access(folder, os.F_OK):
@@ -71,19 +140,22 @@ class RelayRange(InputPartition):
             ) from None
         except (OSError, ValueError) as error:
             raise _not_here(self.path, self.end, error) from None
-        return memoryview(mapped)[self.start :]
 
     def carried_groups(self) -> list[CarriedGroup]:
+        """The prepared groups that are committed in it."""
         return _carried(self.carried)
 
     def inline(self) -> InlineRange:
         """The same with its bytes on board."""
         carried = tuple(part.inline() for part in self.carried)
-        return InlineRange(bytes(self.data()), self.checksum, self.file, self.bounds, carried, self.lenient)
+        return InlineRange(
+            *(bytes(self.data()), self.checksum, self.file, self.bounds, carried),
+            *(self.lenient, self.rows, self.ends, self.catalog),
+        )
 
 
 @dataclass(frozen=True)
-class InlineRange(InputPartition):
+class InlineRange:
     """The same with the bytes themselves, for executors that do not see the driver's files."""
 
     content: bytes = field(repr=False)
@@ -92,15 +164,41 @@ class InlineRange(InputPartition):
     bounds: GroupBounds | None = None
     carried: tuple[InlineRange, ...] = ()
     lenient: bool = False
+    rows: tuple[RowBounds, ...] = ()
+    ends: OpenEnds = WHOLE
+    catalog: CatalogChanges = field(default=(), repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes on board."""
+        return len(self.content) + sum(part.size for part in self.carried)
 
     def data(self) -> memoryview:
+        """The range."""
         return memoryview(self.content)
 
     def carried_groups(self) -> list[CarriedGroup]:
+        """The prepared groups that are committed in it."""
         return _carried(self.carried)
 
 
-ChangePartition = RelayRange | InlineRange
+ChangeRange: TypeAlias = "RelayRange | InlineRange"
+
+
+@dataclass(frozen=True)
+class ChangePartition(InputPartition):
+    """Neighbouring ranges in the order of the stream: several where one would be too little for a task."""
+
+    ranges: tuple[ChangeRange, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(part.size for part in self.ranges)
+
+    def inline(self) -> ChangePartition:
+        """The same with all bytes on board."""
+        return ChangePartition(tuple(r.inline() if isinstance(r, RelayRange) else r for r in self.ranges))
 
 
 def _not_here(path: str, end: int, error: Exception) -> RelayError:
@@ -110,7 +208,7 @@ def _not_here(path: str, end: int, error: Exception) -> RelayError:
     )
 
 
-def _carried(parts: Sequence[ChangePartition]) -> list[CarriedGroup]:
+def _carried(parts: Sequence[ChangeRange]) -> list[CarriedGroup]:
     from replica.rows.xa import CarriedGroup  # brings numba, which planning on Spark's side must not wait for
 
     return [CarriedGroup(part.data(), part.checksum) for part in parts]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from replica.relay.location import RelayHead
     from replica.relay.log import RelayLog
     from replica.relay.xa import PreparedGroup
+    from streaming_source.data_loss import Losses
 
 LONG_POLL_S = 0.25
 """How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
@@ -66,8 +67,17 @@ class Feed(Protocol):
         """The option startingPosition made definite, with the anchor mark."""
         ...
 
-    def start(self, offset: SourceOffset) -> None:
-        """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again."""
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again.
+
+        Returns the offset that the log does lead through: another one only where transactions behind `offset` are in no
+        log any more, and the query goes on without them (failOnDataLoss=false).
+        """
+        ...
+
+    @property
+    def losses(self) -> Losses:
+        """What was gone on without."""
         ...
 
     def release(self, keep_from: RelayLocation) -> None:
@@ -168,23 +178,22 @@ class RelayPlaces:
         place = self.known(offset)
         if place is not None:
             return place
-        if not self._feed.started:
-            self._feed.start(offset)
-        resume = self._feed.log.locate(offset.resume)
+        begin = offset if self._feed.started else self._feed.start(offset)
+        resume = self._feed.log.locate(begin.resume)
         if resume is None:
             raise DataLossError(
-                f"the relay log does not lead through {offset.resume}.",
+                f"the relay log does not lead through {begin.resume}.",
                 hint="It was changed by someone else. Restart the query: a replica of its own fetches the range again.",
             )
         place = Place.exactly(resume)
-        if offset.resume != offset.position:
-            place = self._arrived(offset.position, place)
+        if begin.resume != begin.position:
+            place = self.arrived(begin.position, place)
         self.remember(offset, place)
         return place
 
     def of_end(self, offset: SourceOffset, start: Place) -> Place:
         """Where a batch that ends at `offset` ends; waits until the replica has got there."""
-        place = self.known(offset) or self._arrived(offset.position, start)
+        place = self.known(offset) or self.arrived(offset.position, start)
         if place.reached < start.reached:
             raise DataLossError(
                 f"the batch up to {offset.position} ends before it starts.",
@@ -193,7 +202,7 @@ class RelayPlaces:
         self.remember(offset, place)
         return place
 
-    def _arrived(self, position: GtidPosition, start: Place) -> Place:
+    def arrived(self, position: GtidPosition, start: Place) -> Place:
         """Wait for a position that lies behind `start`."""
         while True:
             head = self._feed.head()

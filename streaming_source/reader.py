@@ -10,25 +10,28 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from replica.errors import ReplicaError, SchemaError
-from streaming_source.schema import FLAT, TableColumn, envelope_schema, flat_schema
+from streaming_source.schema import FLAT, TableColumn, envelope_schema, flat_schema, without_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from replica.rows.batch import ChangeBatch, Groups
+    from replica.rows.batch import ChangeBatch
     from replica.rows.decode import RangeDecoder
     from replica.rows.xa import XaGroup
     from streaming_source.change_rows import RangeFacts
     from streaming_source.file_partition import FilePartition
-    from streaming_source.partition import ChangePartition, GroupBounds
+    from streaming_source.partition import CatalogChanges, ChangePartition, GroupBounds, RowBounds
+    from streaming_source.pushed_filters import ChangeFilter
+    from streaming_source.range_choice import RangeChoice
     from streaming_source.resolver import SelectedTables
+    from streaming_source.table_state import CatalogOrigin
 
 BATCH_ROWS = 16_384
 """Batches of 1 000 rows halve Spark's rate, larger ones than this leave the cache."""
@@ -47,6 +50,7 @@ class ReadPlan:
     geometry: Literal["binary", "spark"] = "binary"
     include_sql: bool = False
     schema: StructType | None = None  # of the query, where it is not our own
+    origin: CatalogOrigin | None = None  # where the tables' catalog comes from; None: no server was asked
 
     @property
     def title(self) -> str:
@@ -56,6 +60,10 @@ class ReadPlan:
         if self.schema is not None:
             return self.schema
         return flat_schema(self.columns or ()) if self.shape == "flat" else envelope_schema(self.columns)
+
+    def filtered(self, pushed: ChangeFilter) -> ReadPlan:
+        """The plan of a query that wants only the rows that pass."""
+        return replace(self, tables=replace(self.tables, filter=pushed))
 
     def project(self, wanted: StructType) -> ReadPlan:
         """The plan for a schema the user gave: a part of our columns, in any order, of the same types.
@@ -73,7 +81,7 @@ class ReadPlan:
                     f"the schema given to the query names a column {field.name}, which the rows do not have.",
                     hint=f"They have {', '.join(own)}.",
                 )
-            if own[field.name] != field.dataType or not field.nullable:
+            if without_metadata(own[field.name]) != without_metadata(field.dataType) or not field.nullable:
                 given = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
                 raise SchemaError(
                     f"the schema given to the query makes {field.name} {given}; "
@@ -95,19 +103,32 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
         ReplicaError: any of the decoder's errors, with the partition named in a note.
 
     """
-    import pyarrow as pa
+    for part in partition.ranges:
+        with _noted(f"while reading {part!r}"):
+            tables = _tables_in(part.catalog, plan)
+            made, data = _RecordBatches(tables), part.data()
+            facts = made.facts(part.file, data)
+            lost: list[XaGroup] | None = [] if part.lenient else None
+            choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
+            decoded = _decoder(tables).decode(
+                data,
+                checksum=part.checksum,
+                carried=part.carried_groups(),
+                unprepared=lost,
+                only=choice.groups,
+                ends=part.ends,
+            )
+            yield from made.batches(decoded, facts, choice)
+    _exempt_imports_from_collection()
 
-    with _noted(f"while reading {partition!r}"):
-        made, data = _RecordBatches(plan), partition.data()
-        facts = made.facts(partition.file, data)
-        lost: list[XaGroup] | None = [] if partition.lenient else None
-        carried = partition.carried_groups()
-        for changes in _decoder(plan).decode(data, checksum=partition.checksum, carried=carried, unprepared=lost):
-            batch = made.batch(changes, facts)
-            if partition.bounds is not None:
-                batch = batch.filter(pa.array(wanted_groups(partition.bounds, changes.groups)[changes.group]))
-            yield batch
-        _exempt_imports_from_collection()
+
+def _tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
+    """The plan with the tables as they are in a range."""
+    if not changes:
+        return plan
+    catalog = {**plan.tables.catalog, **dict(changes)}
+    known = {name: table for name, table in catalog.items() if table is not None}
+    return replace(plan, tables=replace(plan.tables, catalog=known))
 
 
 def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
@@ -119,10 +140,15 @@ def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.R
             facts = made.facts(partition.file, piece.data)
             decoder = _decoder(replace(plan, tables=replace(plan.tables, catalog=piece.catalog)))
             with _noted(f"offsets count from byte {piece.offset} of {partition.access.path}"):
-                for changes in decoder.decode(
-                    piece.data, checksum=piece.checksum, carried=piece.carried, unprepared=without_rows
-                ):
-                    yield made.batch(changes, facts)
+                choice = made.choice(piece.data, checksum=piece.checksum)
+                decoded = decoder.decode(
+                    piece.data,
+                    checksum=piece.checksum,
+                    carried=piece.carried,
+                    unprepared=without_rows,
+                    only=choice.of_groups,
+                )
+                yield from made.batches(decoded, facts, choice)
         _exempt_imports_from_collection()
 
 
@@ -141,10 +167,10 @@ class _RecordBatches:
 
     def __init__(self, plan: ReadPlan) -> None:
         from streaming_source import change_rows
-        from streaming_source.arrow import arrow_schema
 
         self._server = plan.server
-        self._schema = arrow_schema(plan.spark_schema())
+        self._tables = plan.tables
+        self._schema = _arrow_schema(plan)
         self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
 
     def facts(self, file: str, data: memoryview) -> RangeFacts:
@@ -152,19 +178,64 @@ class _RecordBatches:
 
         return RangeFacts(self._server, file, data)
 
+    def choice(
+        self, data: memoryview, *, checksum: bool, bounds: GroupBounds | None = None, rows: Sequence[RowBounds] = ()
+    ) -> RangeChoice:
+        from streaming_source.range_choice import RangeChoice
+
+        statements = None
+        if self._tables.include_ddl:
+            from streaming_source.ddl_rows import DdlRows
+
+            statements = DdlRows(self._tables, data, checksum=checksum)
+        return RangeChoice(self._tables, statements, bounds, rows)
+
+    def batches(
+        self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
+    ) -> Iterator[pa.RecordBatch]:
+        """What the decoder gives, less the rows that are not wanted, with statements between."""
+        import pyarrow as pa
+
+        for changes in decoded:
+            batch, wanted, done = self.batch(changes, facts), choice.rows(changes), 0
+            for row, statements in [*choice.before(changes), (changes.rows, None)]:
+                part = batch.slice(done, row - done) if (done, row) != (0, batch.num_rows) else batch
+                if wanted is not None:
+                    part = part.filter(pa.array(wanted[done:row]))
+                if part.num_rows:
+                    yield part
+                if statements is not None:
+                    yield self.batch(statements, facts)
+                done = row
+        for statements in choice.rest():
+            yield self.batch(statements, facts)
+
     def batch(self, changes: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
         from streaming_source.change_rows import ChangeRows
 
         return ChangeRows(changes, facts).record_batch(self._schema, self._columns)
 
 
+@cache
 def _exempt_imports_from_collection() -> None:
     """Once per process: Spark's worker collects garbage after every task, and walking all that numba made takes 80 ms
-    each time, three times as long as decoding a partition.
+    each time, three times as long as decoding a partition. (Asking how much is frozen walks it, too: 15 ms.)
     """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
+
+
+_schemas: list[tuple[Any, pa.Schema]] = []
+
+
+def _arrow_schema(plan: ReadPlan) -> pa.Schema:
+    """Of the last task's query if it is of this one: making it takes a millisecond."""
+    from streaming_source.arrow import arrow_schema
+
+    key = (plan.shape, plan.columns, plan.schema)
+    if not (_schemas and _schemas[0][0] == key):
+        _schemas[:] = [(key, arrow_schema(plan.spark_schema()))]
+    return _schemas[0][1]
 
 
 _decoders: list[tuple[ReadPlan, RangeDecoder]] = []
@@ -196,19 +267,3 @@ def _new_decoder(plan: ReadPlan) -> RangeDecoder:
     if plan.columns is not None:
         output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
     return RangeDecoder(plan.tables, options, output)
-
-
-def wanted_groups(bounds: GroupBounds, groups: Groups) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Per group of a range whether it is wanted."""
-    import numpy as np
-
-    wanted = np.ones(len(groups), np.bool_)
-    seq_no = groups.seq_no.view(np.uint64)
-    for domain, number in bounds.lower or ():
-        wanted &= (groups.domain != domain) | (seq_no > np.uint64(number))
-    if bounds.upper is not None:
-        below = np.zeros(len(groups), np.bool_)
-        for domain, number in bounds.upper:
-            below |= (groups.domain == domain) & (seq_no <= np.uint64(number))
-        wanted &= below
-    return wanted

@@ -33,11 +33,11 @@ def relay_directory(options: SourceOptions) -> Path:
     """
     if options.relay_dir is not None:
         return options.relay_dir
-    base = _private(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
+    base = private_base()
     key = "|".join((options.server, options.connection.user, *options.patterns))
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     for number in range(1, MAX_QUERIES + 1):
-        folder = _private(base / f"{name}-{number}")
+        folder = private_folder(base / f"{name}-{number}")
         if is_free(folder):
             return folder
     raise RelayError(
@@ -46,12 +46,23 @@ def relay_directory(options: SourceOptions) -> Path:
     )
 
 
+def private_base() -> Path:
+    """The account's own folder under the temp folder."""
+    return private_folder(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
+
+
 def is_free(folder: Path) -> bool:
     """Whether no process writes a relay log there now."""
     return lock_holder(folder) is None
 
 
-def _private(folder: Path) -> Path:
+def private_folder(folder: Path) -> Path:
+    """`folder`, made if need be.
+
+    Raises:
+        RelayError: others can write it, or it is another account's.
+
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:

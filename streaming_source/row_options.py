@@ -11,12 +11,14 @@ import dataclasses
 from typing import Any, Literal, NamedTuple
 
 from replica.errors import ConfigError
+from replica.schema.patterns import matcher
 from streaming_source import option_values as values
 
 RowShape = Literal["envelope", "flat"]
 InvalidDates = Literal["null", "error", "text"]
 InvalidText = Literal["replace", "error"]
 Geometry = Literal["binary", "spark"]
+OPERATIONS = ("insert", "update", "delete", "ddl")
 Scope = Literal["rows", "stream", "files", "replica"]
 """Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
 
@@ -50,6 +52,37 @@ class RowOptions:
     tables: tuple[str, ...] | None = option(
         "tables", values.tables, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
     )
+    exclude_tables: tuple[str, ...] | None = option(
+        "excludeTables", values.tables, None, "Tables to leave out of those selected: shop.tmp_*,*.log"
+    )
+    include_shadow_tables: bool = option(
+        "includeShadowTables",
+        values.boolean,
+        "false",
+        "Deliver rows of the copies that gh-ost and pt-online-schema-change make of a table (_t_gho, _t_new …) where a "
+        "pattern selects them",
+    )
+    columns: tuple[str, ...] | None = option(
+        "columns", values.columns, None, "Only these columns of the tables: id,name,price_*. In the table's own order"
+    )
+    operations: tuple[str, ...] | None = option(
+        "operations",
+        values.words(OPERATIONS),
+        None,
+        "Only changes of these kinds: insert, update, delete; with ddl, as includeDdl=true",
+    )
+    skip_unchanged: bool = option(
+        "skipUnchanged", values.boolean, "false", "Leave out updates that change none of the columns asked for"
+    )
+    include_ddl: bool = option(
+        "includeDdl", values.boolean, "false", "Deliver statements that define or empty the tables, as rows with op=ddl"
+    )
+    push_filters: bool = option(
+        "pushFilters",
+        values.boolean,
+        "false",
+        "With spark.read: decide conditions before decoding. Each loaded DataFrame may then be used only once",
+    )
     row_shape: RowShape = option(  # noqa: RUF009  (it makes a field)
         "rowShape", values.choice(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
     )
@@ -74,6 +107,13 @@ class RowOptions:
     include_sql: bool = option(
         "includeSql", values.boolean, "false", "Fill source.sql with the statement, where the primary annotates rows"
     )
+    schema_file: str | None = option(
+        "schemaFile",
+        values.file,
+        None,
+        "CREATE TABLE statements (mariadb-dump --no-data) for rows that do not name their columns: of files, where "
+        "their DDL is not among them; of a stream, the tables as they were at its start",
+    )
     skip_unprepared_xa: bool = option(
         "skipUnpreparedXa",
         values.boolean,
@@ -85,6 +125,15 @@ class RowOptions:
     def patterns(self) -> tuple[str, ...]:
         """The selected tables as patterns database.table, also for a single table."""
         return (".".join(self.table),) if self.table else self.tables or ()
+
+    @property
+    def row_operations(self) -> tuple[str, ...]:
+        """The kinds of row changes asked for."""
+        return tuple(name for name in self.operations or OPERATIONS if name != "ddl")
+
+    @property
+    def wants_ddl(self) -> bool:
+        return self.include_ddl or "ddl" in (self.operations or ())
 
     def check_rows(self) -> None:
         """Refuse contradictions between these options, with a ConfigError."""
@@ -100,6 +149,18 @@ class RowOptions:
                 "rowShape=flat needs table=database.table: rows of many tables have no columns in common.",
                 hint="Use rowShape=envelope with tables.",
             )
+        if self.row_shape == "flat" and self.wants_ddl:
+            raise ConfigError(
+                "rowShape=flat has no place for DDL: its columns are the table's.",
+                hint="Use rowShape=envelope, or leave out includeDdl and ddl among the operations.",
+            )
+        left_out = matcher(self.exclude_tables or ())
+        for pattern in self.patterns:
+            if self.exclude_tables and left_out.fullmatch(pattern):
+                raise ConfigError(
+                    f"excludeTables leaves out all of {pattern}, which is selected.",
+                    hint="excludeTables wins over table and tables: remove the pattern from one of them.",
+                )
 
 
 def options_of(kind: type[RowOptions], scope: Scope) -> tuple[Option, ...]:

@@ -36,7 +36,11 @@ TRANSACTION = (
     RowColumn("sequence_number", "BIGINT", "sequence number within the domain"),
     RowColumn("commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
     RowColumn("xid", "BIGINT", "storage engine transaction number; NULL where the group does not end with one"),
-    RowColumn("ordinal", "BIGINT", "0-based number of the row change among all row changes of the transaction"),
+    RowColumn(
+        "ordinal",
+        "BIGINT",
+        "0-based number of the row change among all row changes of the transaction; DDL rows count up to -1",
+    ),
     RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
 )
 SOURCE = (
@@ -44,16 +48,20 @@ SOURCE = (
     RowColumn("file", "STRING", "binlog file of the primary, where known"),
     RowColumn("position", "BIGINT", "where the transaction begins in that file, modulo 4 GiB"),
     RowColumn("thread_id", "BIGINT", "connection that ran the transaction, where the server logs it"),
-    RowColumn("sql", "STRING", "statement text, with includeSql and binlog_annotate_row_events"),
+    RowColumn(
+        "sql", "STRING", "statement text: of DDL rows, and of others with includeSql and binlog_annotate_row_events"
+    ),
 )
 ABSENT = (
     RowColumn("before", "ARRAY<STRING>", "columns not in the before image (binlog_row_image); NULL if it is whole"),
     RowColumn("after", "ARRAY<STRING>", "columns not in the after image; NULL if it is whole"),
 )
 ENVELOPE = (
-    RowColumn("op", "STRING", "insert, update or delete"),
+    RowColumn("op", "STRING", "insert, update or delete; ddl with includeDdl"),
     RowColumn("database", "STRING", "database of the table"),
-    RowColumn("table", "STRING", "name of the table"),
+    RowColumn(
+        "table", "STRING", "name of the table; NULL for DDL of a whole database, or of a table that is not clear"
+    ),
     RowColumn("before", IMAGE, "row before the change; NULL for inserts"),
     RowColumn("after", IMAGE, "row after the change; NULL for deletes"),
     RowColumn("transaction", "STRUCT", "the transaction and the row's place in it"),
@@ -80,11 +88,41 @@ _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
 class TableColumn(NamedTuple):
-    """A column of the selected table as it appears in rows: Spark's type name, and MariaDB's comment on it."""
+    """A column of the selected table as it appears in rows: Spark's type name, and what MariaDB says of it.
+
+    `declared` is the declared type, '' where only the rows tell of the column; `nullable` and `key` (of the primary
+    key) are MariaDB's, None where nobody tells. In rows every column is nullable, whatever they say.
+    """
 
     name: str
     type: str
     comment: str = ""
+    declared: str = ""
+    nullable: bool | None = None
+    key: bool | None = None
+
+    def metadata(self) -> dict[str, str | bool]:
+        """What goes into the metadata of the column's StructField; `comment` is Spark's own name there."""
+        told: dict[str, str | bool | None] = {
+            "comment": self.comment or None,
+            "mariadb.type": self.declared or None,
+            "mariadb.nullable": self.nullable,
+            "mariadb.key": self.key,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+def without_metadata(kind: DataType) -> DataType:
+    """A type without what is only said about its columns: what two types are compared by."""
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType):
+        return spark.StructType(
+            [spark.StructField(f.name, without_metadata(f.dataType), f.nullable) for f in kind.fields]
+        )
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(without_metadata(kind.elementType), kind.containsNull)
+    return kind
 
 
 def spark_type(name: str) -> DataType:
@@ -161,8 +199,6 @@ def _struct(columns: Sequence[TableColumn | RowColumn]) -> StructType:
 
     schema = StructType()
     for column in columns:
-        comment = column.comment if isinstance(column, TableColumn) else ""
-        schema = schema.add(
-            column.name, spark_type(column.type), nullable=True, metadata={"comment": comment} if comment else None
-        )
+        metadata = column.metadata() if isinstance(column, TableColumn) else None
+        schema = schema.add(column.name, spark_type(column.type), nullable=True, metadata=metadata or None)
     return schema

@@ -1,14 +1,16 @@
 """`format("mariadb-binlog")`: checks options and tables when a query is loaded, and hands out readers.
 
 In: the options. Out: the schema of the rows, and a reader per query: `spark.readStream` follows a server, `spark.read`
-reads the binlog files that the option `path` names. Everything that can be known to be wrong before the first row is
-refused in `schema()`, because errors raised there reach the user as a clean AnalysisException: options, login, the
-server's prerequisites, files, unknown tables, columns that cannot be decoded. What was learned then travels with the
-pickled instance: the processes that plan and read do not ask the server or look through files again.
+reads the binlog files that the option `path` names, or a range of a server's binlog. Everything that can be known to be
+wrong before the first row is refused in `schema()`, because errors raised there reach the user as a clean
+AnalysisException: options, login, the server's prerequisites, files, unknown tables, columns that cannot be decoded.
+What was learned then travels with the pickled instance: the processes that plan and read do not ask the server or look
+through files again.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
@@ -19,7 +21,9 @@ from replica.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from replica.protocol.gtid import GtidPosition
     from streaming_source.batch import BinlogFilesReader
+    from streaming_source.batch_server import ServerRangeReader
     from streaming_source.load_files import LoadedFiles
     from streaming_source.reader import ReadPlan
     from streaming_source.stream import ChangeStreamReader
@@ -31,6 +35,8 @@ class MariaDbBinlogSource(DataSource):
     """The data source. Instances are pickled into the query; the copy that goes to tasks carries no secret."""
 
     _plan: ReadPlan | None = None
+    _latest: GtidPosition | None = None
+    _load = ""
     _files: LoadedFiles | None = None
     _handed_out = False
 
@@ -46,9 +52,14 @@ class MariaDbBinlogSource(DataSource):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
+        from streaming_source.batch_planning import position_now
         from streaming_source.load import load_plan
+        from streaming_source.options import SourceOptions
 
         self._plan = load_plan(self.options)
+        # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
+        self._latest = position_now(SourceOptions.parse(self.options))
+        self._load = uuid.uuid4().hex
         return self._plan.spark_schema()
 
     def _loaded_files(self) -> LoadedFiles:
@@ -58,22 +69,31 @@ class MariaDbBinlogSource(DataSource):
             self._files = load_files(self.options)
         return self._files
 
-    def reader(self, schema: StructType) -> BinlogFilesReader:
+    def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader:
         _require_spark()
         from streaming_source.batch import BinlogFilesReader
         from streaming_source.options import names_files
 
         if not names_files(self.options):
-            raise ConfigError(
-                "spark.read reads binlog files, and no path is given.",
-                hint="Set path; to read from a server use spark.readStream, with trigger(availableNow=True) for a "
-                "query that ends.",
-            )
+            return self._server_reader(schema)
         files = self._loaded_files()
         plan = files.plan.project(schema)
         files.check(plan)
         self._handed_out = True
         return BinlogFilesReader(files.partitions, plan)
+
+    def _server_reader(self, schema: StructType) -> ServerRangeReader:
+        from streaming_source.batch_planning import position_now
+        from streaming_source.batch_server import ServerRangeReader
+        from streaming_source.load import load_plan
+        from streaming_source.options import SourceOptions
+
+        options = SourceOptions.parse(self.options)
+        if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
+            self._plan = load_plan(self.options)
+        latest = position_now(options) if self._latest is None else self._latest
+        self._handed_out = True
+        return ServerRangeReader(options, self._plan.project(schema), latest, self._load or uuid.uuid4().hex)
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
         _require_spark()
@@ -88,7 +108,14 @@ class MariaDbBinlogSource(DataSource):
             )
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
-        reader = ChangeStreamReader(SourceOptions.parse(self.options), self._plan.project(schema))
+        options = SourceOptions.parse(self.options)
+        if options.ending_position is not None:
+            raise ConfigError(
+                "spark.readStream goes on for ever, and endingPosition would end it.",
+                hint="Remove it: trigger(availableNow=True) reads up to what is there when the query starts. A range "
+                "with an end is read with spark.read.",
+            )
+        reader = ChangeStreamReader(options, self._plan.project(schema))
         self._handed_out = True
         return reader
 

@@ -56,7 +56,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             if self._options is None:
                 raise RuntimeError("only the process that plans the query may ask for offsets")
-            self._planner = open_planner(self._options, self._plan.tables)
+            self._planner = open_planner(self._options, self._plan)
             signal.signal(signal.SIGTERM, self._terminated)
         return self._planner
 

@@ -1,0 +1,169 @@
+"""How far a running query is, and how far behind: its progress, read for people.
+
+In: a query (classic or Spark Connect), or one of its progress reports. Out: a `Lag`, whose text is one line. Only
+`query.lastProgress` is asked, so the answer is as old as Spark's last report: one a batch, and one every ten seconds
+while nothing comes. "Behind" is meant to the end of the relay log; what the primary has not sent yet is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from replica.daemon.words import size, span
+from replica.errors import ConfigError, ReplicaError
+from replica.protocol.gtid import GtidPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A query's place; what is not known yet, or not reported, is None.
+
+    `position` and `head` are GTID positions: the last transaction that the last batch included, and the last in the
+    relay log. `bytes_behind` is in binlog bytes, `seconds_behind` between the commits of those two.
+    `transactions_behind` is the distance of their sequence numbers: the most it can be, since numbers may be left out.
+    `rows_per_second` is what the last batch read, `as_of` when it was reported (UTC, ISO 8601). `running` is False for
+    a query that has ended, and None where a progress report was given instead of a query.
+    """
+
+    position: str | None = None
+    head: str | None = None
+    bytes_behind: int | None = None
+    seconds_behind: int | None = None
+    transactions_behind: int | None = None
+    daemon_down_seconds: int = 0
+    rows_per_second: float = 0.0
+    rows_waiting: int | None = None
+    data_loss: str | None = None
+    batch: int | None = None
+    as_of: str | None = None
+    running: bool | None = None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the last batch ended at the end of the relay log."""
+        return self.position is not None and self.position == self.head
+
+    def __str__(self) -> str:
+        parts = [self._state(), *self._warnings()]
+        if self.as_of is not None:
+            parts.append(f"batch {self.batch} as of {self.as_of}")
+        return "; ".join(parts)
+
+    def _state(self) -> str:
+        if self.position is None and self.head is None:
+            return "nothing known yet: the query has not reported any progress"
+        if self.position is None or self.head is None:
+            return f"at {self.position or 'an unknown position'}; the end of the relay log is not known yet"
+        if self.caught_up:
+            return f"caught up at {self.position}"
+        distances = []
+        if self.bytes_behind is not None:
+            distances.append(size(self.bytes_behind))
+        if self.seconds_behind is not None:
+            distances.append(span(self.seconds_behind) if self.seconds_behind else "less than 1 s")
+        if self.transactions_behind is not None:
+            distances.append(f"at most {self.transactions_behind} transactions")
+        behind = " and ".join(filter(None, [", ".join(distances[:-1]), *distances[-1:]])) or "some transactions"
+        return f"{behind} behind: at {self.position} of {self.head}, reading {self.rows_per_second:.0f} rows/s"
+
+    def _warnings(self) -> list[str]:
+        found = []
+        if self.running is False:
+            found.append("the query has ended, so it falls behind from there")
+        if self.daemon_down_seconds:
+            found.append(f"the daemon has been down for {span(self.daemon_down_seconds)}")
+        if self.rows_waiting:
+            found.append(f"{self.rows_waiting} rows wait for minRowsPerTrigger or maxTriggerDelay")
+        if self.data_loss:
+            found.append(f"transactions were lost: {self.data_loss}")
+        return found
+
+
+def lag(query: Any) -> Lag:
+    """The place of a query over a mariadb-binlog source; of several such sources, of the one furthest behind.
+
+    Args:
+        query: a StreamingQuery, or a StreamingQueryProgress such as `event.progress` of a StreamingQueryListener.
+
+    Raises:
+        ConfigError: the query has reported progress, and none of its sources is mariadb-binlog.
+
+    """
+    is_progress = hasattr(query, "numInputRows") or "sources" in getattr(query, "keys", tuple)()
+    progress = query if is_progress else query.lastProgress
+    running = None if is_progress else bool(query.isActive)
+    if not progress:
+        return Lag(running=running)
+    found = [_of(source, progress, running) for source in progress["sources"]]
+    lags = [each for each in found if each is not None]
+    if not lags:
+        raise ConfigError(
+            "the query has no mariadb-binlog source.", hint="lag() reads the progress of queries over that format."
+        )
+    return max(lags, key=lambda each: (each.bytes_behind or 0, each.seconds_behind or 0))
+
+
+def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | None) -> Lag | None:  # noqa: FBT001
+    """The place of one source; None for other formats."""
+    end, head = _offset(source["endOffset"]), _offset(source["latestOffset"])
+    if end is None and head is None:
+        return None
+    report = head or {}
+    position, last = (None if each is None else str(each["gtid"]) for each in (end, head))
+    behind: int | None = report.get("bytesBehind")
+    seconds: int | None = report.get("secondsBehind")
+    if position is not None and position == last:
+        behind, seconds = behind or 0, seconds or 0
+    return Lag(
+        position=position,
+        head=last,
+        bytes_behind=behind,
+        seconds_behind=seconds,
+        transactions_behind=None if position is None or last is None else _distance(position, last),
+        daemon_down_seconds=int(report.get("daemonDownSeconds", 0)),
+        rows_per_second=_rate(source["processedRowsPerSecond"]),
+        rows_waiting=report.get("rowsWaiting"),
+        data_loss=_words(report.get("dataLoss")),
+        batch=int(progress["batchId"]),
+        as_of=str(progress["timestamp"]),
+        running=running,
+    )
+
+
+def _offset(text: Any) -> dict[str, Any] | None:
+    """An offset of this source as Spark reports it, JSON text; None if it is not there, or another source's."""
+    try:
+        value = text if isinstance(text, dict) else json.loads(text)
+    except (TypeError, ValueError):
+        return None
+    return value if isinstance(value, dict) and {"v", "gtid", "resume"} <= value.keys() else None
+
+
+def _distance(position: str, head: str) -> int | None:
+    """The transactions between, at most; None where a domain has begun since, whose first number nobody knows."""
+    try:
+        reached = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(position)}
+        last = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(head)}
+    except ReplicaError:
+        return None
+    if not last.keys() <= reached.keys():
+        return None
+    return sum(max(0, number - reached[domain]) for domain, number in last.items())
+
+
+def _rate(value: Any) -> float:
+    number = float(value or 0)
+    return number if math.isfinite(number) else 0.0  # Spark divides by the time since a batch that there may not be
+
+
+def _words(losses: Any) -> str | None:
+    """The ranges of GTIDs that failOnDataLoss=false has passed over."""
+    if not losses:
+        return None
+    return "; ".join(f"after {loss['after'] or 'the beginning'} up to {loss['upTo']}" for loss in losses)

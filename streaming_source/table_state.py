@@ -1,0 +1,135 @@
+"""What the tables of a query look like at one position of the binlog: plain values, and as text in an offset.
+
+In: the catalog that the query was loaded with, and what statements of the stream changed since. Out: `TableState`, the
+difference to that catalog. Rows that do not name their columns (binlog_row_metadata=NO_LOG) mean what the state at
+their own position says, not what the catalog says today: so an offset carries the state as text, and a restart goes
+on with it however far the server's catalog has moved on. A catalog is read at some position, `as_of`: until the stream
+gets there, its tables may be changed by statements that are still to come. Refused: text that is none of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.errors import ConfigError, SchemaError
+from replica.protocol.gtid import GtidPosition
+from replica.schema.stored import tables_from_json, tables_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from replica.protocol.gtid import Gtid
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+
+MAX_STORED_BYTES: Final = 64 << 20
+"""Of a stored state when it is inflated: some 20 000 tables."""
+
+Changes = tuple[tuple["TableName", "TableSchema | None"], ...]
+"""Tables that are another thing than in the catalog of the query; None: nothing is known of them."""
+
+
+def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | None) -> Mapping[TableName, TableSchema]:
+    """The catalog as it is where `changes` hold."""
+    if not changes:
+        return catalog
+    changed = dict(catalog)
+    for name, table in changes:
+        if table is None:
+            changed.pop(name, None)
+        else:
+            changed[name] = table
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogOrigin:
+    """Where the catalog of a query comes from.
+
+    `position`: all its tables are as they are there. `described`: the rows tell as much as the catalog does
+    (binlog_row_metadata=FULL, and no type that a row cannot tell), so that nobody has to remember it. `databases`: the
+    default collation of each. `from_rows`: the one table as the newest of its rows tells it, where no server is asked;
+    then no row is read with anything but what it tells itself.
+    """
+
+    position: GtidPosition
+    described: bool
+    databases: tuple[tuple[str, str], ...] = ()
+    from_rows: TableSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """`changes` to the catalog of the query, and by database the character set of new tables.
+
+    `as_of`: where the catalog's other tables were read, while the stream has not got there; `read_at`: the same for
+    tables among the changes that were read from the server again.
+    """
+
+    changes: Mapping[TableName, TableSchema | None] = field(default_factory=dict)
+    databases: Mapping[str, str] = field(default_factory=dict)
+    as_of: GtidPosition = field(default_factory=GtidPosition)
+    read_at: Mapping[TableName, GtidPosition] = field(default_factory=dict)
+
+    def includes(self, name: TableName, gtid: Gtid) -> bool:
+        """Whether what is known of the table was read after this transaction, so that it knows its outcome already."""
+        read = self.read_at.get(name) if name in self.changes else self.as_of
+        last = None if read is None else read.get(gtid.domain_id)
+        return last is not None and last.seq_no >= gtid.seq_no
+
+    def only(self, wanted: Callable[[TableName], bool]) -> Changes:
+        """The changes of wanted tables, as partitions carry them."""
+        return tuple((name, table) for name, table in sorted(self.changes.items()) if wanted(name))
+
+
+def state_to_text(
+    state: TableState, catalog: Mapping[TableName, TableSchema], kept: Callable[[TableName], bool]
+) -> str:
+    """The kept tables at this state, whole: what the catalog of a later start is, does not matter."""
+    tables = {name: table for name, table in with_changes(catalog, tuple(state.changes.items())).items() if kept(name)}
+    value: dict[str, Any] = {"tables": tables_to_json(tables)}
+    if state.databases:
+        value["databases"] = dict(sorted(state.databases.items()))
+    if state.as_of:
+        value["as_of"] = str(state.as_of)
+        exact = tables.keys() & (state.changes.keys() - state.read_at.keys())
+        value["exact"] = [".".join(name) for name in sorted(exact)]
+    read_at = {".".join(name): str(position) for name, position in sorted(state.read_at.items()) if name in tables}
+    if read_at:
+        value["read_at"] = read_at
+    return base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 9)).decode("ascii")
+
+
+def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> TableState:
+    """What `state_to_text` made text of, as the difference to the catalog of today.
+
+    Raises:
+        ConfigError: the text is damaged, or was written by a newer version.
+
+    """
+    try:
+        value = json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_STORED_BYTES))
+        stored = tables_from_json(value["tables"])
+        names = {".".join(name): name for name in stored}
+        read_at = {names[name]: GtidPosition.parse(position) for name, position in value.get("read_at", {}).items()}
+        as_of = GtidPosition.parse(value["as_of"]) if "as_of" in value else GtidPosition()
+        exact = {names[name] for name in value.get("exact", ())}
+        databases = {str(name): str(collation) for name, collation in value.get("databases", {}).items()}
+    except (zlib.error, binascii.Error, ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+        raise ConfigError(
+            f"the tables stored with the checkpoint's offset are damaged ({type(error).__name__}: {error}).",
+            hint="Restore the checkpoint folder, or start a new one with startingPosition.",
+        ) from None
+    changes: dict[TableName, TableSchema | None] = {
+        name: table for name, table in stored.items() if catalog.get(name) != table or name in read_at or name in exact
+    }
+    if as_of:
+        read_at = {**{name: as_of for name in changes if name not in exact}, **read_at}
+    # Of a table that was made since the offset, the catalog of today says nothing about the rows before.
+    changes.update((name, None) for name in catalog.keys() - stored.keys())
+    return TableState(changes, databases, as_of, read_at)

@@ -8,6 +8,7 @@ tests fail and say what to run.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,16 @@ import pytest
 
 from tests.fixtures.installation import MISSING, installations
 from tests.fixtures.mariadb import MariaDb
+from tests.fixtures.spark_home import unpacked_spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TESTS = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault("SPARK_HOME", str(unpacked_spark_home()))
 
 
 def pytest_report_header() -> str:

@@ -21,6 +21,7 @@ from replica.rows.layout import compile_layout
 from replica.rows.reference import read_rows
 from replica.rows.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
+from replica.schema.from_catalog import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,23 +130,28 @@ def assert_each_equal(history: SchemaHistory, catalog: dict[tuple[str, str], Tab
     for name, expected in catalog.items():
         found = history.table(*name)
         assert found is not None, f"{name}: {history.reason(*name)}"
+        assert table_of(expected).schema(*name) == expected, "what the catalog tells is enough to go on from"
         assert compared(found, expected) == plain(expected), name
 
 
 def plain(schema: TableSchema) -> TableSchema:
     """The catalog's word in the spelling of servers since 10.6, without what DDL alone does not tell."""
-    return replace(schema, columns=tuple(map(_plain, schema.columns)), hash_keys=0)
+    return replace(schema, columns=tuple(map(_plain, schema.columns)), hash_keys=0, collation=None)
+
+
+def _mb3(collation: str) -> str:
+    return re.sub("^utf8_", "utf8mb3_", collation)
 
 
 def _plain(column: ColumnSchema) -> ColumnSchema:
-    collation = column.collation and re.sub("^utf8_", "utf8mb3_", column.collation)
+    collation = column.collation and _mb3(column.collation)
     return replace(column, charset="utf8mb3" if column.charset == "utf8" else column.charset, collation=collation)
 
 
 def compared(found: TableSchema, expected: TableSchema) -> TableSchema:
     """The history's word; where it says nothing of a collation or a width, the catalog's."""
     assert found.hash_keys >= expected.hash_keys, f"{found.hash_keys} hidden columns, the server has more"
-    expected = plain(expected)
+    expected_table, expected = expected, plain(expected)
     if len(found.columns) != len(expected.columns):
         return found
     columns = []
@@ -156,4 +162,6 @@ def compared(found: TableSchema, expected: TableSchema) -> TableSchema:
         if mine.octets is None and mine.charset == "utf8mb3":
             column = replace(column, octets=theirs.octets)
         columns.append(column)
-    return replace(found, columns=tuple(columns), hash_keys=0)
+    charset = (expected_collation := _mb3(expected_table.collation or "")).split("_")[0]
+    assert found.collation in (None, charset, expected_collation), "the default of new columns"
+    return replace(found, columns=tuple(columns), hash_keys=0, collation=None)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import DisconnectedError, DuplicateServerIdError, PositionLostError, ReplicaError
+from replica.errors import (
+    DisconnectedError,
+    DuplicateServerIdError,
+    PositionLostError,
+    PositionPurgedError,
+    ReplicaError,
+)
 from replica.handshake.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -300,9 +306,17 @@ async def test_how_dumps_end(make_server: Callable[..., MariaDb], server_version
         assert type(await ended(task)) is DisconnectedError
 
 
-@pytest.mark.parametrize("position", ["", "0-1-1", "0-1-999", "0-9-2"])
+@pytest.mark.parametrize(
+    ("position", "kind"),
+    [
+        ("", PositionPurgedError),
+        ("0-1-1", PositionPurgedError),
+        ("0-1-999", PositionLostError),
+        ("0-9-2", PositionLostError),
+    ],
+)
 async def test_positions_the_server_does_not_have(
-    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, position: str
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, position: str, kind: type[ReplicaError]
 ) -> None:
     server = make_server(server_version)
     server.sql("CREATE DATABASE p", "CREATE TABLE p.t (a INT)", "INSERT INTO p.t VALUES (1)", "FLUSH BINARY LOGS")
@@ -311,7 +325,7 @@ async def test_positions_the_server_does_not_have(
     with RelayWriter.open(tmp_path, start=GtidPosition.parse(position)) as relay:
         _, task = await start(server, relay)
         error = await ended(task)
-        assert type(error) is PositionLostError
+        assert type(error) is kind
         assert error.code == 1236
         assert error.hint
 

@@ -56,7 +56,7 @@ class Query:
     def open(self) -> ChangePlanner:
         if self._planner is None:
             self._plan = load_plan(self._given)
-            self._planner = open_planner(SourceOptions.parse(self._given), self._plan.tables)
+            self._planner = open_planner(SourceOptions.parse(self._given), self._plan)
         return self._planner
 
     def read(self, gtid: str) -> list[Row]:

@@ -37,15 +37,19 @@ class Run:
         self.attempts: list[int] = []
         self._lock = threading.Lock()
 
-    def start(self, changes: DataFrame, *, available_now: bool = False, **options: str) -> StreamingQuery:
+    def start(
+        self, changes: DataFrame, *, available_now: bool = False, once: bool = False, **options: str
+    ) -> StreamingQuery:
         writer = changes.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
         for key, value in options.items():
             writer = writer.option(key, value)
+        if once:
+            writer = writer.trigger(once=True)
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
-    def drain(self, changes: DataFrame) -> list[Row]:
-        """Read what is there now (Trigger.AvailableNow) and give all rows of the checkpoint so far."""
-        query = self.start(changes, available_now=True)
+    def drain(self, changes: DataFrame, *, once: bool = False) -> list[Row]:
+        """Read what is there now (Trigger.AvailableNow, or Once) and give all rows of the checkpoint so far."""
+        query = self.start(changes, available_now=not once, once=once)
         try:
             assert query.awaitTermination(PATIENCE_S), query.status
         finally:
@@ -127,7 +131,8 @@ class Shop:
         """Take the relay log away, once the query that wrote it has gone."""
         folder = self.folder / "relay"
         wait(lambda: is_free(folder), "the last query's replica lets its folder go")
-        shutil.rmtree(folder)
+        if folder.exists():  # a query that was stopped at once has none
+            shutil.rmtree(folder)
 
     def run(self, name: str = "checkpoint") -> Run:
         return Run(self.folder / name)

@@ -105,13 +105,13 @@ NO_SERVER = dict.fromkeys(("host", "port", "user", "password"))
 
 
 class Large:
-    """Rows of 100 KB, a daemon that keeps 200 KB for nobody and 2 MB for its readers, and queries by name."""
+    """Rows of 100 KB, a daemon that keeps 300 KB for nobody and 2 MB for its readers, and queries by name."""
 
     def __init__(self, shop: Shop, slow_readers: str) -> None:
         self.shop = shop
         self.table = f"{shop.database}.large"
         shop.sql(f"CREATE TABLE {self.table} (id INT PRIMARY KEY, note MEDIUMTEXT)")
-        sizes = ("--relay-max-file-bytes=150k", "--retain-bytes=200k", "--relay-max-bytes=2m")
+        sizes = ("--relay-max-file-bytes=150k", "--retain-bytes=300k", "--relay-max-bytes=2m")
         self.daemon = Daemon(shop.primary, shop.folder / "relay", *sizes, "--slow-readers", slow_readers)
 
     def insert(self, *numbers: int) -> None:

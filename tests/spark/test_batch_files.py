@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import lzma
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,12 +154,3 @@ def test_streams_want_a_server_and_batches_a_path(spark: SparkSession, tmp_path:
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     with pytest.raises(PySparkException, match=r"path names binlog files: they are read with spark\.read"):
         query.awaitTermination(60)
-
-
-@pytest.mark.server
-def test_a_batch_without_a_path_is_told_where_servers_are_read(shop: Shop) -> None:
-    reader = shop.spark.read.format("mariadb-binlog").option("table", shop.orders).option("user", "repl")
-    reader = reader.option("port", str(shop.primary.port)).option("password", "replica-secret")
-    with pytest.raises(PySparkException, match=r"no path is given.*use spark\.readStream"):
-        reader.load().count()
-    shutil.rmtree(shop.folder / "relay", ignore_errors=True)

@@ -6,7 +6,8 @@ import pytest
 
 from tests.system.exactly_once import prove
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+# tests/system/test_soak_spark.py kills in every run of the suite, at points it chooses.
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.timeout(600)

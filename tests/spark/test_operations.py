@@ -6,10 +6,7 @@ import contextlib
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,7 +14,6 @@ from pyspark import cloudpickle
 
 from streaming_source.relay_directory import is_free
 from streaming_source.source import MariaDbBinlogSource
-from tests.spark.conftest import ROOT
 from tests.spark.queries import Shop, ids, wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
@@ -86,29 +82,6 @@ def test_a_task_gets_no_secret_and_nothing_prints_one(shop: Shop, capfd: pytest.
     assert secret.encode() not in for_tasks
     assert secret not in repr(reader) + repr(source) + repr(reader.__dict__)
     assert len(for_tasks) < 20_000
-
-
-def test_a_killed_worker_costs_a_retry_and_no_row(shop: Shop) -> None:
-    """On a cluster, or local[2,4], a task is tried again: a fresh worker must read the same range."""
-    shop.sql(
-        f"USE {shop.database}",
-        f"INSERT INTO {shop.orders} SELECT seq, REPEAT('x', 30), 1 FROM seq_1_to_40000",
-    )
-    script = Path(__file__).with_name("killed_worker.py")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    arguments = [str(shop.primary.port), shop.orders, shop.start, str(shop.folder)]
-    job = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert job.returncode == 0, job.stderr[-3000:]
-    failed_attempts, rows, distinct = map(int, job.stdout.split()[-3:])
-    assert failed_attempts > 0
-    assert (rows, distinct) == (40_000, 40_000)
 
 
 @pytest.mark.slow

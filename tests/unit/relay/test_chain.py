@@ -31,7 +31,7 @@ def test_files_follow_each_other_and_empty_ones_leave_no_gap(tmp_path: Path) -> 
     chain.finish()
     assert relay_numbers(tmp_path) == [7, 8]
     assert [relay_path(tmp_path, n).stat().st_size for n in (7, 8)] == [28, 38]
-    assert last_entry(index_path(tmp_path, 8)) == entry(38)
+    assert last_entry(index_path(tmp_path, 8)) == entry(38).judged(plain=True, before=True)
     assert chain.sealed.total() == (2, 66)
     chain.remove_all()
     assert relay_numbers(tmp_path) == []

@@ -56,6 +56,36 @@ def test_only_the_marked_parts_are_read(tmp_path: Path) -> None:
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(marked))
 
 
+@pytest.mark.parametrize("odd", [(), (40,), (3, 17, 18), (200,)])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_files_without_xa_are_passed_by_and_none_with_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[int, ...], *, restarts: bool
+) -> None:
+    primary = Primary()
+    position = GtidPosition()
+    for first in range(1, 300, 100 if restarts else 300):  # each start recovers, and goes on behind what it finds
+        primary.events.clear()
+        primary.open_file(f"bin.{first:06d}")
+        for seq in range(first, first + (100 if restarts else 300)):
+            if seq in odd:
+                primary.xa_prepare(Gtid(0, 1, seq), f"x{seq}")
+            else:
+                primary.transaction(Gtid(0, 1, seq), (1000,))
+        with RelayWriter.open(tmp_path, max_file_bytes=5000) as relay:
+            receive(relay, primary.wire())
+            end, position = relay.head.location, relay.position
+    assert end.file > 30
+    opened: list[Path] = []
+    real = FileIndex.refresh
+    monkeypatch.setattr(FileIndex, "refresh", lambda index: (opened.append(index.path), real(index))[1])
+    log = RelayLog(tmp_path)
+    (needs,), still_open = follow(log, [(START, end)], ())
+    assert [group.gtid.seq_no for group in still_open] == list(odd)
+    assert len(set(opened)) <= 2 + len(odd), "the first, the last, and those with XA groups"
+    assert str(position) == "0-1-300"
+    assert needs.unknown == ()
+
+
 def test_what_is_open_and_what_a_range_needs(tmp_path: Path) -> None:
     log, end = filled(tmp_path, rare())
     places = {seq: log.locate(GtidPosition((Gtid(0, 1, seq),))) for seq in (99, 100, 300, 499, 599, 600)}

@@ -54,9 +54,9 @@ def test_a_table_that_is_only_stepped_over_needs_no_names() -> None:
 
 def test_a_changed_type_is_an_error_that_says_both() -> None:
     with pytest.raises(
-        SchemaError, match=r"Column id of table shop\.orders is INT in the binlog and BIGINT in the query"
+        SchemaError, match=r"Column id of table shop\.orders is INT in the binlog and SMALLINT in the query"
     ):
-        compile_layout(WIRE, None, [OutputColumn("id", pa.int64(), "BIGINT")], NULL)
+        compile_layout(WIRE, None, [OutputColumn("id", pa.int16(), "SMALLINT")], NULL)
 
 
 def test_the_catalogs_output_fits_what_the_stream_brings() -> None:

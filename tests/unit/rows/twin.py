@@ -19,6 +19,7 @@ from replica.rows.layout import RowLayout, compile_layout
 from replica.rows.types import ValuePolicy
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator, Mapping
 
     from replica.schema.table import TableSchema
@@ -30,11 +31,12 @@ class Tables:
 
     schemas: Mapping[str, TableSchema | None]
     resolved: list[str] = field(default_factory=list)
+    columns: re.Pattern[str] | None = None
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         name = f"{table_map.database}.{table_map.table}"
         self.resolved.append(name)
-        return TableTarget(self.schemas[name]) if name in self.schemas else None
+        return TableTarget(self.schemas[name], columns=self.columns) if name in self.schemas else None
 
 
 class Row(NamedTuple):
@@ -88,7 +90,8 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
 def _layout(table_map: TableMapEvent, tables: Tables, policy: ValuePolicy) -> RowLayout:
     name = f"{table_map.database}.{table_map.table}"
     # An unwanted table is read only to count its rows: nothing of it is put out.
-    return compile_layout(table_map, tables.schemas.get(name), None if name in tables.schemas else (), policy)
+    asked = None if name in tables.schemas else ()
+    return compile_layout(table_map, tables.schemas.get(name), asked, policy, shown=tables.columns)
 
 
 class Decoded(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replica.protocol.header import EventHeader
+from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.history import SchemaHistory
 
 if TYPE_CHECKING:
@@ -32,3 +34,9 @@ def refusal(items: str, options: str = "", *alters: str, **session: object) -> s
     made = history(f"CREATE TABLE t ({items}) {options}", *(f"ALTER TABLE t {a}" for a in alters), **session)
     assert made.table("d", "t") is None
     return made.reason("d", "t")
+
+
+def logged(sql: str, *, database: str = "d", extra: int | None = None, collation: int = 45) -> QueryEvent:
+    """A statement as a binlog has it; `extra`: the flags of an ALTER in two phases."""
+    status = StatusVars(charset=(collation, collation, collation), gtid_flags_extra=extra)
+    return QueryEvent(EventHeader(0, 2, 1, 100, 1000, 0), 7, 0, 0, database, sql.encode(), status)

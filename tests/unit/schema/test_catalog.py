@@ -17,6 +17,7 @@ def row(name: str, column_type: str, **values: Any) -> tuple[Any, ...]:
     defaults = {
         "nullable": "YES", "charset": None, "collation": None, "octets": None, "precision": None, "scale": None,
         "fsp": None, "comment": "", "generated": None, "table_type": "BASE TABLE", "table": "a",
+        "table_collation": "latin1_swedish_ci",
     }  # fmt: skip
     told = defaults | values
     data_type = column_type.split("(", maxsplit=1)[0].split(" ", maxsplit=1)[0]
@@ -24,7 +25,7 @@ def row(name: str, column_type: str, **values: Any) -> tuple[Any, ...]:
         told[k]
         for k in ("nullable", "charset", "collation", "octets", "precision", "scale", "fsp", "comment", "generated")
     ]
-    return ("t", told["table"], name, data_type, column_type, *last, told["table_type"])
+    return ("t", told["table"], name, data_type, column_type, *last, told["table_type"], told["table_collation"])
 
 
 # Rows of a 10.5 and an 11.8 server, and what they stand for.

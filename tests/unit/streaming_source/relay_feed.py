@@ -1,14 +1,23 @@
-"""A `Feed` without a server: a real relay log, and groups that a test lets arrive when it wants to."""
+"""A `Feed` without a server: a real relay log, groups that a test lets arrive when it wants; and planners over it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replica.handshake.start import Latest
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
+from replica.rows.types import ValuePolicy
+from streaming_source.admission import Admission, BatchLimits
+from streaming_source.cutting import RangeCutter
+from streaming_source.data_loss import Losses
 from streaming_source.offset import SourceOffset
+from streaming_source.planner import ChangePlanner
+from streaming_source.resolver import SelectedTables
+from streaming_source.schema_changes import SchemaChanges
+from streaming_source.schema_store import SchemaStore
+from streaming_source.table_history import TableHistory
 from tests.unit.relay.driving import receive
 from tests.unit.relay.streams import Primary
 
@@ -17,6 +26,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.places import Feed
+
+
+EVERYTHING = SelectedTables(("*.*",), {})
+
+
+def plan(
+    feed: Feed,
+    *,
+    tables: SelectedTables = EVERYTHING,
+    inline: bool = False,
+    skip_unprepared: bool = False,
+    **limits: Any,
+) -> ChangePlanner:
+    """A planner over `feed`, with the fields of `BatchLimits` as limits."""
+    cutter = RangeCutter(tables, inline=inline, skip_unprepared=skip_unprepared)
+    return ChangePlanner(feed, cutter, Admission(tables, BatchLimits(**limits), cutter), history(tables))
+
+
+def history(tables: SelectedTables = EVERYTHING) -> TableHistory:
+    """What is known of the tables of a query that asked no server."""
+    changes = SchemaChanges("ignore", None, tables.catalog, ValuePolicy())
+    return TableHistory(tables, None, changes, SchemaStore(None))
 
 
 class RelayFeed:
@@ -26,13 +58,14 @@ class RelayFeed:
         self.log = RelayLog(folder)
         self.folder = folder
         self.starts: list[SourceOffset] = []
-        self.target = GtidPosition()
+        self.target: GtidPosition | None = None
         self.position = GtidPosition.parse(begin)
         self.arriving: Callable[[], None] = lambda: None
         self.closed = False
         self.full = False
         self.epoch = 0
         self.down_s = 0.0
+        self.losses = Losses()
         self.latest = Latest(GtidPosition(), frozenset(), GtidPosition())
         self.primary = Primary()
         self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=1 << 20)
@@ -64,9 +97,10 @@ class RelayFeed:
         head = self.head()
         return SourceOffset(head.position, head.position, anchor=True)
 
-    def start(self, offset: SourceOffset) -> None:
+    def start(self, offset: SourceOffset) -> SourceOffset:
         self.starts.append(offset)
         self.started = True
+        return offset
 
     def release(self, keep_from: RelayLocation) -> None:
         self.log.purge_before(keep_from)
@@ -79,7 +113,7 @@ class RelayFeed:
         return self.head().location > location
 
     def server_position(self) -> GtidPosition:
-        return self.target
+        return self.head().position if self.target is None else self.target
 
     def server_id(self, location: RelayLocation) -> int | None:
         return 77 if location.offset else None

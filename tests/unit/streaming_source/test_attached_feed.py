@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.daemon.status import write_status
-from replica.errors import DataLossError, RelayError
+from replica.errors import ConfigError, DataLossError, RelayError
+from replica.option_values import shown_instant
 from replica.protocol.gtid import GtidPosition
 from replica.relay.location import RelayLocation, index_path, relay_path
 from replica.relay.readers import mark_dropped, registered_readers
 from streaming_source import attached_daemon, attached_feed
 from streaming_source.attached_feed import AttachedFeed
-from streaming_source.cutting import RangeCutter
 from streaming_source.offset import SourceOffset
 from streaming_source.options import SourceOptions
-from streaming_source.planner import ChangePlanner
-from streaming_source.resolver import SelectedTables
 from tests.unit.daemon.records import record
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from streaming_source.planner import ChangePlanner
 
 GROUPS = [f"0-1-{n}" for n in range(1, 7)]
 
@@ -81,8 +81,7 @@ class Daemon:
         return self.feeds[-1]
 
     def plan(self, **options: str) -> ChangePlanner:
-        cutter = RangeCutter(SelectedTables(("*.*",), {}), max_bytes=1, max_rows=None, inline=False)
-        return ChangePlanner(self.attach(**options), cutter)
+        return plan(self.attach(**options), max_bytes=1)
 
     @property
     def kept(self) -> dict[str, int]:
@@ -145,7 +144,7 @@ def test_transactions_prepared_at_the_start_are_kept_and_delivered(daemon: Daemo
     assert list(daemon.kept.values()) == [2]
     daemon.arrive("0-1-4 commit x")
     end = planner.latest_offset(first, bounded=True)
-    (part,) = planner.partitions(first, end)
+    ((part,),) = (partition.ranges for partition in planner.partitions(first, end))
     assert len(part.carried) == 1
 
 
@@ -260,7 +259,7 @@ def test_a_log_that_lost_its_end_is_waited_for(daemon: Daemon, monkeypatch: pyte
     daemon.begin_anew(*GROUPS[:4])
     daemon.arrive_later("0-1-5", "0-1-6", "0-1-7")
     parts = planner.partitions(_offset("0-1-5"), end)
-    assert [part.file for part in parts] == ["bin.000006"]
+    assert [part.file for partition in parts for part in partition.ranges] == ["bin.000006"]
 
 
 def test_a_position_the_log_never_reaches_is_an_error_after_a_while(daemon: Daemon) -> None:
@@ -322,3 +321,97 @@ def test_news_is_seen_within_a_poll(daemon: Daemon) -> None:
     assert feed.wait_beyond(here, 20)
     assert feed.head().location == RelayLocation(3, feed.head().location.offset)
     assert attached_feed.POLL_S < attached_feed.IDLE_POLL_S
+
+
+T0 = 1_700_000_000
+
+
+def _at(daemon: Daemon, *times: int) -> None:
+    """One group a file, 0-1-1 on, committed at T0 and these seconds."""
+    for number, time_s in enumerate(times, 1):
+        daemon.writer.primary.timestamp = T0 + time_s
+        daemon.arrive(f"0-1-{number}")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "position"), [(0, ""), (1, "0-1-1"), (300, "0-1-3"), (301, "0-1-4"), (999, "0-1-5")]
+)
+def test_a_time_is_looked_up_in_the_log(daemon: Daemon, seconds: int, position: str) -> None:
+    _at(daemon, 0, 100, 200, 300, 400)
+    offset = daemon.plan(startingPosition=shown_instant(T0 + seconds)).initial_offset()
+    assert str(offset.position) == position
+    assert offset.anchor
+
+
+def test_times_to_come_and_from_before_the_log_are_refused(daemon: Daemon) -> None:
+    _at(daemon, 0, 100, 200, 300)
+    with pytest.raises(ConfigError, match="is still to come"):
+        daemon.plan(readerName="q1", startingPosition="2105-01-01T00:00:00Z").initial_offset()
+    daemon.purge(1, 2)
+    with pytest.raises(DataLossError, match="begins after 0-1-2, with a transaction of 2023-") as caught:
+        daemon.plan(readerName="q2", startingPosition=shown_instant(T0 + 150)).initial_offset()
+    assert "failOnDataLoss=false starts there too" in caught.value.hint
+    lenient = daemon.plan(readerName="q3", startingPosition=shown_instant(T0 + 150), failOnDataLoss="false")
+    assert str(lenient.initial_offset().position) == "0-1-2"
+    assert (
+        str(daemon.plan(readerName="q4", startingPosition=shown_instant(T0 + 250)).initial_offset().position) == "0-1-3"
+    )
+
+
+def test_what_was_removed_is_gone_over_where_that_is_allowed(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    daemon.arrive(*GROUPS)
+    daemon.purge(1, 2, 3)
+    with pytest.raises(DataLossError, match="what follows 0-1-1 was removed"):
+        _gtids(daemon.plan(readerName="q5"), _offset("0-1-1"))
+    planner = daemon.plan(readerName="q6", failOnDataLoss="false")
+    assert _gtids(planner, _offset("0-1-1")) == GROUPS[3:]
+    report = planner.report()
+    assert report is not None
+    assert report["dataLoss"] == [{"after": "0-1-1", "upTo": "0-1-3"}]
+    assert "transactions behind 0-1-1 up to 0-1-3 were removed" in caplog.text
+    start = daemon.plan(readerName="q7", startingPosition="0-1-1", failOnDataLoss="false").initial_offset()
+    assert str(start.position) == "0-1-3"
+
+
+def test_a_batch_whose_end_was_removed_too_is_empty_and_the_next_goes_on(daemon: Daemon) -> None:
+    daemon.arrive(*GROUPS)
+    daemon.purge(1, 2, 3)
+    planner = daemon.plan(readerName="q8", failOnDataLoss="false")
+    parts = planner.partitions(_offset("0-1-1"), _offset("0-1-2"))
+    wanted = {(bounds.lower, bounds.upper) for part in parts for r in part.ranges if (bounds := r.bounds)}
+    assert wanted <= {(None, ((0, 2),))}, "nothing beyond the batch is delivered with it"
+    assert _gtids(planner, _offset("0-1-2"))[-1] == "0-1-6"
+
+
+def test_files_that_are_dropped_while_the_query_runs_are_gone_over_where_that_is_allowed(daemon: Daemon) -> None:
+    daemon.arrive(*GROUPS[:4])
+    planner = daemon.plan(readerName="slow", failOnDataLoss="false")
+    first = planner.latest_offset(_offset("0-1-1"), bounded=True)
+    assert str(first.position) == "0-1-2"
+    daemon.purge(1, 2, 3)
+    (reader,) = registered_readers(daemon.folder)
+    mark_dropped(daemon.folder, reader, 4, "it held back more than relay_max_bytes")
+    daemon.arrive(*GROUPS[4:])
+    assert _gtids(planner, first) == GROUPS[3:]
+    report = planner.report()
+    assert report is not None
+    assert report["dataLoss"] == [{"after": "0-1-2", "upTo": "0-1-3"}]
+
+
+def test_another_history_is_refused_although_losses_are_allowed(daemon: Daemon) -> None:
+    daemon.arrive(*GROUPS)
+    with pytest.raises(DataLossError, match=r"does not lead through 0-9-3"):
+        daemon.plan(readerName="q9", failOnDataLoss="false").latest_offset(_offset("0-9-3"), bounded=True)
+
+
+def test_rows_prepared_before_the_log_begins_can_be_lost_alone(daemon: Daemon) -> None:
+    daemon.arrive("0-1-1", "0-1-2 prepare x", "0-1-3", "0-1-4", "0-1-5")
+    daemon.purge(1, 2)
+    offset = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-1"))
+    with pytest.raises(DataLossError, match=r"transactions behind 0-1-3 are all there.*its rows are lost"):
+        daemon.plan(readerName="q10").latest_offset(offset, bounded=True)
+    planner = daemon.plan(readerName="q11", failOnDataLoss="false")
+    assert _gtids(planner, offset) == ["0-1-4", "0-1-5"]
+    report = planner.report()
+    assert report is not None
+    assert report["dataLoss"] == [{"after": "0-1-1", "upTo": "0-1-3", "preparedOnly": True}]

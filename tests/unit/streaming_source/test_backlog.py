@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from replica.relay.location import RelayLocation, relay_path
+from streaming_source import backlog as backlog_module
 from streaming_source.backlog import Backlog
 
 FILES = {number: 1000 + number for number in range(3, 30)}
@@ -48,6 +49,17 @@ def test_a_complete_file_is_looked_at_once(folder: Path, monkeypatch: pytest.Mon
     for first in range(3, 29):
         backlog.bytes(RelayLocation(first, 4), RelayLocation(29, first))
     assert looks[0] == 26
+
+
+def test_many_files_are_counted_over_several_calls_and_estimated_until_then(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog_module, "FILES_A_CALL", 10)
+    backlog, places = Backlog(folder), (RelayLocation(3, 4), RelayLocation(29, 9))
+    told = [backlog.bytes(*places) for _ in range(4)]
+    assert told[2] == told[3] == _between(*places)
+    assert all(abs(estimate - told[3]) < told[3] * 0.05 for estimate in told)
+    assert told[0] != told[3]
 
 
 def test_a_log_begun_anew_and_files_that_went_are_no_error(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/spark.md names every option and every column there is, in the words of the tables in the code."""
+"""docs/spark.md names every option and row column, in the words of the tables in the code, and every error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from replica import errors
 from streaming_source.options import OPTIONS
 from streaming_source.schema import ABSENT, ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
 
@@ -19,6 +20,11 @@ COLUMN_LINES = [
     for prefix, columns in SHAPES
     for column in columns
 ]
+ERRORS = {
+    name
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.ReplicaError) and kind is not errors.ReplicaError
+}
 
 
 @pytest.mark.parametrize("line", OPTION_LINES + COLUMN_LINES, ids=lambda line: line.split("`")[1])
@@ -27,7 +33,8 @@ def test_the_page_has_the_line(line: str) -> None:
 
 
 def test_the_page_has_no_line_the_code_has_not() -> None:
-    """An option or a column that went away goes from the page too."""
+    """An option, a column or an error that went away goes from the page too, and none is missing."""
     tables = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    known = {line.split("`")[1] for line in OPTION_LINES + COLUMN_LINES}
-    assert {line.split("`")[1] for line in tables if "=" not in line.split("`")[1]} == known
+    known = {line.split("`")[1] for line in OPTION_LINES + COLUMN_LINES} | ERRORS
+    named = {name for line in tables for name in line.split("|")[1].split("`")[1::2]}
+    assert {name for name in named if "=" not in name} == known

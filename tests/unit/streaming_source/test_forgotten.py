@@ -11,11 +11,8 @@ from replica.handshake.start import Latest
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.transaction_events import XaId
 from streaming_source import forgotten
-from streaming_source.cutting import RangeCutter
 from streaming_source.offset import SourceOffset
-from streaming_source.planner import ChangePlanner
-from streaming_source.resolver import SelectedTables
-from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +28,7 @@ class Log:
         monkeypatch.setattr(forgotten, "LOOK_EVERY_S", 0.0)
         self.feed = RelayFeed(folder)
         self.folder = folder
-        cutter = RangeCutter(SelectedTables(("*.*",), {}), max_bytes=1 << 20, max_rows=None, inline=False)
-        self.planner = ChangePlanner(self.feed, cutter)
+        self.planner = plan(self.feed, max_bytes=1 << 20)
         self.offset = SourceOffset(GtidPosition(), GtidPosition())
         for group in GROUPS:
             self.arrive(group)
@@ -115,7 +111,7 @@ def test_nobody_is_asked_while_no_file_is_held_back(tmp_path: Path, monkeypatch:
     log.feed.primary.events.clear()
     fresh = RelayFeed(tmp_path / "other", ["0-1-1", "0-1-2 prepare lost", "0-1-3"])
     monkeypatch.setattr(fresh, "latest_and_prepared", asked)
-    planner = ChangePlanner(fresh, RangeCutter(SelectedTables(("*.*",), {}), max_bytes=1, max_rows=None, inline=False))
+    planner = plan(fresh, max_bytes=1)
     offset = SourceOffset(GtidPosition(), GtidPosition())
     for _ in range(3):
         offset = planner.latest_offset(offset, bounded=True)

@@ -87,7 +87,10 @@ def test_a_table_without_rows_that_a_schema_file_knows_is_empty(tmp_path: Path) 
     schema = tmp_path / "schema.sql"
     schema.write_text("CREATE TABLE crm.customer (id INT PRIMARY KEY COMMENT 'the key', name VARCHAR(20));")
     loaded = load(ROTATION, table="crm.customer", schemaFile=schema)
-    assert [tuple(column) for column in loaded.plan.columns or ()] == [("id", "INT", "the key"), ("name", "STRING", "")]
+    assert [tuple(column)[:3] for column in loaded.plan.columns or ()] == [
+        ("id", "INT", "the key"),
+        ("name", "STRING", ""),
+    ]
     assert loaded.partitions == ()
 
 

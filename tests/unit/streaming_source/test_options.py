@@ -25,7 +25,7 @@ def test_names_may_come_in_lower_case_as_spark_sends_them() -> None:
 
 def test_defaults_are_what_the_table_says() -> None:
     options = _parse()
-    assert (options.starting_position, options.max_bytes_per_trigger, options.transport) == ("latest", 64 << 20, "auto")
+    assert (options.starting_position, options.max_bytes_per_trigger, options.transport) == (None, 64 << 20, "auto")
     assert options.max_rows_per_trigger is None
     by_name = {option.name: option for option in OPTIONS}
     assert by_name["maxBytesPerTrigger"].default == "64m"
@@ -66,9 +66,13 @@ def test_an_unknown_option_without_a_neighbour_lists_all() -> None:
         ({"maxBytesPerTrigger": "0"}, "is not a size"),
         ({"maxRowsPerTrigger": "0"}, "is outside 1 to"),
         ({"maxRowsPerTrigger": "many"}, "is not a whole number"),
+        ({"maxTransactionsPerTrigger": "0"}, "is outside 1 to"),
+        ({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"}, "a batch would never be large enough"),
+        ({"maxTriggerDelay": "soon"}, "is not a time"),
+        ({"splitLargeTransactions": "never"}, "is neither true nor false"),
         ({"rowShape": "square"}, "is not one of envelope, flat"),
         ({"includeSql": "perhaps"}, "is neither true nor false"),
-        ({"startingPosition": "yesterday"}, "is neither latest nor earliest nor a GTID position"),
+        ({"startingPosition": "yesterday"}, "is neither latest nor earliest nor a time nor a GTID position"),
         ({"startingPosition": "0-1-5,0-2-6"}, "conflict"),
         ({"startingPosition": " "}, "is empty; earliest"),
         ({"table": "orders"}, "is not of the form database.table"),

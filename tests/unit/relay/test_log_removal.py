@@ -11,7 +11,7 @@ from replica.errors import DataLossError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.location import RelayLocation, index_path, relay_path
 from replica.relay.log import RelayLog
-from streaming_source.attached_log import SharedLog
+from replica.relay.xa import prepared_at
 from tests.unit.streaming_source.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def test_removal_in_the_middle_of_a_look_is_no_error(folder: Path, monkeypatch: 
             raise DataLossError("a file that has just gone")
         return locate(log, position)
 
-    locate = RelayLog.locate
-    monkeypatch.setattr(RelayLog, "locate", meets_a_gap)
-    log = SharedLog(folder)
+    locate = RelayLog._locate
+    monkeypatch.setattr(RelayLog, "_locate", meets_a_gap)
+    log = RelayLog(folder)
     assert log.locate(GtidPosition.parse(f"0-1-{FILES}")) == log.head().location  # type: ignore[union-attr]
     assert log.oldest() == RelayLocation(6, 0)
 
@@ -56,14 +56,14 @@ def test_an_error_that_is_none_of_removal_stays_one(folder: Path, monkeypatch: p
     def fails(log: RelayLog) -> GtidPosition:
         raise DataLossError("for good")
 
-    monkeypatch.setattr(RelayLog, "first_position", fails)
+    monkeypatch.setattr(RelayLog, "_first_position", fails)
     with pytest.raises(DataLossError, match="for good"):
-        SharedLog(folder).first_position()
+        RelayLog(folder).first_position()
 
 
 def test_looks_beside_a_removal_all_succeed(folder: Path) -> None:
     goal = GtidPosition.parse(f"0-1-{FILES}")
-    first = SharedLog(folder).oldest().file
+    first = RelayLog(folder).oldest().file
 
     def remove() -> None:
         for number in range(first, FILES - 2):
@@ -73,11 +73,11 @@ def test_looks_beside_a_removal_all_succeed(folder: Path) -> None:
     remover.start()
     looks = 0
     while remover.is_alive() or not looks:
-        log = SharedLog(folder)
+        log = RelayLog(folder)
         location = log.locate(goal)
         assert location is not None
         assert log.first_position() is not None
-        assert [group.gtid.seq_no for group in log.prepared_at(location)] == [FILES - 1]
+        assert [group.gtid.seq_no for group in prepared_at(log, location)] == [FILES - 1]
         looks += 1
     remover.join()
-    assert SharedLog(folder).oldest() == RelayLocation(FILES - 2, 0)
+    assert RelayLog(folder).oldest() == RelayLocation(FILES - 2, 0)

@@ -1,0 +1,135 @@
+"""A relay log whose transactions hold real row changes, planned and read as Spark does it: in batches, over restarts.
+
+`Group.text` is a GTID, with `alters` behind it for DDL, `prepare x`, `commit x` or `rollback x` for XA. Rows are
+inserts of a column `a`, numbered through; those of table d.t are wanted, those of d.other are not.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.gtid import Gtid, GtidPosition
+from streaming_source.offset import SourceOffset
+from streaming_source.reader import ReadPlan, read_changes
+from streaming_source.resolver import SelectedTables
+from streaming_source.schema import TableColumn
+from tests.unit.relay.driving import receive
+from tests.unit.rows.stream import INSERT, Column, image, rows, table_map
+from tests.unit.streaming_source.relay_feed import RelayFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming_source.planner import ChangePlanner
+
+TABLES = SelectedTables(("d.t",), {})
+PLAN = ReadPlan("envelope", TABLES, (TableColumn("a", "INT"),), "")
+MAPS = {name: table_map(number, [Column("a", 3)], table=name) for number, name in enumerate(("t", "other"), 1)}
+
+
+class Group(NamedTuple):
+    """`events`: (table, rows) of each rows event."""
+
+    text: str
+    events: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def wanted(self) -> int:
+        return sum(count for table, count in self.events if table == "t")
+
+
+class Delivered(NamedTuple):
+    """One row as Spark gets it."""
+
+    gtid: str
+    ordinal: int
+    is_last: bool
+    value: int
+
+
+class RowFeed(RelayFeed):
+    """Started where nothing was written before."""
+
+    value = 0
+
+    def arrive_rows(self, *groups: Group) -> None:
+        primary = self.primary
+        position = primary.position
+        primary.events.clear()
+        primary.open_file()
+        primary.position = max(position, primary.position)
+        for group in groups:
+            text, *xa = group.text.split()
+            gtid = Gtid.parse(text)
+            match xa:
+                case [] | ["prepare", _]:
+                    flags = GtidFlag.TRANSACTIONAL | (GtidFlag.PREPARED_XA if xa else 0)
+                    primary.gtid(gtid, flags, xa=xa[1] if xa else None)
+                    self._rows(group.events)
+                    if xa:
+                        body = struct.pack("<BIII", 0, 1, len(xa[1]), 0) + xa[1].encode()
+                        primary.event(EventType.XA_PREPARE, body)
+                    else:
+                        primary.event(EventType.XID, bytes(8))
+                case ["alters"]:
+                    primary.statement(gtid, text=b"ALTER TABLE d.t COMMENT 'changed'")
+                case [verb, name]:
+                    primary.xa_end(gtid, name, verb.upper())
+        receive(self._writer, primary.wire())
+
+    def _rows(self, events: Sequence[tuple[str, int]]) -> None:
+        for table, count in events:
+            number = 1 + list(MAPS).index(table)
+            images = b"".join(image([struct.pack("<i", self.value + n)]) for n in range(count))
+            self.value += count
+            self.primary.event(EventType.TABLE_MAP, MAPS[table], inside=True)
+            self.primary.event(INSERT, rows(number, 1, images), inside=True)
+
+
+def offset(gtid: str) -> SourceOffset:
+    position = GtidPosition.parse(gtid)
+    return SourceOffset(position, position)
+
+
+def again(value: SourceOffset) -> SourceOffset:
+    """What comes back from Spark's checkpoint."""
+    return SourceOffset.parse(json.loads(json.dumps(value.json())))
+
+
+def delivered(partitions: Sequence[Any]) -> list[Delivered]:
+    """The rows of partitions, each read as a task reads it."""
+    return [
+        Delivered(row["transaction"]["gtid"], row["transaction"]["ordinal"], row["transaction"]["is_last"], image["a"])
+        for partition in pickle.loads(pickle.dumps(list(partitions)))  # noqa: S301
+        for batch in read_changes(partition, PLAN)
+        for row in batch.to_pylist()
+        if (image := row["after"])
+    ]
+
+
+def batches(planner: ChangePlanner, start: SourceOffset) -> list[tuple[SourceOffset, list[Delivered]]]:
+    """End offset and rows of each batch until nothing is new."""
+    found = []
+    while (end := planner.latest_offset(again(start), bounded=True)) != start:
+        found.append((end, delivered(planner.partitions(again(start), again(end)))))
+        start = end
+    return found
+
+
+def ends(found: list[tuple[SourceOffset, list[Delivered]]]) -> list[str]:
+    """The positions that batches end at."""
+    return [str(end.position) for end, _ in found]
+
+
+def sizes(found: list[tuple[SourceOffset, list[Delivered]]]) -> list[int]:
+    """The rows of each batch."""
+    return [len(rows) for _, rows in found]
+
+
+def small(first: int, last: int, rows: int = 1) -> list[Group]:
+    """Transactions of one domain, numbered from `first` to `last`."""
+    return [Group(f"0-1-{n}", (("t", rows),)) for n in range(first, last + 1)]

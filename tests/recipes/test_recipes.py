@@ -1,0 +1,239 @@
+"""docs/recipes.md: every block of code on the page, run against a real primary; tables end equal to the server's.
+
+One Spark session for all, so all are in this file. What a block leaves is compared with what the server answers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+
+from tests.recipes.workbench import Workbench, blocks, environment
+
+if TYPE_CHECKING:
+    from tests.fixtures.mariadb import MariaDb
+
+PIPELINES = Path(pyspark.__file__).parent / "pipelines" / "cli.py"  # what spark-pipelines starts
+
+pytestmark = [pytest.mark.spark, pytest.mark.server]
+
+EQUAL = "result = sorted(tuple(row) for row in spark.table('{}').selectExpr({}).collect())"
+ORDERS = "'id', 'name', 'cast(price AS STRING)'"
+MORE = (
+    "UPDATE shop.orders SET price = 9 WHERE id = 1",
+    # Three rows change places: no statement can swap keys, so one stands aside.
+    "BEGIN",
+    "UPDATE shop.orders SET id = 100 WHERE id = 1",
+    "UPDATE shop.orders SET id = 1 WHERE id = 2",
+    "UPDATE shop.orders SET id = 2 WHERE id = 100",
+    "INSERT INTO shop.orders SELECT seq, CONCAT('many ', seq), seq FROM seq_1000_to_1500",
+    "DELETE FROM shop.orders WHERE id = 3",
+    "COMMIT",
+    "INSERT INTO shop.orders VALUES (3, 'new', 3)",
+    "DELETE FROM shop.orders WHERE id BETWEEN 1100 AND 1200",
+)
+
+
+def server_rows(primary: MariaDb, table: str = "shop.orders") -> list[list[Any]]:
+    rows = primary.sql(f"SELECT * FROM {table}")
+    return sorted([str(v) if isinstance(v, Decimal) else v for v in row] for row in rows)
+
+
+def client(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """A Spark Connect client, in a process of its own."""
+    return subprocess.run(
+        command, env=environment() | variables, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def test_delta_table_equals_the_servers_after_each_run_and_after_a_replay(
+    workbench: Workbench, primary: MariaDb
+) -> None:
+    equal = EQUAL.format("orders", ORDERS)
+    assert workbench.recipe("listener", "delta", then=equal) == server_rows(primary)
+
+    primary.sql("USE shop", *MORE)
+    assert workbench.recipe("delta", then=equal) == server_rows(primary)
+
+    # A crash between the MERGE and Spark's commit log: the batch comes again.
+    workbench.run("import glob, os; [os.remove(f) for f in glob.glob('/checkpoints/orders/commits/*2')]")
+    versions = "spark.sql('DESCRIBE HISTORY orders').count()"
+    before = workbench.run(f"result = {versions}")
+    assert workbench.recipe("delta", then=equal) == server_rows(primary)
+    assert workbench.run(f"result = {versions}") == before + 1
+
+
+def test_parquet_has_every_change_once_and_its_files_are_told_apart_by_identity(
+    workbench: Workbench, primary: MariaDb
+) -> None:
+    leftover = """
+import shutil
+from pathlib import Path
+largest = max(Path("/lake/order_changes").glob("part-*.parquet"), key=lambda file: file.stat().st_size)
+shutil.copy(largest, largest.with_name("part-99999.parquet"))
+"""
+    counts = "result = [spark.read.parquet('/lake/order_changes').count(), files.count(), once.count()]"
+    workbench.recipe("parquet", then=leftover)
+    through_the_log, in_files, distinct = workbench.recipe("parquet-files", then=counts)
+    assert in_files > through_the_log == distinct
+    newest = (
+        "spark.read.parquet('/lake/order_changes').where(\"_change_type <> 'update_preimage'\")"
+        ".groupBy('id').agg(f.max_by('_change_type', '_sequence').alias('last')).where(\"last <> 'delete'\")"
+    )
+    # Of rows that got another key, the old one is told by the preimage only.
+    there = workbench.run(f"from pyspark.sql import functions as f; result = [r.id for r in {newest}.collect()]")
+    assert set(there) - {5, 100} == {row[0] for row in server_rows(primary)}
+
+
+def test_messages_hold_what_the_rows_hold(workbench: Workbench, primary: MariaDb) -> None:
+    write = """
+def written(rows, name):
+    query = rows.writeStream.format("parquet").option("path", f"/lake/{name}")
+    query = query.option("checkpointLocation", f"/checkpoints/{name}").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return spark.read.parquet(f"/lake/{name}")
+result = [row.asDict(recursive=True) for row in written(messages, "messages").collect()]
+"""
+    messages = workbench.recipe("messages", then=write)
+    values = [json.loads(message["value"]) for message in messages]
+    state: dict[int, Any] = {}
+    for value in sorted(values, key=_place):
+        assert value["op"] in ("c", "u", "d")
+        assert (value["before"] is None) == (value["op"] == "c")
+        if value["before"]:
+            state.pop(value["before"]["id"], None)
+        if value["after"]:
+            state[value["after"]["id"]] = value["after"]
+    first = {key: row for key, row in state.items() if key < 1000}
+    expected = [row for row in server_rows(primary) if row[0] < 1000]
+    assert sorted([row["id"], row["name"]] for row in first.values()) == [row[:2] for row in expected]
+    assert {message["topic"] for message in messages} == {"shop.orders"}
+    assert all(json.loads(message["key"]).keys() == {"id"} for message in messages)
+    assert messages[0]["headers"][0]["key"] == "gtid"
+
+    primary.sql("INSERT INTO shop.customers VALUES (7, 'Zoë'), (8, NULL)")
+    rows = workbench.recipe(
+        "variant-messages", then="result = [row.value for row in written(every_table, 'all').collect()]"
+    )
+    parsed = [json.loads(row) for row in rows]
+    assert len(parsed) == len(messages) + 2
+    # A versioned table's rows have its hidden columns too.
+    assert (7, "Zoë") in [(row["after"].get("id"), row["after"].get("name")) for row in parsed if row["after"]]
+
+
+def _place(message: dict[str, Any]) -> tuple[int, int]:
+    return int(message["source"]["gtid"].rsplit("-", 1)[1]), message["source"]["ordinal"]
+
+
+def test_deleted_rows_can_be_kept_and_marked(workbench: Workbench, primary: MariaDb) -> None:
+    kept = workbench.recipe(
+        "soft-delete", then="result = [tuple(r) for r in spark.sql('SELECT id, deleted FROM kept').collect()]"
+    )
+    assert sorted(row[0] for row in kept if not row[1]) == [row[0] for row in server_rows(primary)]
+    assert {row[0] for row in kept if row[1]} >= {5, 1150}
+
+
+def test_many_tables_end_equal(workbench: Workbench, primary: MariaDb) -> None:
+    primary.sql(
+        "USE shop",
+        "BEGIN",
+        "INSERT INTO shop.customers VALUES (9, 'nine'), (10, 'ten')",
+        "INSERT INTO shop.`lines` VALUES (1, 1, 1.5, NULL), (1, 2, 2.5, 'x'), (2, 1, NULL, NULL), (3, 1, 3, NULL)",
+        "UPDATE shop.`lines` SET line = 3 WHERE order_id = 1 AND line = 2",
+        "DELETE FROM shop.customers WHERE id = 8",
+        "COMMIT",
+        # The same key in another replication domain, and images that hold little more than what was changed.
+        "SET SESSION gtid_domain_id = 7, binlog_row_image = MINIMAL, timestamp = UNIX_TIMESTAMP() + 5",
+        "UPDATE shop.customers SET name = NULL WHERE id = 9",
+        "UPDATE shop.`lines` SET amount = amount + 1 WHERE order_id = 1",
+        "UPDATE shop.`lines` SET note = 'n' WHERE order_id < 3",
+        "DELETE FROM shop.`lines` WHERE order_id = 3",
+    )
+    workbench.recipe("many")
+    rows = workbench.run(EQUAL.format("lines", "'order_id', 'line', 'cast(amount AS STRING)', 'note'"))
+    assert rows == server_rows(primary, "shop.`lines`")
+    assert workbench.run(EQUAL.format("customers", "'id', 'name'")) == server_rows(primary, "shop.customers")
+
+
+def test_iceberg_table_equals_the_servers(workbench: Workbench, primary: MariaDb) -> None:
+    rows = """
+found = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
+result = sorted((row["id"], row["name"], row["price"]) for row in found)
+"""
+    assert workbench.recipe("iceberg", then=rows) == server_rows(primary)
+
+
+def pipeline(workbench: Workbench, recipe: str) -> subprocess.CompletedProcess[str]:
+    """One `spark-pipelines run` of a project with one recipe in it."""
+    project = workbench.folder / recipe
+    (project / "transformations").mkdir(parents=True, exist_ok=True)
+    specification = workbench.code("pipeline-spec").replace("/pipeline", f"/{recipe}")
+    (project / "spark-pipeline.yml").write_text(specification, encoding="utf-8")
+    (project / "transformations" / "orders.py").write_text(workbench.code(recipe), encoding="utf-8")
+    command = [sys.executable, str(PIPELINES), "run", "--spec", str(project / "spark-pipeline.yml")]
+    return client(command, SPARK_REMOTE=workbench.adapted("sc://spark-server:15002"))
+
+
+def test_a_declarative_pipeline_ends_equal_to_the_servers_table(workbench: Workbench, primary: MariaDb) -> None:
+    done = pipeline(workbench, "pipeline")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert workbench.run(EQUAL.format("current_orders", ORDERS)) == server_rows(primary)
+
+
+def test_an_auto_cdc_flow_ends_equal_wherever_spark_takes_its_target(workbench: Workbench, primary: MariaDb) -> None:
+    done = pipeline(workbench, "auto-cdc")
+    if done.returncode == 0:
+        assert workbench.run(EQUAL.format("orders_by_auto_cdc", ORDERS)) == server_rows(primary)
+    else:  # the flow was resolved against our rows, and only Delta's way to MERGE is refused
+        assert "Cannot start AutoCDC flow: the target table" in done.stdout
+        assert "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE" in done.stderr
+
+
+def test_spark_connect_runs_the_same_queries_and_says_the_same_errors(workbench: Workbench, primary: MariaDb) -> None:
+    delta = workbench.code("delta").replace('"orders"', '"remote"').replace("EXISTS orders", "EXISTS remote")
+    more = """
+import json
+from pyspark.errors import PySparkException
+errors = []
+for options in ({"table": "shop.ordres"}, {"table": "shop.orders", "startingPositon": "latest"}):
+    try:
+        changes(**options).schema
+    except PySparkException as error:
+        errors.append(str(error))
+print(json.dumps([type(spark).__module__, lag(query).position, errors]))
+"""
+    delta = delta.replace("/orders", "/remote")
+    code = "\n".join([*map(workbench.code, ("connect", "source")), delta, workbench.code("watch"), more])
+    done = client([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr[-6000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told[0] == "pyspark.sql.connect.session"
+    assert told[1] == primary.gtid_binlog_pos()
+    assert "shop.ordres" in told[2][0]
+    assert "startingPosition" in told[2][1]
+    assert workbench.run(EQUAL.format("remote", ORDERS)) == server_rows(primary)
+
+
+def test_a_listener_and_lag_see_rows_and_the_position(workbench: Workbench, primary: MariaDb) -> None:
+    position = primary.gtid_binlog_pos()
+    told = workbench.recipe("watch", then="result = [lag(query).position, str(lag(query)), lag(query).running]")
+    assert told[0] == position
+    assert "ended" in told[1]
+    assert told[2] is False
+    reports = workbench.run(
+        "result = [[p.numInputRows, p.inputRowsPerSecond, p.sources[0]['latestOffset'] is not None]"
+        " for p in query.recentProgress]"
+    )
+    assert any(rows > 0 for rows, _, _ in reports)
+
+
+def test_every_block_of_the_page_was_run(workbench: Workbench) -> None:
+    """The last of this file: a block that no test uses is code that nobody runs."""
+    assert workbench.used == blocks().keys()

@@ -1,4 +1,4 @@
-"""`scripts/soak daemon`: one soak with the faults, seed and server asked for; a JSON summary as the last line."""
+"""`scripts/soak daemon`, `scripts/soak spark`: one soak as asked for; a JSON summary as the last line."""
 
 from __future__ import annotations
 
@@ -7,23 +7,49 @@ import json
 import random
 import sys
 import traceback
+from typing import Any
 
+from tests.fixtures.jars import JarsMissingError, delta_settings
 from tests.system.soak.daemon import soak
+from tests.system.soak.spark import soak_spark
+
+
+def _daemon(arguments: argparse.Namespace) -> dict[str, Any]:
+    return soak(arguments.version, faults=arguments.faults, seed=arguments.seed, minutes=arguments.minutes, say=True)
+
+
+def _spark(arguments: argparse.Namespace) -> dict[str, Any]:
+    kinds = ("parquet", "delta") if arguments.sink == "both" else (arguments.sink,)
+    try:
+        delta_settings()
+    except JarsMissingError as error:
+        if arguments.sink == "delta":
+            raise
+        if arguments.sink == "both":
+            print(f"*** {error}. PARQUET ALONE IS TESTED. ***", flush=True)
+            kinds = ("parquet",)
+    return soak_spark(arguments.version, kills=arguments.kills, seed=arguments.seed, kinds=kinds, say=True)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
-    parser.add_argument("what", choices=["daemon"])
-    parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--version", help="server version; 10.11 or else the newest if not given")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop breaking things after so long")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seed", type=int, default=argparse.SUPPRESS)
+    common.add_argument("--version", help="server version; 10.11 or else the newest if not given")
+    kinds = parser.add_subparsers(required=True)
+    daemon = kinds.add_parser("daemon", parents=[common])
+    daemon.set_defaults(run=_daemon)
+    daemon.add_argument("--faults", type=int, default=200)
+    daemon.add_argument("--minutes", type=float, default=0.0, help="stop breaking things after so long")
+    spark = kinds.add_parser("spark", parents=[common])
+    spark.set_defaults(run=_spark)
+    spark.add_argument("--kills", type=int, default=50)
+    spark.add_argument("--sink", choices=["parquet", "delta", "both"], default="both")
     arguments = parser.parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     try:
-        summary = soak(
-            arguments.version, faults=arguments.faults, seed=arguments.seed, minutes=arguments.minutes, say=True
-        )
+        summary = arguments.run(arguments)
     except BaseException:  # noqa: BLE001  (whatever it was, it is the result, with its notes)
         print(f"FAILED\n{traceback.format_exc()}", flush=True)
         return 1

@@ -1,12 +1,16 @@
 """The yardstick of `scripts/bench spark`: a streaming source whose batches are made before Spark asks for them.
 
-In: an Arrow IPC file with one RecordBatch of the shape to compare with. Out: that batch, over and over, as many times
-a partition, partitions a micro-batch and micro-batches as asked for. The process layout, the planning calls and the
-schema are those of the real source; what is missing is the relay log, the scan and the decoding."""
+In: a folder of Arrow files, one a partition, with the very RecordBatches that the real source hands out for the
+partitions of one micro-batch. Out: those, in every micro-batch again, as many micro-batches as asked for. The process
+layout, the planning calls, the schema, the rows and the sizes of the batches are those of the real source, and so is
+the care for the garbage collector; what is missing is the relay log, the scan and the decoding."""
 
 from __future__ import annotations
 
+import gc
 import json
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,14 +19,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 NAME = "ready-made-batches"
 
 
 class ReadyMadeSource(DataSource):
-    """Options: file, schema (Spark JSON), batches a partition, partitions a micro-batch, triggers (micro-batches)."""
+    """Options: folder, schema (Spark JSON), partitions (files to read a micro-batch), triggers (micro-batches)."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,10 +40,8 @@ class ReadyMadeSource(DataSource):
 
 class ReadyMadeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str]) -> None:
-        self._file = options["file"]
-        self._batches, self._partitions, self._triggers = (
-            int(options[name]) for name in ("batches", "partitions", "triggers")
-        )
+        self._folder = options["folder"]
+        self._partitions, self._triggers = int(options["partitions"]), int(options["triggers"])
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         pass
@@ -58,13 +59,29 @@ class ReadyMadeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Trigger 0 is empty, as the anchor batch of the real source is.
         return [InputPartition(n) for n in range(self._partitions)] if end["trigger"] > 0 else []
 
-    def read(self, _partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(self._file) as source:
-            batch = pa.ipc.open_stream(source).read_next_batch()
-            for _ in range(self._batches):
-                yield batch
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        _exempt_imports_from_collection()
+        with pa.memory_map(str(_file(Path(self._folder), partition.value))) as source:
+            yield from pa.ipc.open_stream(source)
 
 
-def write_batch(batch: pa.RecordBatch, path: Path) -> None:
-    with pa.ipc.new_stream(path, batch.schema) as writer:
+@cache
+def _exempt_imports_from_collection() -> None:
+    """Spark's worker collects garbage after every task: that would cost this source more than its rows do."""
+    gc.collect()
+    gc.freeze()
+
+
+def write_partition(batches: Iterable[pa.RecordBatch], folder: Path, number: int) -> None:
+    """Keep the batches of one partition. They may overwrite each other once they are written."""
+    writer = None
+    for batch in batches:
+        writer = writer or pa.ipc.new_stream(_file(folder, number), batch.schema)
         writer.write_batch(batch)
+    if writer is None:
+        raise SystemExit("a partition of the workload has no rows")
+    writer.close()
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"{number}.arrow"

@@ -4,6 +4,7 @@ narrow  sysbench's table, one row an autocommitted transaction: insert, update, 
 bulk    multi-row inserts into 16 columns of mixed types
 wide    100 columns of mixed types, multi-row inserts, a tenth of the values NULL
 tiny    one INT a transaction: nothing but overhead
+blob    values of 0.1, 1, 5 and 20 MB in turn (of the Spark benchmark; the relay benchmark makes its own)
 
 Everything is deterministic (no clock, no RAND without a seed), so two machines decode the same rows.
 """
@@ -25,6 +26,7 @@ OPTIONS: Final = (
     "--max-binlog-size=1G",
     "--binlog-cache-size=4M",
     "--max-binlog-stmt-cache-size=1G",
+    "--max-allowed-packet=1G",
     "--innodb-autoinc-lock-mode=2",
 )
 COMPRESS: Final = ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")
@@ -130,6 +132,12 @@ WORKLOADS: Final = {
         Workload("tiny", "id INT NOT NULL PRIMARY KEY", 20_000, procedure=TINY_LOOP),
     )
 }
+BLOB: Final = Workload(
+    "blob",
+    "id INT NOT NULL PRIMARY KEY, b LONGBLOB",
+    4,
+    values="{id}, REPEAT(MD5({n}), ELT(1 + {n} % 4, 3125, 31250, 156250, 625000))",
+)
 
 
 def fill(server: MariaDb, workload: Workload, size: int) -> None:
@@ -160,7 +168,7 @@ def binlog(name: str, megabytes: int, *, version: str | None = None, compressed:
         return path
     CACHE.mkdir(parents=True, exist_ok=True)
     with MariaDb(version, *OPTIONS, *(COMPRESS if compressed else ())) as server:
-        fill(server, WORKLOADS[name], megabytes * 1_000_000)
+        fill(server, BLOB if name == BLOB.name else WORKLOADS[name], megabytes * 1_000_000)
         current = server.binlogs()[-1]
         server.stop()
         unfinished = path.with_suffix(".part")

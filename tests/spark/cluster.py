@@ -34,6 +34,7 @@ def session() -> SparkSession:
     builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.executor.memory", "1g")
     for key, value in CONFIGURATION.items():
         builder = builder.config(key, value)
+    builder = builder.config("spark.executor.extraJavaOptions", CONFIGURATION["spark.driver.extraJavaOptions"])
     spark = builder.config("spark.executorEnv.PYTHONPATH", str(ROOT)).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark

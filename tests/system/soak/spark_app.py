@@ -69,7 +69,9 @@ def _start(rows: DataFrame, query: dict[str, Any]) -> StreamingQuery:
 def main(settings_json: str) -> None:
     settings = json.loads(settings_json)
     spark = session()
-    wanted = [(query, changes(spark, query["options"])) for query in settings["queries"]]
+    # A session each: two queries that one session starts at the same moment can leave it unable to send any task
+    # ("Task serialization failed: Illegal size of collection"), until it is closed.
+    wanted = [(query, changes(spark.newSession(), query["options"])) for query in settings["queries"]]
     with Path(settings["events"]).open("a", encoding="utf-8") as events:
 
         def say(**event: object) -> None:

@@ -304,7 +304,8 @@ def test_a_second_daemon_a_hung_one_and_a_killed_one(start: Callable[..., Daemon
         assert f"process {daemon.process.pid} holds the relay log" in text
         daemon.process.send_signal(signal.SIGABRT)  # as a watchdog does
         daemon.process.send_signal(signal.SIGCONT)
-        assert daemon.process.wait(30) == -signal.SIGABRT
+        # Its last act is to write where each thread was; looking at threads that run may itself be the end of it.
+        assert daemon.process.wait(30) in (-signal.SIGABRT, -signal.SIGSEGV)
         assert "Fatal Python error: Aborted" in daemon.log.read_text()  # and where each thread was
         code, _, text = status(daemon.directory)
         assert (code, "ended without a goodbye" in text) == (3, True)

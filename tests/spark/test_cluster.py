@@ -21,7 +21,8 @@ from tests.spark.conftest import ROOT
 if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(420)]
+# A driver, a master and three executors: a minute that the quick suite has not.
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(420)]
 
 SMALL, LARGE = 40, 40_000
 PAD = 180

@@ -62,6 +62,7 @@ class SparkSoak:
         kinds: tuple[str, ...],
         folder: Path,
         max_backlog: int,
+        skips: int,
         faults: bool,
         say: bool,
     ) -> None:
@@ -74,6 +75,7 @@ class SparkSoak:
         self.feeds: Counter[str] = Counter()
         self.say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
         self._kills = kills
+        self._skips = skips
         self._with_faults = faults
         self._chance = random.Random(f"{seed} spark")
         self._drivers = 0
@@ -182,7 +184,7 @@ class SparkSoak:
                 time.sleep(0.01)
             time.sleep(self._chance.uniform(0, 0.3))
         else:
-            skip = self._chance.randrange(SKIPS) if before.planned >= 0 else 0
+            skip = self._chance.randrange(self._skips) if before.planned >= 0 else 0
             reached = wait_for(point, query, watch, skip=skip, timeout_s=MOMENT_TIMEOUT_S)
             assert reached, f"{query.kind} did not come to {point} in {MOMENT_TIMEOUT_S:.0f} s:\n{driver.log}"
         # Nothing may stand between the moment and the kill.
@@ -248,13 +250,22 @@ def soak_spark(
     seed: int,
     kinds: tuple[str, ...],
     max_backlog: int = MAX_BACKLOG,
+    skips: int = SKIPS,
     faults: bool = True,
     say: bool = False,
 ) -> dict[str, Any]:
     """Run it once; the folder is kept if it fails."""
     folder = Path(tempfile.mkdtemp(prefix="soak-spark-"))
     one = SparkSoak(
-        version, kills=kills, seed=seed, kinds=kinds, folder=folder, max_backlog=max_backlog, faults=faults, say=say
+        version,
+        kills=kills,
+        seed=seed,
+        kinds=kinds,
+        folder=folder,
+        max_backlog=max_backlog,
+        skips=skips,
+        faults=faults,
+        say=say,
     )
     try:
         summary = one.run()

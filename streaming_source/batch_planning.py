@@ -6,14 +6,11 @@ ours. Refused: see batch_server.py.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, RelayError
-from replica.handshake.ask import ask
-from replica.handshake.start import latest_position
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
 from streaming_source.attached import attached_directory
@@ -61,18 +58,15 @@ def plan_range(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, loa
     return _planned_from_server(options, plan, latest, load)
 
 
-def position_now(options: SourceOptions) -> GtidPosition:
-    """Where the binlog, or the daemon's log, ends at this moment.
-
-    Raises:
-        DisconnectedError: no server can be reached.
-
-    """
+def position_at_load(options: SourceOptions, plan: ReadPlan) -> GtidPosition:
+    """Where the binlog ended when it was asked for the plan's tables, or the daemon's log ends at this moment."""
     directory = attached_directory(options)
-    if directory is None:
-        return asyncio.run(ask(options.connection, lambda _: latest_position()))
-    head = RelayLog(directory).head()
-    return GtidPosition() if head is None else head.position
+    if directory is not None:
+        head = RelayLog(directory).head()
+        return GtidPosition() if head is None else head.position
+    if plan.origin is None:
+        raise RuntimeError("a plan that is no daemon's log comes from a server")
+    return plan.origin.position
 
 
 def _planned_in_log(

@@ -12,6 +12,7 @@ import numpy as np
 
 from replica.native.compile import kernel
 from replica.native.memory import load_i4, load_u4, load_u8, store_u8
+from replica.rows.scan import address
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
@@ -40,7 +41,7 @@ def take(per_group: Ints, group: GroupIndex, factor: int = 1) -> tuple[Ints, int
     """`per_group[group] * factor`, and how many of the values are not 0."""
     group = np.ascontiguousarray(group, np.int32)
     out = np.empty(len(group), np.int64)
-    told = _take(_address(per_group), per_group.strides[0], _address(group), len(group), factor, _address(out))
+    told = _take(address(per_group), per_group.strides[0], address(group), len(group), factor, address(out))
     return out, told
 
 
@@ -50,9 +51,5 @@ def take_positions(data: np.ndarray[Any, np.dtype[np.uint8]], starts: Ints, grou
     """
     group = np.ascontiguousarray(group, np.int32)
     out = np.empty(len(group), np.int64)
-    _take_positions(_address(data), _address(starts), starts.strides[0], _address(group), len(group), _address(out))
+    _take_positions(address(data), address(starts), starts.strides[0], address(group), len(group), address(out))
     return out
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])

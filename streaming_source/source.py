@@ -52,13 +52,13 @@ class MariaDbBinlogSource(DataSource):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
-        from streaming_source.batch_planning import position_now
+        from streaming_source.batch_planning import position_at_load
         from streaming_source.load import load_plan
         from streaming_source.options import SourceOptions
 
         self._plan = load_plan(self.options)
         # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
-        self._latest = position_now(SourceOptions.parse(self.options))
+        self._latest = position_at_load(SourceOptions.parse(self.options), self._plan)
         self._load = uuid.uuid4().hex
         return self._plan.spark_schema()
 
@@ -83,7 +83,7 @@ class MariaDbBinlogSource(DataSource):
         return BinlogFilesReader(files.partitions, plan)
 
     def _server_reader(self, schema: StructType) -> ServerRangeReader:
-        from streaming_source.batch_planning import position_now
+        from streaming_source.batch_planning import position_at_load
         from streaming_source.batch_server import ServerRangeReader
         from streaming_source.load import load_plan
         from streaming_source.options import SourceOptions
@@ -91,7 +91,7 @@ class MariaDbBinlogSource(DataSource):
         options = SourceOptions.parse(self.options)
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
-        latest = position_now(options) if self._latest is None else self._latest
+        latest = position_at_load(options, self._plan) if self._latest is None else self._latest
         self._handed_out = True
         return ServerRangeReader(options, self._plan.project(schema), latest, self._load or uuid.uuid4().hex)
 

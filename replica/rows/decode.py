@@ -26,10 +26,11 @@ from replica.errors import ConfigError, ReplicaError
 from replica.rows import records as r
 from replica.rows.batch import ChangeBatch, Groups
 from replica.rows.faults import run_fault
+from replica.rows.image_runs import run_over_images
 from replica.rows.images import Arena, PlainImages
 from replica.rows.kernel_walk import count_images
 from replica.rows.open_ends import WHOLE, OpenEnds
-from replica.rows.scan import Bytes, Scan, address, scan, scan_until
+from replica.rows.scan import Bytes, Scan, scan, scan_until
 from replica.rows.tables import SlotTable, TableCache
 from replica.rows.target import TableResolver, TableTarget
 from replica.rows.types import OutputColumn, ValuePolicy
@@ -216,25 +217,7 @@ def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], coun
     """Add the row changes of the rows events with the numbers `work` to `counts`, where EVENT_GROUP of each says."""
     if not len(work):
         return
-    slots.load(found, work, walk_only=True)
-    images = PlainImages(found, slots, work, Arena(), walk_only=True)
-    found = images.found
-    run = np.zeros(r.RUN_WORDS, np.int64)
-    done = 0
-    while done < len(work):
-        part = work[done : images.advance()]
-        done += len(part)
-        status = count_images(
-            address(found.data),
-            address(found.events),
-            address(part),
-            len(part),
-            address(slots.records),
-            address(counts),
-            address(run),
-        )
-        if status != r.DONE:
-            raise run_fault(status, run, found, slots)
+    run_over_images(count_images, found, slots, work, counts, walk_only=True)
 
 
 def _wanted_events(found: Scan, slots: SlotTable) -> npt.NDArray[np.uint32]:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.rows import records as r
-from replica.rows.faults import run_fault
-from replica.rows.images import Arena, PlainImages
+from replica.rows.image_runs import run_over_images
 from replica.rows.kernel_unchanged import find_changes
-from replica.rows.scan import address
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -90,23 +88,5 @@ def _counted(found: Scan, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.uin
 def _changed(found: Scan, slots: SlotTable, updates: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     """Per event of the range how many bytes of images lead up to its last changed row; 0 where no row changed."""
     lengths = np.full(len(found.events), ALL, np.int64)
-    slots.load(found, updates)
-    images = PlainImages(found, slots, updates, Arena())
-    found = images.found
-    run = np.zeros(r.RUN_WORDS, np.int64)
-    done = 0
-    while done < len(updates):
-        part = updates[done : images.advance()]
-        done += len(part)
-        status = find_changes(
-            address(found.data),
-            address(found.events),
-            address(part),
-            len(part),
-            address(slots.records),
-            address(lengths),
-            address(run),
-        )
-        if status != r.DONE:
-            raise run_fault(status, run, found, slots)
+    run_over_images(find_changes, found, slots, updates, lengths, walk_only=False)
     return lengths

@@ -9,6 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from replica.protocol.gtid import GtidPosition
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
@@ -118,7 +120,7 @@ def test_conditions_of_batch_reads_are_the_sources_and_change_no_result(shop: Sh
     for first in (1, 11, 21):
         shop.insert(first, 3)
         shop.sql(f"UPDATE {shop.orders} SET price = 0 WHERE id = {first}", "FLUSH BINARY LOGS")
-    first = int(shop.start.split("-")[2])
+    first = next(gtid.seq_no for gtid in GtidPosition.parse(shop.start).gtids if gtid.domain_id == 0)
     files = ",".join(str(shop.primary.datadir / name) for name in shop.primary.binlogs())
 
     def read(**options: str) -> DataFrame:

@@ -204,7 +204,7 @@ def measure(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--megabytes", type=int, default=200, help="binlog of each workload (10^6 bytes)")
+    parser.add_argument("--megabytes", type=int, default=300, help="binlog of each workload (10^6 bytes)")
     parser.add_argument("--repeats", type=int, default=2, help="of the noop runs, after one that warms up")
     parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
     parser.add_argument("--workload", action="append", choices=list(TABLES), help="repeatable; default all")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SAMPLE_S = 0.2
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-WITH_BORDERS = 4
-"""Fewer triggers than this all count."""
+FEWEST_TRIGGERS = 3
+"""With fewer there is none between the first and the last."""
 UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
 PLAIN_CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -168,8 +168,9 @@ def drain(changes: DataFrame, folder: str, sink: str) -> Run:
         time.sleep(SAMPLE_S)  # so that a sample lies behind the last trigger
     triggers = [p for p in query.recentProgress if p["numInputRows"]]
     all_rows = sum(p["numInputRows"] for p in triggers)
-    if len(triggers) >= WITH_BORDERS:
-        triggers = triggers[1:-1]
+    if len(triggers) < FEWEST_TRIGGERS:
+        raise SystemExit(f"{len(triggers)} micro-batches with rows measure the start of a query: take more megabytes")
+    triggers = triggers[1:-1]
     shutil.rmtree(target)
     seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in triggers]
     first, last = (datetime.fromisoformat(triggers[n]["timestamp"]).timestamp() for n in (0, -1))

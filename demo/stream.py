@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from demo.replay import Change, Rebuilt
 from demo.shop import DATABASE, KEYS
-from streaming_source.relay_directory import is_free
+from streaming_source.driver.relay_directory import is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

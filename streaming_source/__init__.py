@@ -11,13 +11,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streaming_source.latest_changes import latest_per_key
-    from streaming_source.query_lag import Lag, lag
-    from streaming_source.upserts import upsert_into
+    from streaming_source.queries.latest_changes import latest_per_key
+    from streaming_source.queries.query_lag import Lag, lag
+    from streaming_source.queries.upserts import upsert_into
 
 __all__ = ["Lag", "lag", "latest_per_key", "upsert_into"]
 
-_MODULES = {"Lag": "query_lag", "lag": "query_lag", "latest_per_key": "latest_changes", "upsert_into": "upserts"}
+_MODULES = {
+    "Lag": "queries.query_lag",
+    "lag": "queries.query_lag",
+    "latest_per_key": "queries.latest_changes",
+    "upsert_into": "queries.upserts",
+}
 
 
 def __getattr__(name: str) -> object:

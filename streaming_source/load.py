@@ -22,14 +22,14 @@ from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
 from replica.rows.types import ValuePolicy
-from streaming_source.attached import attached_directory, primary_of, warn_of_unused
-from streaming_source.attached_table import newest_table
-from streaming_source.options import SourceOptions
-from streaming_source.reader import ReadPlan
-from streaming_source.resolver import SelectedTables, announce_selection, selected_tables
-from streaming_source.schema_origin import tables_and_origin
-from streaming_source.table_columns import catalog_table_columns
-from streaming_source.table_state import CatalogOrigin
+from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
+from streaming_source.attached.table import newest_table
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.rows.read_plan import ReadPlan
+from streaming_source.schema.origin import tables_and_origin
+from streaming_source.schema.table_columns import catalog_table_columns
+from streaming_source.schema.table_state import CatalogOrigin
+from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.schema.table import TableSchema
-    from streaming_source.schema import TableColumn
+    from streaming_source.schema.row_schema import TableColumn
 
 Catalog = dict[tuple[str, str], "TableSchema"]
 _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.protocol.gtid import GtidPosition
-    from streaming_source.batch import BinlogFilesReader
-    from streaming_source.batch_server import ServerRangeReader
-    from streaming_source.load_files import LoadedFiles
-    from streaming_source.reader import ReadPlan
+    from streaming_source.batch.reader import BinlogFilesReader
+    from streaming_source.batch.server import ServerRangeReader
+    from streaming_source.files.load_files import LoadedFiles
+    from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.stream import ChangeStreamReader
 
 FIRST_SPARK = (4, 2)  # admission control and Trigger.AvailableNow for Python sources
@@ -46,15 +46,15 @@ class MariaDbBinlogSource(DataSource):
 
     def schema(self) -> StructType:
         _require_spark()
-        from streaming_source.options import names_files
+        from streaming_source.options.source_options import names_files
 
         if names_files(self.options):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
-        from streaming_source.batch_planning import position_at_load
+        from streaming_source.batch.planning import position_at_load
         from streaming_source.load import load_plan
-        from streaming_source.options import SourceOptions
+        from streaming_source.options.source_options import SourceOptions
 
         self._plan = load_plan(self.options)
         # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
@@ -63,7 +63,7 @@ class MariaDbBinlogSource(DataSource):
         return self._plan.spark_schema()
 
     def _loaded_files(self) -> LoadedFiles:
-        from streaming_source.load_files import load_files
+        from streaming_source.files.load_files import load_files
 
         if self._files is None:
             self._files = load_files(self.options)
@@ -71,8 +71,8 @@ class MariaDbBinlogSource(DataSource):
 
     def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader:
         _require_spark()
-        from streaming_source.batch import BinlogFilesReader
-        from streaming_source.options import names_files
+        from streaming_source.batch.reader import BinlogFilesReader
+        from streaming_source.options.source_options import names_files
 
         if not names_files(self.options):
             return self._server_reader(schema)
@@ -83,10 +83,10 @@ class MariaDbBinlogSource(DataSource):
         return BinlogFilesReader(files.partitions, plan)
 
     def _server_reader(self, schema: StructType) -> ServerRangeReader:
-        from streaming_source.batch_planning import position_at_load
-        from streaming_source.batch_server import ServerRangeReader
+        from streaming_source.batch.planning import position_at_load
+        from streaming_source.batch.server import ServerRangeReader
         from streaming_source.load import load_plan
-        from streaming_source.options import SourceOptions
+        from streaming_source.options.source_options import SourceOptions
 
         options = SourceOptions.parse(self.options)
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
@@ -98,7 +98,7 @@ class MariaDbBinlogSource(DataSource):
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
         _require_spark()
         from streaming_source.load import load_plan
-        from streaming_source.options import SourceOptions, names_files
+        from streaming_source.options.source_options import SourceOptions, names_files
         from streaming_source.stream import ChangeStreamReader
 
         if names_files(self.options):

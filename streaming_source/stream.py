@@ -21,16 +21,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from streaming_source.offset import SourceOffset
-from streaming_source.reader import ReadPlan, read_changes
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.rows.reader import read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from streaming_source.options import SourceOptions
-    from streaming_source.planner import ChangePlanner
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.planning.planner import ChangePlanner
+    from streaming_source.rows.read_plan import ReadPlan
 
 CLOSE_TIMEOUT_S = 2.0
 """How long a stopped query may say goodbye to the primary; Spark gives its Python processes about as long."""
@@ -52,7 +53,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planning(self) -> ChangePlanner:
         if self._planner is None:
-            from streaming_source.planner import open_planner
+            from streaming_source.planning.planner import open_planner
 
             if self._options is None:
                 raise RuntimeError("only the process that plans the query may ask for offsets")

@@ -14,18 +14,23 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from replica.native.compile import CACHE, KERNELS  # chooses the cache before numba is imported
 
 import llvmlite.binding  # isort: skip
 import numba  # isort: skip
 
+PACKAGES: Final = ("replica", "streaming_source")
+"""Of this distribution."""
+
 
 def kernel_names() -> list[tuple[str, str]]:
     """(module, function) of every kernel, those of the longest modules first: they are the most work."""
-    root = Path(__file__).resolve().parents[1]
-    for path in sorted(root.glob("*/kernel_*.py"), key=lambda path: -path.stat().st_size):
-        importlib.import_module(f"replica.{path.parent.name}.{path.stem}")
+    root = Path(__file__).resolve().parents[2]
+    paths = [path for package in PACKAGES for path in root.glob(f"{package}/*/kernel_*.py")]
+    for path in sorted(paths, key=lambda path: -path.stat().st_size):
+        importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
     return [(kernel.py_func.__module__, kernel.py_func.__name__) for kernel in KERNELS]
 
 

@@ -27,15 +27,16 @@ from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
-from streaming_source.cutting import RangeCutter
-from streaming_source.offset import SourceOffset
-from streaming_source.options import SourceOptions
-from streaming_source.partition import ChangePartition, RelayRange
-from streaming_source.partition_size import PartitionSize
-from streaming_source.places import Place
-from streaming_source.planner import open_planner
-from streaming_source.reader import ReadPlan, read_changes
-from streaming_source.resolver import SelectedTables
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning.planner import open_planner
+from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.places import Place
+from streaming_source.rows.partition import ChangePartition, RelayRange
+from streaming_source.rows.read_plan import ReadPlan
+from streaming_source.rows.reader import read_changes
+from streaming_source.selection.resolver import SelectedTables
 from tests.bench.workloads import CACHE
 from tests.unit.relay.driving import receive
 from tests.unit.relay.streams import Primary

@@ -19,7 +19,7 @@ import pyarrow as pa
 from replica.protocol.constants import EventType
 from replica.rows.decode import DecodeOptions, RangeDecoder
 from replica.rows.types import OutputColumn
-from streaming_source.resolver import SelectedTables
+from streaming_source.selection.resolver import SelectedTables
 from tests.unit.rows.stream import UPDATE, Column, Stream, image, rows, table_map
 
 if TYPE_CHECKING:

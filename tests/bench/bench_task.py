@@ -27,10 +27,12 @@ from replica.rows.decode import DecodeOptions, RangeDecoder
 from replica.rows.layout import compile_layout
 from replica.rows.scan import scan
 from replica.rows.types import OutputColumn, ValuePolicy
-from streaming_source.partition import ChangePartition, RelayRange
-from streaming_source.reader import BATCH_ROWS, ReadPlan, read_changes
-from streaming_source.resolver import SelectedTables
-from streaming_source.schema import TableColumn
+from streaming_source.rows.partition import ChangePartition, RelayRange
+from streaming_source.rows.read_plan import ReadPlan
+from streaming_source.rows.reader import read_changes
+from streaming_source.rows.record_batches import BATCH_ROWS
+from streaming_source.schema.row_schema import TableColumn
+from streaming_source.selection.resolver import SelectedTables
 from tests.bench.decoders import MAGIC_BYTES
 from tests.bench.workloads import BLOB, DATABASE, WORKLOADS, binlog
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import VariantVal
 
 from streaming_source.load import load_plan
-from streaming_source.offset import SourceOffset
-from streaming_source.options import SourceOptions
-from streaming_source.planner import open_planner
-from streaming_source.reader import read_changes
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning.planner import open_planner
+from streaming_source.rows.reader import read_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming_source.planner import ChangePlanner
-    from streaming_source.reader import ReadPlan
+    from streaming_source.planning.planner import ChangePlanner
+    from streaming_source.rows.read_plan import ReadPlan
     from tests.fixtures.mariadb import MariaDb
 
 WAIT_S = 60.0

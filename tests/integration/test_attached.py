@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DisconnectedError, SchemaError
-from streaming_source.attached_feed import AttachedFeed
+from streaming_source.attached.feed import AttachedFeed
 from streaming_source.load import load_plan
-from streaming_source.options import SourceOptions
+from streaming_source.options.source_options import SourceOptions
 from tests.spark.daemons import Daemon
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ import pytest
 
 from replica.errors import ConfigError, DataLossError, PositionPurgedError, RelayError
 from replica.option_values import shown_instant
-from streaming_source import batch_folders, driver_process
-from streaming_source.driver_process import Driver
-from streaming_source.partition import ChangePartition
+from streaming_source.batch import folders as batch_folders
+from streaming_source.driver import driver_process
+from streaming_source.driver.driver_process import Driver
+from streaming_source.rows.partition import ChangePartition
 from streaming_source.source import MariaDbBinlogSource
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.spark.daemons import Daemon

@@ -12,17 +12,17 @@ import pytest
 
 from replica.errors import DataLossError, PositionLostError, PositionPurgedError
 from streaming_source.load import load_plan
-from streaming_source.offset import SourceOffset
-from streaming_source.options import SourceOptions
-from streaming_source.planner import open_planner
-from streaming_source.reader import read_changes
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning.planner import open_planner
+from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import MariaDb, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming_source.planner import ChangePlanner
+    from streaming_source.planning.planner import ChangePlanner
 
 pytestmark = pytest.mark.server
 

@@ -14,13 +14,13 @@ import pymysql
 import pytest
 
 from replica.errors import DataLossError, PrerequisiteError
-from streaming_source import feed as feed_module
-from streaming_source import forgotten
 from streaming_source.load import load_plan
-from streaming_source.offset import SourceOffset
-from streaming_source.options import SourceOptions
-from streaming_source.planner import open_planner
-from streaming_source.reader import read_changes
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning import feed as feed_module
+from streaming_source.planning import forgotten
+from streaming_source.planning.planner import open_planner
+from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pymysql.cursors import Cursor
 
-    from streaming_source.planner import ChangePlanner
+    from streaming_source.planning.planner import ChangePlanner
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

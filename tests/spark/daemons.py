@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
-from streaming_source.places import covers
+from streaming_source.ranges.places import covers
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from streaming_source.relay_directory import is_free
+from streaming_source.driver.relay_directory import is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable

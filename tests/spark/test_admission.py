@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.places import covers
+from streaming_source.ranges.places import covers
 from tests.spark.queries import Run, Shop, ids, wait
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from replica.protocol.gtid import GtidPosition
 from replica.relay.readers import registered_readers
-from streaming_source.places import covers
+from streaming_source.ranges.places import covers
 from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.test_failover import hosts, in_step, replicate
 from tests.spark.daemons import Daemon

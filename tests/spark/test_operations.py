@@ -12,7 +12,7 @@ import psutil
 import pytest
 from pyspark import cloudpickle
 
-from streaming_source.relay_directory import is_free
+from streaming_source.driver.relay_directory import is_free
 from streaming_source.source import MariaDbBinlogSource
 from tests.spark.queries import Shop, ids, wait
 

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from replica.protocol.gtid import GtidPosition, Order
-from streaming_source.offset import SourceOffset
+from streaming_source.offsets.offset import SourceOffset
 from tests.spark.queries import Shop, ids, wait
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 def test_every_kernel_is_found() -> None:
     names = [name for _, name in warm.kernel_names()]
-    assert {"deframe", "scan_range", "decode_typed", "decode_variant", "count_images"} <= set(names)
+    assert {"deframe", "scan_range", "decode_typed", "decode_variant", "count_images", "write_gtids"} <= set(names)
     assert len(names) == len(set(names))
 
 

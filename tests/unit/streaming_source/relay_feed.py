@@ -9,15 +9,15 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
 from replica.rows.types import ValuePolicy
-from streaming_source.admission import Admission, BatchLimits
-from streaming_source.cutting import RangeCutter
-from streaming_source.data_loss import Losses
-from streaming_source.offset import SourceOffset
-from streaming_source.planner import ChangePlanner
-from streaming_source.resolver import SelectedTables
-from streaming_source.schema_changes import SchemaChanges
-from streaming_source.schema_store import SchemaStore
-from streaming_source.table_history import TableHistory
+from streaming_source.offsets.data_loss import Losses
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.planning.admission import Admission, BatchLimits
+from streaming_source.planning.planner import ChangePlanner
+from streaming_source.planning.table_history import TableHistory
+from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.schema.changes import SchemaChanges
+from streaming_source.schema.store import SchemaStore
+from streaming_source.selection.resolver import SelectedTables
 from tests.unit.relay.driving import receive
 from tests.unit.relay.streams import Primary
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay.location import RelayHead, RelayLocation
-    from streaming_source.places import Feed
+    from streaming_source.ranges.places import Feed
 
 
 EVERYTHING = SelectedTables(("*.*",), {})

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.offset import SourceOffset
-from streaming_source.reader import ReadPlan, read_changes
-from streaming_source.resolver import SelectedTables
-from streaming_source.schema import TableColumn
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.rows.read_plan import ReadPlan
+from streaming_source.rows.reader import read_changes
+from streaming_source.schema.row_schema import TableColumn
+from streaming_source.selection.resolver import SelectedTables
 from tests.unit.relay.driving import receive
 from tests.unit.rows.stream import INSERT, Column, image, rows, table_map
 from tests.unit.streaming_source.relay_feed import RelayFeed
@@ -24,7 +25,7 @@ from tests.unit.streaming_source.relay_feed import RelayFeed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming_source.planner import ChangePlanner
+    from streaming_source.planning.planner import ChangePlanner
 
 TABLES = SelectedTables(("d.t",), {})
 PLAN = ReadPlan("envelope", TABLES, (TableColumn("a", "INT"),), "")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replica import errors
-from streaming_source.options import OPTIONS
-from streaming_source.schema import ABSENT, ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
+from streaming_source.options.source_options import OPTIONS
+from streaming_source.schema.row_schema import ABSENT, ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
 IMAGES = "VARIANT, or STRUCT of the table's columns"

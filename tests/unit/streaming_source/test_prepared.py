@@ -10,14 +10,14 @@ import pytest
 from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.rows.xa import XaAction, find_xa_groups
-from streaming_source import partition_size
-from streaming_source.offset import SourceOffset
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.ranges import partition_size
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streaming_source.planner import ChangePlanner
+    from streaming_source.planning.planner import ChangePlanner
 
 GROUPS = [
     "0-1-1",

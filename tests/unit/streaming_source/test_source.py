@@ -33,7 +33,7 @@ def test_spark_finds_the_source_by_its_module() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import pyspark_mariadb_binlog", "import streaming_source.stream", "import streaming_source.batch"],
+    ["import pyspark_mariadb_binlog", "import streaming_source.stream", "import streaming_source.batch.reader"],
 )
 def test_what_every_worker_imports_is_light(statement: str) -> None:
     loaded = _imports(statement)

@@ -1,0 +1,282 @@
+"""A daemon's relay log behind a query: what places.py calls a `Feed`, made of files that another process writes.
+
+In: the options and the daemon's folder. Out: positions and waits, without a connection to any server. The log is only
+read; what the query still needs is registered with it (reader.py) before the first row. A daemon that is down
+is waited for (daemon.py). Refused: a position that the log does not hold any more, or holds with another
+history; it is never fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError
+from replica.handshake.ask import ask
+from replica.handshake.start import latest_and_prepared
+from replica.relay.log import RelayLog
+from replica.relay.xa import prepared_at
+from streaming_source.attached.daemon import DaemonWatch
+from streaming_source.attached.history import check_history, end_of_group
+from streaming_source.attached.reader import HeldFiles
+from streaming_source.attached.time import place_before
+from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.offsets.positions import CommitTime, Position, parse_position
+from streaming_source.ranges.cutting import file_head, server_of
+from streaming_source.ranges.places import covers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.handshake.start import Latest
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.options.source_options import SourceOptions
+
+POLL_S: Final = 0.002
+"""How often the head is looked at while groups come: a look takes some 20 microseconds."""
+IDLE_POLL_S: Final = 0.01
+IDLE_AFTER_S: Final = 2.0
+"""A log that was silent for so long is looked at less often, to leave the processor alone."""
+POSITION_POLL_S: Final = 0.1
+ASK_S: Final = 2.0
+"""A server that does not answer must not hold up a query that reads on without it."""
+REPEAT_S: Final = 60.0
+"""How often a wait is logged."""
+
+_log = logging.getLogger(__name__)
+
+
+class AttachedFeed:
+    """One per query, in the process that plans it. Called by one thread."""
+
+    full = False
+    """How much the log holds is the daemon's business."""
+
+    def __init__(self, options: SourceOptions, directory: Path) -> None:
+        self.log: RelayLog = RelayLog(directory)
+        self.losses = Losses()
+        self._gaps = 0
+        self._options = options
+        self._daemon = DaemonWatch(directory, options.daemon_timeout_s)
+        self._held = HeldFiles(directory, options)
+        self._started_in: object = None
+        self._news_s = time.monotonic()
+        self._next_word_s = 0.0
+
+    @property
+    def epoch(self) -> object:
+        return self._daemon.epoch, self._gaps
+
+    @property
+    def started(self) -> bool:
+        """Whether the query has its place in the log that the daemon writes now."""
+        return self._started_in is not None and self._started_in == self.epoch
+
+    # -- where to begin ------------------------------------------------------------------------------------------
+
+    def starting_offset(self) -> SourceOffset:
+        self._anew()
+        start = parse_position(self._options.starting_position or "latest")
+        empty = self._head_or_none() is None
+        head = self._known_head()
+        self._held.claim()
+        if start == "earliest" or (start == "latest" and empty):
+            # What has come into an empty log since the query began is after "latest".
+            position = self._first(head)
+            return SourceOffset(position, position, anchor=True)
+        if start == "latest":
+            return self._at(head.location, head.position)
+        if isinstance(start, CommitTime):
+            before = self._before_time(start.seconds, head)
+            return self._at(before.location, before.position)
+        begin = self._available(SourceOffset(start, start))
+        location = self.log.locate(begin.position)
+        return replace(begin, anchor=True) if location is None else self._at(location, begin.position)
+
+    def ending_position(self, end: Position) -> GtidPosition:
+        """The option endingPosition made definite: a place that the log holds already."""
+        head = self._known_head()
+        if isinstance(end, CommitTime):
+            return self._before_time(end.seconds, head).position
+        if isinstance(end, str):
+            return head.position
+        return end
+
+    def _at(self, location: RelayLocation, position: GtidPosition) -> SourceOffset:
+        """The offset of a place, with what makes it known again, and before what is prepared there."""
+        prepared = prepared_at(self.log, location)
+        resume = self.log.at(prepared[0].location).position if prepared else position
+        end = end_of_group(self.log, location)
+        if end is None:
+            return SourceOffset(position, resume, anchor=True)
+        return SourceOffset(position, resume, self.log.at(end).primary, self.server_id(end), anchor=True)
+
+    def _before_time(self, time_s: int, head: RelayHead) -> RelayHead:
+        return place_before(self.log, time_s, head, accept_gap=not self._options.fail_on_data_loss)
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        epoch = self.epoch
+        self._anew()
+        self._known_head()
+        self._held.claim()
+        begin = self._available(offset)
+        location = self._find(begin.resume)
+        check_history(self.log, begin)
+        self._held.keep_from(location, begin.resume)
+        self._started_in = epoch
+        return begin
+
+    def _available(self, offset: SourceOffset) -> SourceOffset:
+        """`offset`, where the log leads through it; or where failOnDataLoss=false goes on instead."""
+        try:
+            self._find(offset.resume)
+        except DataLossError as error:
+            head = self._known_head()
+            first = self._first(head)
+            if not covers(head.position, offset.position) or covers(offset.resume, first):
+                raise  # another history, or a log that has not got there: nothing was removed
+            behind = self.log.locate(offset.position) is not None
+            if self._options.fail_on_data_loss:
+                raise self._prepared_lost(error, offset) if behind else error from None
+            if behind:
+                self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
+                return replace(offset, resume=offset.position)
+            position, loss = go_on_after(offset.position, first)
+            if loss is None or self.log.locate(position) is None:
+                raise
+            self.losses.add(loss)
+            return SourceOffset(position, position)
+        return offset
+
+    def _prepared_lost(self, error: DataLossError, offset: SourceOffset) -> DataLossError:
+        return DataLossError(prepared_message(error.message, offset.resume, offset.position), hint=PREPARED_HINT)
+
+    def _anew(self) -> None:
+        """Forget what files held under a number: the folder may have been made anew."""
+        self.log = RelayLog(self.log.directory)
+        file_head.cache_clear()
+
+    def _find(self, position: GtidPosition) -> RelayLocation:
+        """The place of a position; waits for a daemon that has not got there: it may have lost the end of its log.
+
+        Raises:
+            DataLossError: the log begins after the position, leads past it, or does not get there in time.
+
+        """
+        deadline = time.monotonic() + self._options.daemon_timeout_s
+        while True:
+            head = self._known_head()
+            location = self.log.locate(position)
+            if location is not None:
+                return location
+            if covers(head.position, position):
+                raise self._not_there(position, head)
+            if time.monotonic() > deadline:
+                raise DataLossError(
+                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, where "
+                    f"this query goes on, within {self._options.daemon_timeout_s:.0f} s.",
+                    hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log is "
+                    "another server's, start with a new checkpoint.",
+                )
+            self._say("the relay log %s is at %s: waiting for %s", self.log.directory, head.position, position)
+            self.wait_beyond(head.location, POSITION_POLL_S)
+
+    def _say(self, message: str, *values: object) -> None:
+        if time.monotonic() >= self._next_word_s:
+            self._next_word_s = time.monotonic() + REPEAT_S
+            _log.warning(message, *values)
+
+    def _first(self, head: RelayHead) -> GtidPosition:
+        """The position that the log begins at; `head` is its head."""
+        first = self.log.first_position()
+        return head.position if first is None else first
+
+    def _not_there(self, position: GtidPosition, head: RelayHead) -> DataLossError:
+        first, where = self._first(head), self.log.directory
+        if not covers(position, first):
+            return self._held.lost or DataLossError(
+                f"the relay log {where} begins at {first}: what follows {position} was removed from it.",
+                hint="Let the daemon keep more (retain_s, retain_bytes; for a registered query up to relay_max_bytes, "
+                "for reader_expiry_s). Start this query with a new checkpoint, or with failOnDataLoss=false: then it "
+                "goes on where the log begins.",
+            )
+        return DataLossError(
+            f"the relay log {where} does not lead through {position}.",
+            hint="The position comes from another server or from before a reset of this one: start with a new "
+            "checkpoint, and startingPosition where the sink ends.",
+        )
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def head(self) -> RelayHead:
+        return self._known_head()
+
+    def _head_or_none(self) -> RelayHead | None:
+        """None also while the daemon has not found out where it begins: a primary may have no transaction at all."""
+        head = self.log.head()
+        if head is None or head.location.offset or head.position or self._daemon.receives:
+            return head
+        return None
+
+    def _known_head(self) -> RelayHead:
+        while (head := self._head_or_none()) is None:
+            self._daemon.check()
+            self._say("the relay log %s is empty: waiting for its daemon to begin it", self.log.directory)
+            time.sleep(POSITION_POLL_S)
+        return head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        if not self._options.fail_on_data_loss and self._held.was_dropped:
+            self._gaps += 1  # what the query still needed was removed: look up anew where it can go on
+            return False
+        now = time.monotonic()
+        deadline = now + timeout_s
+        while now < deadline:
+            head = self.log.head()
+            if head is not None and head.location > location:
+                self._news_s = now
+                self._daemon.seen()
+                return True
+            pause = POLL_S if now - self._news_s < IDLE_AFTER_S else IDLE_POLL_S
+            time.sleep(min(pause, deadline - now))
+            now = time.monotonic()
+        self._daemon.check()
+        self._held.check()
+        return False
+
+    def release(self, keep_from: RelayLocation) -> None:
+        if self._held.is_news(keep_from):
+            here = self.log.at(keep_from) if keep_from.offset else self._known_head()
+            self._held.keep_from(keep_from, here.position)
+
+    @property
+    def down_s(self) -> float:
+        return self._daemon.down_s
+
+    def server_position(self) -> GtidPosition:
+        """Where the log ends: the query asks no server."""
+        head = self._known_head()
+        self._daemon.check()
+        return head.position
+
+    def latest_and_prepared(self) -> Latest | None:
+        replica = self._options.replica
+        if replica is None:
+            return None
+        shortly = {"connect_retry_s": ASK_S, "connect_timeout_s": min(replica.connect_timeout_s, ASK_S)}
+        return asyncio.run(ask(replica.model_copy(update=shortly), lambda _: latest_and_prepared()))
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        return server_of(self.log, location)
+
+    def leave(self) -> None:
+        """For a reading that is planned, and will not come back: the daemon need not keep anything for it."""
+        self._held.leave()
+
+    def close(self) -> None:
+        self._held.close()

@@ -1,0 +1,61 @@
+"""Whether a relay log tells the history that an offset comes from, where both name the same GTID.
+
+Sequence numbers begin anew when a primary is reset, so a GTID may come twice. In: the log, and an offset that lies in
+it. Where the offset says at which place of which server's binlog it was, and the log has that GTID from the same
+server at another place, it is another transaction: refused. A log that comes from another server (after a failover)
+cannot be compared, and is believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError
+from replica.relay.location import RelayLocation, relay_path
+from streaming_source.ranges.cutting import file_head, server_of
+
+if TYPE_CHECKING:
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay.log import RelayLog
+    from streaming_source.offsets.offset import SourceOffset
+
+POSITION_BITS: Final = 32
+"""Positions in events are this wide; beyond, what a log knows of the rest depends on where its dump began."""
+
+
+def check_history(log: RelayLog, offset: SourceOffset) -> None:
+    """Refuse a log that has another transaction under the offset's GTID.
+
+    Raises:
+        DataLossError: it has.
+
+    """
+    location = log.locate(offset.position)
+    if location is None or offset.primary is None or offset.server_id is None:
+        return
+    end = end_of_group(log, location)
+    if end is None or server_of(log, end) != offset.server_id:
+        return
+    found = log.at(end).primary
+    if _low(found) != _low(offset.primary):
+        raise DataLossError(
+            f"in the relay log {log.directory}, {offset.position} is at {found.file}:{found.position} of server "
+            f"{offset.server_id}; where this query read it, it was at {offset.primary.file}:{offset.primary.position}.",
+            hint="The primary was reset, or restored from a copy, and has given the number to another transaction: "
+            "start with a new checkpoint, and startingPosition where the sink ends.",
+        )
+
+
+def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
+    """The same place as the end of the group before it, which may be in the file before; None where that is gone."""
+    if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
+        return location
+    before = RelayLocation(location.file - 1, 0)
+    try:
+        return before._replace(offset=relay_path(log.directory, before.file).stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _low(place: BinlogPosition) -> tuple[str, int]:
+    return place.file, place.position % (1 << POSITION_BITS)

@@ -1,0 +1,133 @@
+"""What a query still needs of a daemon's relay log, told to the daemon.
+
+In: the places the query has done with. Out: a registration, which the daemon's retention respects. It stays when the
+query stops, so that its files are there when it goes on, and a thread keeps it alive, because nobody calls us while
+Spark is busy with a long batch. Refused: reading on where the daemon has removed files that the query needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError, ReplicaError
+from replica.protocol.gtid import GtidPosition
+from replica.relay.log import RelayLog
+from replica.relay.readers import ReaderRegistration, registered_readers
+from streaming_source.attached.name import ReaderName, take_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.relay.location import RelayLocation
+    from streaming_source.options.source_options import SourceOptions
+
+TOUCH_EVERY_S: Final = 10.0
+CLAIM_S: Final = 5.0
+"""Retention may be removing the oldest file just now; it is done within moments."""
+CLAIM_POLL_S: Final = 0.05
+WRITE_EVERY_S: Final = 1.0
+"""Retention works in whole files; between two of them the registration is for people who watch."""
+
+_log = logging.getLogger(__name__)
+
+
+class HeldFiles:
+    """One a query; nothing happens before `claim`. Called by one thread."""
+
+    def __init__(self, directory: Path, options: SourceOptions) -> None:
+        self._directory = directory
+        self._options = options
+        self._name: ReaderName | None = None
+        self._registration: ReaderRegistration | None = None
+        self.lost: DataLossError | None = None
+        """Why files were removed that this query had registered for, if they were."""
+        self._kept: RelayLocation | None = None
+        self._written_s = 0.0
+        self._alive: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def claim(self) -> None:
+        """Take the name. What it kept in an earlier life stays kept; a new name keeps all there is.
+
+        Raises:
+            RelayError: another running query has the name, or the folder cannot be written.
+
+        """
+        if self._name is not None and self._name.held:
+            return
+        self._name = take_name(self._directory, self._options)
+        self._registration = ReaderRegistration(self._directory, self._name.text)
+        try:
+            self._registration.check()
+        except DataLossError as error:
+            self.lost = error  # matters only if what was removed is asked for
+        if all(reader.name != self._name.text for reader in registered_readers(self._directory)):
+            self._keep_everything(self._registration)
+        if self._alive is None:
+            self._alive = threading.Thread(target=self._stay_alive, daemon=True)
+            self._alive.start()
+
+    def _keep_everything(self, registration: ReaderRegistration) -> None:
+        log = RelayLog(self._directory)
+        deadline = time.monotonic() + CLAIM_S
+        self._kept = None
+        while self._kept is None:
+            oldest = log.oldest()
+            try:
+                registration.keep_from(oldest, str(log.first_position() or GtidPosition()))
+            except DataLossError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(CLAIM_POLL_S)
+            else:
+                self._kept = oldest
+
+    def _stay_alive(self) -> None:
+        while not self._stop.wait(TOUCH_EVERY_S):
+            try:
+                if self._registration is not None:
+                    self._registration.touch()
+            except ReplicaError as error:  # the planning thread meets the same one, and ends the query with it
+                _log.warning("%s", error)
+
+    def is_news(self, location: RelayLocation) -> bool:
+        """Whether telling the daemon of this place is worth a file."""
+        kept, due = self._kept, time.monotonic() - self._written_s >= WRITE_EVERY_S
+        return location != kept and (due or kept is None or location.file != kept.file)
+
+    def keep_from(self, location: RelayLocation, position: GtidPosition) -> None:
+        """Whole files before the place may go."""
+        if self._registration is not None:
+            self._registration.keep_from(location, str(position))
+            self._kept, self._written_s = location, time.monotonic()
+
+    @property
+    def was_dropped(self) -> bool:
+        """Whether the daemon has removed files that this query still needed."""
+        try:
+            self.check()
+        except DataLossError as error:
+            self.lost = error
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raises DataLossError where the daemon has removed files that this query still needed."""
+        if self._registration is not None:
+            self._registration.check()
+
+    def leave(self) -> None:
+        """Nothing is kept any more."""
+        self._stop.set()
+        if self._registration is not None:
+            self._registration.close()
+        self.close()
+
+    def close(self) -> None:
+        """The registration stays: the query may go on later."""
+        self._stop.set()
+        if self._name is not None:
+            self._name.close()

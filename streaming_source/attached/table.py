@@ -1,0 +1,104 @@
+"""What a table looks like, from the last of its rows in a relay log: for queries that ask no server.
+
+In: the log, and the table. Out: the columns as its newest table map names them (binlog_row_metadata=FULL). The log is
+looked through from its end; stretches without the table cost a search for its name, nothing is decoded. Refused: a
+table without rows in the log, and rows that do not name their columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import mmap
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import DataLossError, SchemaError
+from replica.protocol.table_map import parse_table_map
+from replica.relay.location import RelayLocation, relay_numbers
+from replica.rows import records as r
+from replica.rows.scan import scan
+from replica.rows.unnamed import unnamed_schema
+from streaming_source.files.survey import in_order_of_last_use
+from streaming_source.schema.table_columns import logged_table_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.relay.log import RelayLog, RelayRange
+    from replica.rows.types import ValuePolicy
+    from replica.schema.table import TableSchema
+    from streaming_source.schema.row_schema import TableColumn
+
+STRETCH_BYTES: Final = 8 << 20
+"""Large enough that the search for a name is all a stretch without it costs."""
+
+_NAME_AT: Final = 8  # in a TABLE_MAP event's body, behind table id and flags
+_ASK = "Set host and user: then the server's catalog tells what the table looks like."
+
+
+class DescribedTable(NamedTuple):
+    """A table as its rows describe it: the columns of a query, and all that they tell."""
+
+    columns: tuple[TableColumn, ...]
+    schema: TableSchema
+
+
+def newest_table(
+    log: RelayLog, table: tuple[str, str], policy: ValuePolicy, chosen: Sequence[str] | None = None
+) -> DescribedTable:
+    """What `table` looks like, (database, table) as the binlog spells it; `chosen`: the option columns.
+
+    Raises:
+        SchemaError: the log has no rows of it, they do not name their columns, or one cannot be decoded.
+
+    """
+    table_map = _newest(log, table)
+    if any(column.name is None for column in table_map.columns):
+        raise SchemaError(
+            f"the rows of {'.'.join(table)} in the relay log do not name their columns.",
+            hint=f"{_ASK} Or set binlog_row_metadata=FULL on the primary, for the rows from then on.",
+        )
+    return DescribedTable(logged_table_columns(table_map, None, policy, chosen), unnamed_schema(table_map))
+
+
+def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
+    sought = b"".join(bytes([len(name)]) + name + b"\0" for name in (part.encode() for part in table))
+    others: set[str] = set()
+    for part in _backwards(log):
+        with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
+            mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
+        if others and mapped.rfind(sought, part.start) < 0:
+            continue
+        found = scan(memoryview(mapped)[part.start :], checksum=part.checksum)
+        for slot in reversed(in_order_of_last_use(r.column(found.events, r.EVENT_SLOT), len(found.maps))):
+            body = found.table_map_body(slot)
+            if bytes(body[_NAME_AT : _NAME_AT + len(sought)]) == sought:
+                return parse_table_map(body)
+            others.add(_name(body))
+    near = difflib.get_close_matches(".".join(table), others, n=3, cutoff=0.6)
+    raise SchemaError(
+        f"the relay log {log.directory} has no rows of {'.'.join(table)}, and so cannot tell what it looks like.",
+        hint=f"Did you mean {' or '.join(near)}?" if near else _ASK,
+    )
+
+
+def _backwards(log: RelayLog) -> Iterator[RelayRange]:
+    """The log in stretches of whole groups, the last one first; ends early where retention removes files meanwhile."""
+    head = log.head()
+    if head is None:
+        return
+    with contextlib.suppress(DataLossError, FileNotFoundError):
+        for number in reversed(relay_numbers(log.directory)):
+            end = min(head.location, RelayLocation(number + 1, 0))
+            yield from reversed(log.ranges(RelayLocation(number, 0), end, STRETCH_BYTES))
+
+
+def _name(body: memoryview) -> str:
+    """database.table of a TABLE_MAP event's body, whatever its columns are."""
+    names, at = [], _NAME_AT
+    for _ in range(2):
+        end = at + 1 + body[at]
+        names.append(str(body[at + 1 : end], "utf-8", "replace"))
+        at = end + 1
+    return ".".join(names)

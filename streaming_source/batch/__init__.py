@@ -1,0 +1,1 @@
+"""Batch reads of a server's binlog or of a daemon's relay log."""

@@ -1,0 +1,70 @@
+"""A relay log that holds a range already, as what places.py calls a `Feed`: nothing comes, and nobody is asked.
+
+In: the folder, and the offset that the range begins at. Refused: places that are not in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import RelayError
+from replica.relay.log import RelayLog
+from streaming_source.offsets.data_loss import Losses
+from streaming_source.ranges.cutting import server_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.handshake.start import Latest
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.offsets.offset import SourceOffset
+
+
+class FetchedFeed:
+    """Of one range; nothing is removed from it."""
+
+    started = True
+    full = False
+    epoch = 0
+    down_s = 0.0
+
+    def __init__(self, directory: Path, begin: SourceOffset) -> None:
+        self.log = RelayLog(directory)
+        self.losses = Losses()
+        self._begin = begin
+
+    def starting_offset(self) -> SourceOffset:
+        return self._begin
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        return offset
+
+    def release(self, keep_from: RelayLocation) -> None:
+        """Files stay as long as the folder does."""
+
+    def head(self) -> RelayHead:
+        head = self.log.head()
+        if head is None:
+            raise RelayError(f"{self.log.directory} was removed while it was being planned.", hint="load() again.")
+        return head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:  # noqa: ARG002  (nothing comes)
+        if self.head().location > location:
+            return True
+        raise RelayError(
+            f"{self.log.directory} ends at {self.head().position}, before the end of what was asked for.",
+            hint="It was changed by someone else: load() again.",
+        )
+
+    def server_position(self) -> GtidPosition:
+        return self.head().position
+
+    def latest_and_prepared(self) -> Latest | None:
+        return None
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        return server_of(self.log, location)
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,137 @@
+"""Where batch reads of a server keep what they have fetched: one private folder a range, for as long as it may be read.
+
+Spark asks for the partitions of a DataFrame once and reads them at every action, and never says that it is done. So a
+folder stays while its driver lives and reads it now and then. Whoever needs a folder removes those whose driver has
+ended, those not read for KEEP_S, and beyond `max_bytes` those not read for the longest time; never one that was used a
+moment ago. Folders are under the temp folder, or in the user's relayDir, which may be on storage that executors share.
+
+Only the DataFrame that fetched a range reads it: after a reset of the server, the same positions are others. Refused:
+a folder of that name that others may write, and ranges that together are too large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import RelayError
+from replica.relay.disk import replace_file
+from streaming_source.driver.driver_process import Driver, lives, this_driver
+from streaming_source.driver.relay_directory import MAX_QUERIES, is_free, private_base, private_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming_source.options.source_options import SourceOptions
+
+KEEP_S: Final = 24 * 3600.0
+"""A notebook may be left over night; a DataFrame that is older says that its rows are gone, and is loaded anew."""
+BUSY_S: Final = 600.0
+"""A folder used within this time is being read: a task of a few megabytes takes seconds."""
+STATE_NAME: Final = "batch.json"
+
+
+class BatchFolder(NamedTuple):
+    """`complete`: the range is in it already, up to its end."""
+
+    path: Path
+    complete: bool
+
+
+class _State(NamedTuple):
+    complete: bool
+    driver: Driver
+    used: float
+
+
+def take_folder(options: SourceOptions, key: str) -> BatchFolder:
+    """The folder of what `key` tells from everything else; the caller fetches what is missing and calls `finish`.
+
+    Raises:
+        RelayError: the ranges of running reads fill `relayMaxBytes`, or a folder is not private.
+
+    """
+    base = _base(options)
+    _clean(base, options.connection.relay_max_bytes)
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    for number in range(1, MAX_QUERIES + 1):
+        folder = private_folder(base / f"batch-{name}-{number}")
+        state = _state(folder)
+        if state is not None and state.complete:
+            touch(folder)
+            return BatchFolder(folder, complete=True)
+        if is_free(folder):
+            _write(folder, complete=False)
+            return BatchFolder(folder, complete=False)
+    raise RelayError(f"{MAX_QUERIES} reads of this range are being planned.", hint="Load it once and share it.")
+
+
+def finish(folder: Path) -> None:
+    """The range is in the folder."""
+    _write(folder, complete=True)
+
+
+def touch(folder: Path) -> None:
+    """Say that the folder is being read; where it is gone, whoever reads finds out."""
+    with contextlib.suppress(OSError):
+        os.utime(folder / STATE_NAME)
+
+
+def _base(options: SourceOptions) -> Path:
+    if options.relay_dir is None:
+        return private_base()
+    options.relay_dir.mkdir(parents=True, exist_ok=True)
+    return options.relay_dir
+
+
+def _clean(base: Path, max_bytes: int) -> None:
+    """Remove what nobody reads any more, and what is too much."""
+    kept: list[tuple[float, Path]] = []
+    for folder in base.glob("batch-*"):
+        state = _state(folder)
+        if state is None or not is_free(folder):
+            continue
+        idle_s = time.time() - state.used
+        if idle_s > KEEP_S or not lives(state.driver):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            kept.append((idle_s, folder))
+    total = {folder: _size(folder) for _, folder in kept}
+    for idle_s, folder in sorted(kept, reverse=True):
+        if sum(total.values()) <= max_bytes or idle_s < BUSY_S:
+            break
+        shutil.rmtree(folder, ignore_errors=True)
+        del total[folder]
+    if sum(total.values()) > max_bytes:
+        raise RelayError(
+            f"batch reads of this account have fetched {sum(total.values()) >> 20} MB into {base}, and are reading it.",
+            hint="Wait for them, read shorter ranges, or raise relayMaxBytes.",
+        )
+
+
+def _size(folder: Path) -> int:
+    sizes = 0
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            sizes += file.stat().st_size
+    return sizes
+
+
+def _state(folder: Path) -> _State | None:
+    """None where a folder was not taken by us, or is being taken just now."""
+    try:
+        content = json.loads((folder / STATE_NAME).read_text(encoding="utf-8"))
+        used = (folder / STATE_NAME).stat().st_mtime
+        return _State(bool(content["complete"]), Driver(*map(int, content["driver"])), used)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(folder: Path, *, complete: bool) -> None:
+    content = {"complete": complete, "driver": list(this_driver())}
+    replace_file(folder / STATE_NAME, json.dumps(content).encode())

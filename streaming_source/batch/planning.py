@@ -1,0 +1,157 @@
+"""The range of a batch read made definite, fetched where need be, and cut into partitions.
+
+In: the options, the plan, and where the binlog ended at load(). Out: partitions, and the folder they lie in, if it is
+ours. Refused: see batch_server.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import ConfigError, RelayError
+from replica.protocol.gtid import GtidPosition
+from replica.relay.log import RelayLog
+from streaming_source.attached.feed import AttachedFeed
+from streaming_source.attached.folder import attached_directory
+from streaming_source.batch.feed import FetchedFeed
+from streaming_source.batch.folders import finish, take_folder
+from streaming_source.driver.relay_directory import private_base
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.offsets.positions import parse_position
+from streaming_source.planning.feed import ReplicaFeed
+from streaming_source.planning.planner import planner_over
+from streaming_source.ranges.places import LONG_POLL_S, covers
+from streaming_source.rows.partition import InlineRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.ranges.places import Feed
+    from streaming_source.rows.partition import ChangePartition
+    from streaming_source.rows.read_plan import ReadPlan
+
+
+class PlannedRange(NamedTuple):
+    """`folder` is what the partitions are read from, if it is kept for them."""
+
+    partitions: list[ChangePartition]
+    folder: Path | None
+
+
+def plan_range(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, load: str) -> PlannedRange:
+    """The partitions of the rows between the two positions that the options name.
+
+    Raises:
+        ConfigError: the end lies before the start, or is not reached yet.
+        PositionLostError: the server does not have the range any more.
+        DataLossError: the daemon's log does not have it any more.
+        RelayError: the range is larger than relayMaxBytes.
+
+    """
+    options = replace(options, starting_position=options.starting_position or "earliest")
+    directory = attached_directory(options)
+    if directory is not None:
+        return PlannedRange(_planned_in_log(options, plan, latest, directory), None)
+    return _planned_from_server(options, plan, latest, load)
+
+
+def position_at_load(options: SourceOptions, plan: ReadPlan) -> GtidPosition:
+    """Where the binlog ended when it was asked for the plan's tables, or the daemon's log ends at this moment."""
+    directory = attached_directory(options)
+    if directory is not None:
+        head = RelayLog(directory).head()
+        return GtidPosition() if head is None else head.position
+    if plan.origin is None:
+        raise RuntimeError("a plan that is no daemon's log comes from a server")
+    return plan.origin.position
+
+
+def _planned_in_log(
+    options: SourceOptions, plan: ReadPlan, latest: GtidPosition, directory: Path
+) -> list[ChangePartition]:
+    feed = AttachedFeed(options, directory)
+    try:
+        end = _end(options, feed, latest)
+        return _planned(feed, options, plan, end, reached=feed.head().position)
+    finally:
+        if options.reader_name is None:
+            feed.leave()
+        else:
+            feed.close()
+
+
+def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, load: str) -> PlannedRange:
+    asking = ReplicaFeed(options, private_base())
+    try:
+        begin, end = asking.starting_offset(), _end(options, asking, latest)
+        _judge(begin.position, end, asking.server_position())
+    finally:
+        asking.close()
+    if covers(begin.position, end):
+        return PlannedRange([], None)
+    folder, complete = take_folder(options, f"{load}|{begin.position}|{begin.resume}|{end}")
+    try:
+        if not complete:
+            begin = _fetch(options, folder, begin, end)
+            finish(folder)
+        options = replace(options, relay_dir=folder)
+        partitions = _planned(FetchedFeed(folder, begin), options, plan, end, reached=end)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if all(isinstance(part, InlineRange) for partition in partitions for part in partition.ranges):
+        shutil.rmtree(folder, ignore_errors=True)
+        return PlannedRange(partitions, None)
+    return PlannedRange(partitions, folder)
+
+
+def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: GtidPosition) -> SourceOffset:
+    """Receive up to `end` into the folder; where it begins (elsewhere only after a loss that is accepted)."""
+    feed = ReplicaFeed(options, folder)
+    try:
+        begin = feed.start(replace(begin, anchor=False))
+        while not covers((head := feed.head()).position, end):
+            if not feed.wait_beyond(head.location, LONG_POLL_S) and feed.full:
+                raise RelayError(
+                    f"the range from {begin.position or 'the beginning'} to {end} does not fit into relayMaxBytes, "
+                    f"{options.connection.relay_max_bytes >> 20} MB: that is full at {head.position}.",
+                    hint="Raise relayMaxBytes, read the range in parts (endingPosition), or use spark.readStream with "
+                    "trigger(availableNow=True), which reads it batch by batch.",
+                )
+    finally:
+        feed.close()
+    return begin
+
+
+def _planned(
+    feed: Feed, options: SourceOptions, plan: ReadPlan, end: GtidPosition, *, reached: GtidPosition
+) -> list[ChangePartition]:
+    planner = planner_over(feed, options, plan)
+    begin = planner.initial_offset()
+    _judge(begin.position, end, reached)
+    return planner.partitions(begin, SourceOffset(end, end))
+
+
+def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: GtidPosition) -> GtidPosition:
+    end = parse_position(options.ending_position or "latest")
+    return latest if end == "latest" else feed.ending_position(end)
+
+
+def _judge(begin: GtidPosition, end: GtidPosition, reached: GtidPosition) -> None:
+    """Refuse a range that ends before it begins, or in what has not been written yet."""
+    for gtid in end:
+        first = begin.get(gtid.domain_id)
+        if first is not None and first.seq_no > gtid.seq_no:
+            raise ConfigError(
+                f"endingPosition {end} lies before startingPosition {begin}: in domain {gtid.domain_id}, {gtid} comes "
+                f"before {first}.",
+                hint="Exchange them, or leave one out.",
+            )
+    if not covers(reached, end):
+        raise ConfigError(
+            f"endingPosition {end} is not reached: the binlog is at {reached or 'its beginning'}.",
+            hint="Wait for it, or read up to latest.",
+        )

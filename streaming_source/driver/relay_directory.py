@@ -1,0 +1,73 @@
+"""Which folder an embedded replica keeps its relay log in, when the user names none.
+
+A private folder under the temp folder, named by what the query reads and from where, so that a restarted query finds
+its log again. The folder is locked while a replica writes it: a second query with the same options takes the next one.
+Refused: a folder of that name that is not ours alone, because in /tmp anyone may have made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replica.errors import RelayError
+from replica.relay.lock import lock_holder
+
+if TYPE_CHECKING:
+    from streaming_source.options.source_options import SourceOptions
+
+MAX_QUERIES = 64
+"""Queries of one account with the same options on one machine; more are a loop that forgot to stop its queries."""
+
+
+def relay_directory(options: SourceOptions) -> Path:
+    """The folder to use; it exists. Not locked yet: whoever loses the race for the lock asks again.
+
+    Raises:
+        RelayError: no free folder, or one that others can write.
+
+    """
+    if options.relay_dir is not None:
+        return options.relay_dir
+    base = private_base()
+    key = "|".join((options.server, options.connection.user, *options.patterns))
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    for number in range(1, MAX_QUERIES + 1):
+        folder = private_folder(base / f"{name}-{number}")
+        if is_free(folder):
+            return folder
+    raise RelayError(
+        f"{MAX_QUERIES} queries with these options are running on this machine.",
+        hint="Stop some of them, or give each a relayDir of its own.",
+    )
+
+
+def private_base() -> Path:
+    """The account's own folder under the temp folder."""
+    return private_folder(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
+
+
+def is_free(folder: Path) -> bool:
+    """Whether no process writes a relay log there now."""
+    return lock_holder(folder) is None
+
+
+def private_folder(folder: Path) -> Path:
+    """`folder`, made if need be.
+
+    Raises:
+        RelayError: others can write it, or it is another account's.
+
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise RelayError(
+            f"{folder} is not a private folder of this account.",
+            hint="Set relayDir to a folder that nobody else can write.",
+        )
+    return folder

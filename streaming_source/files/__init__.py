@@ -1,0 +1,1 @@
+"""Batch reads of binlog files, by `path`."""

@@ -1,0 +1,174 @@
+"""What `.load()` does with a `path`: find the files, look through them once, and make the schema of the rows.
+
+In: the options as Spark gives them. Out: `LoadedFiles`: partitions that hold wanted rows, and the plan that tasks read
+them with. No server is asked. A table's typed columns are those of its newest definition in the files: as its last rows
+describe it (binlog_row_metadata=FULL), else as the DDL in the files, else the file `schemaFile` has it. Older rows meet
+them by name, as in a stream. Refused: files that are not there, unordered or damaged, a table that is nowhere, rows
+whose columns nobody names, columns that cannot be decoded, and definitions that contradict each other.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError, SchemaError
+from replica.protocol.constants import EventType
+from replica.protocol.events import decode
+from replica.protocol.header import parse_header
+from replica.protocol.transaction_events import GtidListEvent
+from replica.rows.file_tables import FileResolver
+from replica.rows.layout import compile_layout
+from replica.rows.types import OutputColumn, ValuePolicy
+from streaming_source.files.partition import FileAccess, FilePartition
+from streaming_source.files.paths import Age, Looks, find_binlogs
+from streaming_source.files.survey import Definition, FileSurvey, Survey
+from streaming_source.options.source_options import file_options
+from streaming_source.rows.read_plan import ReadPlan
+from streaming_source.schema.schema_file import declared_tables
+from streaming_source.schema.table_columns import catalog_table_columns, logged_table_columns
+from streaming_source.selection.columns import column_matcher
+from streaming_source.selection.resolver import selected_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming_source.schema.row_schema import TableColumn
+
+_log = logging.getLogger(__name__)
+_SHOWN: Final = 5  # tables in a message
+
+
+@dataclass(frozen=True)
+class LoadedFiles:
+    """What a batch read is made of; pickles."""
+
+    plan: ReadPlan
+    partitions: tuple[FilePartition, ...]
+    definitions: tuple[Definition, ...]
+
+    def check(self, plan: ReadPlan) -> None:
+        """Refuse, before any task, what `plan` (ours, or its part that a query asks for) cannot be decoded with.
+
+        Raises:
+            SchemaError: a column of a type that cannot be decoded or changed on the way, naming table and column.
+
+        """
+        output = None
+        if plan.columns is not None:
+            from streaming_source.schema.arrow import arrow_type
+            from streaming_source.schema.row_schema import spark_type
+
+            output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
+        for table_map, schema in self.definitions:
+            compile_layout(table_map, schema, output, _policy(plan), shown=column_matcher(plan.tables.columns))
+
+
+def load_files(given: Mapping[str, str]) -> LoadedFiles:
+    """Look through the files that these options name.
+
+    Raises:
+        ConfigError: a bad option, or a path without binlogs.
+        ProtocolError: a file is damaged (without skipDamaged), encrypted without its key, or no binlog.
+        SchemaError: a table or its columns are not known.
+        DataLossError: rows of an XA transaction lie in a file that is not among these.
+
+    """
+    options = file_options(given)
+
+    def access(path: str) -> FileAccess:
+        return FileAccess(path, options.key_file, options.file_key, options.skip_damaged)
+
+    looks = Looks(lambda path: _is_binlog(access(str(path))), lambda path: _age(access(str(path))))
+    tables = selected_tables(options, options.patterns, {})
+    resolver = FileResolver(
+        options.patterns,
+        exclude=tables.exclude,
+        shadows=tables.shadows,
+        schema_file=declared_tables(options.schema_file),
+        unnamed=None,
+    )
+    survey = FileSurvey(resolver, tables, skip_unprepared=options.skip_unprepared_xa)
+    for path in find_binlogs(options.path, looks):
+        survey.look_through(access(path))
+    found = survey.found
+    for name, note in resolver.notes.items():
+        _log.warning("%s: %s", ".".join(name), note)
+    if found.unread:
+        raise _unread(list(found.unread.values()))
+    policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
+    columns = None if options.table is None else _columns(options.table, found, resolver, policy, options.columns)
+    plan = ReadPlan(
+        shape="variant" if columns is None else options.row_shape,
+        tables=tables,
+        columns=columns,
+        server="",
+        invalid_dates=options.invalid_dates,
+        invalid_text=options.invalid_text,
+        geometry=options.geometry,
+        include_sql=options.include_sql,
+    )
+    plan.spark_schema()  # a column name that collides with ours is an error of this moment
+    return LoadedFiles(plan, tuple(found.partitions), tuple(found.definitions.values()))
+
+
+def _policy(plan: ReadPlan) -> ValuePolicy:
+    return ValuePolicy(plan.invalid_dates, plan.invalid_text, plan.geometry)
+
+
+def _is_binlog(access: FileAccess) -> bool:
+    try:
+        access.open().close()
+    except ProtocolError:
+        return False
+    return True
+
+
+def _age(access: FileAccess) -> Age:
+    """Groups logged before the file was begun, as its GTID_LIST tells, and the second of its first event."""
+    with access.open() as file:
+        first = next(access.ranges(file))
+        begun, start = parse_header(first.data).timestamp, 0
+        while start < len(first.data):
+            header = parse_header(first.data, start)
+            if header.event_type == EventType.GTID_LIST:
+                event = decode(first.data[start : start + header.event_length], first.description)
+                assert isinstance(event, GtidListEvent)  # noqa: S101
+                return sum(gtid.seq_no for gtid in event.gtids), begun
+            start += header.event_length
+    return 0, begun
+
+
+def _columns(
+    table: tuple[str, str],
+    found: Survey,
+    resolver: FileResolver,
+    policy: ValuePolicy,
+    chosen: Sequence[str] | None,
+) -> tuple[TableColumn, ...]:
+    """The columns of the one table, by its newest definition; `chosen`: the option columns."""
+    if table in found.last:
+        table_map, schema = found.last[table]
+        return logged_table_columns(table_map, schema, policy, chosen)
+    schema = resolver.history.table(*table)
+    if schema is None:
+        raise _no_table(".".join(table), found.names)
+    return catalog_table_columns(schema, policy, chosen)
+
+
+def _no_table(name: str, names: set[str]) -> SchemaError:
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    others = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"They have rows of {others or 'no table at all'}."
+    return SchemaError(f"{name} has no rows in these files, and nothing there says what it looks like.", hint=hint)
+
+
+def _unread(errors: Sequence[SchemaError]) -> SchemaError:
+    more = f" (and of {len(errors) - _SHOWN} more tables)" if len(errors) > _SHOWN else ""
+    return SchemaError(
+        " ".join(error.message for error in errors[:_SHOWN]) + more,
+        hint="Give their CREATE TABLE statements in schemaFile (mariadb-dump --no-data writes them); "
+        "with binlog_row_metadata=FULL on the primary, rows name their columns themselves.",
+    )

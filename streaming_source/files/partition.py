@@ -1,0 +1,189 @@
+"""What one task of a batch read reads: stretches of one binlog file, by path. Plain values that pickle.
+
+A plain file is cut into partitions of a few megabytes. A compressed or encrypted one can only be read from its
+beginning: it is one partition, whose task meets the planner's stretches again on its way through. In a stretch the
+tables are what the planner knew of them there, and XA transactions that were prepared before it and are committed in it
+are named by where they lie. Keys are not carried, the files that hold them are.
+
+Refused: a file that is not here, or no longer holds what was planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from replica.errors import ConfigError, RelayError
+from streaming_source.files.paths import primary_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.files.binlog import BinlogFile, FileRange
+    from replica.files.keys import KeyRing
+    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.rows.xa import CarriedGroup
+    from streaming_source.selection.group_extent import GroupExtent
+    from streaming_source.selection.pushed_filters import ChangeFilter
+    from streaming_source.selection.resolver import Catalog
+
+RANGE_BYTES: Final = 8 << 20
+"""How files are cut: some 50 ms of decoding and half a second of Spark's work."""
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """A file, and what it takes to read it: `file_key` is the file with the password of an encrypted `key_file`."""
+
+    path: str
+    key_file: str | None = None
+    file_key: str | None = None
+    skip_damaged: bool = False
+
+    def open(self) -> BinlogFile:
+        """Open the file on this machine; any of open_binlog's errors, and those of a key file."""
+        from replica.files.opening import open_binlog
+
+        return open_binlog(self.path, self._keys())
+
+    def _keys(self) -> KeyRing | None:
+        from replica.files.keys import KeyRing
+
+        if self.key_file is None:
+            return None
+        return KeyRing.from_file(self.key_file, filekey=self.file_key and f"FILE:{self.file_key}")
+
+    def ranges(self, file: BinlogFile) -> Iterator[FileRange]:
+        """The file from its beginning: planner and tasks cut it alike."""
+        return file.ranges(max_bytes=RANGE_BYTES, skip_damaged=self.skip_damaged, cut_at_ddl=True)
+
+
+class PreparedGroup(NamedTuple):
+    """Where an XA group lies that is committed later: bytes [start, end) of a file."""
+
+    access: FileAccess
+    start: int
+    end: int
+    description: FormatDescriptionEvent
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Whole groups, bytes [start, end) of the file; `description` says how to read them."""
+
+    start: int
+    end: int
+    description: FormatDescriptionEvent
+    catalog: Catalog
+    carried: tuple[PreparedGroup, ...] = ()
+    extent: GroupExtent | None = None
+
+
+class Piece(NamedTuple):
+    """Bytes to decode, and what decoding them takes."""
+
+    data: memoryview
+    offset: int  # of the first of them in the file
+    checksum: bool
+    catalog: Catalog
+    carried: Sequence[CarriedGroup]
+
+
+@dataclass(frozen=True)
+class FilePartition(InputPartition):
+    """`stretches` in the file's order."""
+
+    access: FileAccess
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def file(self) -> str:
+        """What the primary called the file."""
+        return primary_name(self.access.path)
+
+    def filtered(self, pushed: ChangeFilter) -> FilePartition:
+        """The same without stretches that hold nothing of what passes."""
+        left = (s for s in self.stretches if s.extent is None or pushed.may_match(s.extent))
+        return replace(self, stretches=tuple(left))
+
+    def __repr__(self) -> str:
+        return f"FilePartition({self.access.path}, bytes {self.stretches[0].start} to {self.stretches[-1].end})"
+
+    def pieces(self) -> Iterator[Piece]:
+        """The stretches, read and checked against their checksums.
+
+        Raises:
+            RelayError: the file is not here, or is not the one that was planned.
+            ProtocolError: it was damaged meanwhile.
+
+        """
+        try:
+            file = self.access.open()
+        except ConfigError as error:
+            raise RelayError(
+                error.message, hint="The path has to lie on storage that the driver and all executors see."
+            ) from None
+        with file:
+            if file.seekable:
+                yield from self._apart(file)
+            else:
+                yield from self._along(file)
+
+    def _apart(self, file: BinlogFile) -> Iterator[Piece]:
+        for stretch in self.stretches:
+            if file.size is not None and file.size < stretch.end:
+                raise self._changed()
+            carried = [_fetched(group) for group in stretch.carried]
+            for part in file.ranges(
+                max_bytes=stretch.end - stretch.start,
+                start=stretch.start,
+                stop=stretch.end,
+                description=stretch.description,
+            ):
+                yield Piece(part.data, part.offset, part.checksum, stretch.catalog, carried)
+
+    def _along(self, file: BinlogFile) -> Iterator[Piece]:
+        """One pass; XA groups that later stretches need are kept when they come by."""
+        wanted = {stretch.start: stretch for stretch in self.stretches}
+        awaited = [group for stretch in self.stretches for group in stretch.carried if group.access == self.access]
+        kept: dict[PreparedGroup, CarriedGroup] = {}
+        for part in self.access.ranges(file):
+            stretch = wanted.pop(part.offset, None)
+            if stretch is not None and stretch.end == part.end:
+                carried = [kept.pop(group) if group in kept else _fetched(group) for group in stretch.carried]
+                yield Piece(part.data, part.offset, part.checksum, stretch.catalog, carried)
+            elif stretch is not None:
+                raise self._changed()
+            kept.update((group, _cut(part, group)) for group in awaited if part.offset <= group.start < part.end)
+            if not wanted:
+                return
+        raise self._changed()
+
+    def _changed(self) -> RelayError:
+        return RelayError(
+            f"{self.access.path} is not the file that load() looked through.", hint="It was replaced: load() again."
+        )
+
+
+def _fetched(group: PreparedGroup) -> CarriedGroup:
+    """An XA group out of a file, which need not be open."""
+    with group.access.open() as file:
+        if file.seekable:
+            size = group.end - group.start
+            parts = file.ranges(max_bytes=size, start=group.start, stop=group.end, description=group.description)
+            return _cut(next(parts), group)
+        for part in group.access.ranges(file):
+            if part.offset <= group.start < part.end:
+                return _cut(part, group)
+    raise RelayError(f"{group.access.path} no longer holds bytes {group.start} to {group.end}.", hint="load() again.")
+
+
+def _cut(part: FileRange, group: PreparedGroup) -> CarriedGroup:
+    from replica.rows.xa import CarriedGroup
+
+    content = part.data[group.start - part.offset : group.end - part.offset]
+    # A view keeps all of its range in memory.
+    kept = content if 2 * len(content) > len(part.data) else bytes(content)
+    return CarriedGroup(kept, bool(group.description.checksum))

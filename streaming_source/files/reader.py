@@ -1,0 +1,38 @@
+"""What a task of a batch read over files does: stretches of one binlog file -> RecordBatches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from replica.rows.xa import XaGroup
+    from streaming_source.files.partition import FilePartition
+    from streaming_source.rows.read_plan import ReadPlan
+
+
+def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The row changes of one partition of a batch read; errors as with `read_changes`."""
+    without_rows: list[XaGroup] = []  # XA COMMITs of other tables' rows; the planner has looked at them
+    with noted(f"while reading {partition!r}"):
+        made = RecordBatches(plan)
+        for piece in partition.pieces():
+            facts = made.facts(partition.file, piece.data)
+            decoder = decoder_of(replace(plan, tables=replace(plan.tables, catalog=piece.catalog)))
+            with noted(f"offsets count from byte {piece.offset} of {partition.access.path}"):
+                choice = made.choice(piece.data, checksum=piece.checksum)
+                decoded = decoder.decode(
+                    piece.data,
+                    checksum=piece.checksum,
+                    carried=piece.carried,
+                    unprepared=without_rows,
+                    only=choice.of_groups,
+                )
+                yield from made.batches(decoded, facts, choice)
+        exempt_imports_from_collection()

@@ -1,0 +1,235 @@
+"""The planner's one look through all files of a batch read, when it is loaded: where the wanted rows are.
+
+In: files in stream order, and a resolver that says which tables are wanted and what is known of them. Out: a `Survey`:
+partitions that hold wanted rows (everything else is left out and costs the tasks nothing), with what each stretch of
+them is read with; and the distinct table maps of the wanted tables, so that a schema can be made and everything that
+cannot be decoded is refused before the first task. What it follows from range to range:
+
+* the tables' columns, through the DDL in the files: rows without logged column names mean what the last DDL said;
+* XA transactions: a range with an XA COMMIT names the group that was prepared, which may lie in another file.
+
+Nothing is decoded here. Bytes are verified against their checksums, as tasks do again. Memory: one range, plain values.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import DataLossError, ProtocolError, SchemaError
+from replica.files.ranges import relocated
+from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.events import decode
+from replica.protocol.header import parse_header
+from replica.protocol.query import QueryEvent
+from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.rows import records as r
+from replica.rows.batch import Groups
+from replica.rows.scan import Scan, scan
+from replica.rows.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from streaming_source.files.cutting import FileCutter
+from streaming_source.files.partition import FileAccess, FilePartition, PreparedGroup
+from streaming_source.rows.ddl_rows import DdlRows
+from streaming_source.selection.group_extent import extent_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from replica.files.binlog import FileRange
+    from replica.protocol.transaction_events import XaId
+    from replica.rows.file_tables import FileResolver
+    from replica.schema.table import TableSchema
+    from streaming_source.selection.resolver import Catalog, SelectedTables
+
+MAX_KEPT: Final = 4096
+"""Table maps and names that are remembered; what goes beyond is read all the same, but errors in it come later."""
+
+_log = logging.getLogger(__name__)
+
+Definition = tuple[TableMapEvent, "TableSchema | None"]
+"""A table as rows describe it, and as it is known apart from them."""
+
+
+class _Known(NamedTuple):
+    """A distinct table map. `content` tells two of the same table apart."""
+
+    table_map: TableMapEvent
+    wanted: bool
+    content: bytes
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.table_map.database, self.table_map.table
+
+
+class _Prepared(NamedTuple):
+    group: PreparedGroup
+    wanted: bool
+    catalog: Catalog
+
+
+@dataclass
+class Survey:
+    """What was found. `last` has the newest definition of each wanted table, `names` all tables with rows."""
+
+    partitions: list[FilePartition] = field(default_factory=list)
+    definitions: dict[tuple[bytes, TableSchema | None], Definition] = field(default_factory=dict)
+    last: dict[tuple[str, str], Definition] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    unread: dict[tuple[str, str], SchemaError] = field(default_factory=dict)
+    """Wanted tables with rows whose columns have no names, and why they are not known."""
+
+
+class FileSurvey:
+    """Goes through files in stream order."""
+
+    def __init__(self, resolver: FileResolver, tables: SelectedTables, *, skip_unprepared: bool) -> None:
+        self.found = Survey()
+        self._skip_unprepared = skip_unprepared
+        self._resolver = resolver
+        self._tables = tables
+        self._known: dict[bytes, _Known] = {}
+        self._schemas: dict[bytes, TableSchema | None] = {}
+        self._prepared: dict[XaId, _Prepared] = {}
+
+    def look_through(self, access: FileAccess) -> None:
+        """The next file.
+
+        Raises:
+            ReplicaError: the file cannot be read, is damaged (without `skip_damaged`), or (without `skip_unprepared`)
+                commits an XA transaction whose rows are in none of the files.
+
+        """
+        with access.open() as file:
+            planned = FileCutter(access, seekable=file.seekable)
+            for part in access.ranges(file):
+                if not part.whole:  # what is wrong behind it, if anything is, comes at the next step
+                    _log.warning("%s ends inside a transaction, at offset %d: it is left out", access.path, part.offset)
+                    continue
+                try:
+                    found = scan(part.data, checksum=part.checksum)
+                    self._range(access, part, found, planned)
+                except ProtocolError as error:
+                    raise relocated(error, access.path, part.offset) from None
+            for damage in file.damage:
+                _log.warning("%s: bytes %d to %d are left out: %s", access.path, damage.begin, damage.end, damage.error)
+        self.found.partitions += planned.partitions()
+
+    def _range(self, access: FileAccess, part: FileRange, found: Scan, planned: FileCutter) -> None:
+        self._follow(part, found)
+        known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
+        wanted = np.array([table.wanted for table in known], np.bool_)
+        met = in_order_of_last_use(r.column(found.events, r.EVENT_SLOT), len(known))
+        if len(self.found.names) < MAX_KEPT:
+            self.found.names.update(".".join(known[slot].name) for slot in met)
+        catalog: dict[tuple[str, str], TableSchema] = {}
+        for table in (known[slot] for slot in met if wanted[slot]):
+            schema = self._schema(table)
+            if schema is not None:
+                catalog[table.name] = schema
+            definition = table.table_map, schema
+            if table.name in self.found.last or len(self.found.last) < MAX_KEPT:
+                self.found.last[table.name] = definition
+            if len(self.found.definitions) < MAX_KEPT:
+                self.found.definitions[table.content, schema] = definition
+        carried, names = self._follow_xa(access, part, found, wanted, catalog)
+        if carried or any(wanted[slot] for slot in met) or self._has_statements(part, found):
+            planned.add(part, {**names, **catalog}, carried, extent_of(Groups(found.groups)))
+
+    def _follow(self, part: FileRange, found: Scan) -> None:
+        """Take in the DDL of a range, before its rows: CREATE TABLE … SELECT has both in one group."""
+        ddl = r.column(found.groups, r.GROUP_FLAGS) & GtidFlag.DDL != 0
+        alone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        groups = Groups(found.groups, found.expansion)  # offsets in the range, also where the scan had to write it out
+        data = part.data
+        for number in np.flatnonzero(ddl | alone):
+            start, end = int(groups.start[number]), int(groups.end[number])
+            while start < end:
+                header = parse_header(data, start)
+                event = data[start : start + header.event_length]
+                if header.event_type in (EventType.QUERY, EventType.QUERY_COMPRESSED):
+                    query = decode(event, part.description)
+                    assert isinstance(query, QueryEvent)  # noqa: S101
+                    if self._resolver.apply(query, server_version=part.description.version_number):
+                        self._schemas.clear()
+                start += header.event_length
+
+    def _has_statements(self, part: FileRange, found: Scan) -> bool:
+        """Whether a statement of this range comes as a row."""
+        if not self._tables.include_ddl:
+            return False
+        statements = DdlRows(self._tables, part.data, checksum=part.checksum)
+        statements.find(Groups(found.groups, found.expansion))
+        return bool(statements.counts().any())
+
+    def _table(self, body: memoryview, *, mysql: bool) -> _Known:
+        content = bytes(body[8:])
+        table = self._known.get(content)
+        if table is None:
+            table_map = parse_table_map(body, mysql=mysql)
+            wanted = self._resolver.wants(table_map.database, table_map.table)
+            if len(self._known) >= MAX_KEPT:
+                del self._known[next(iter(self._known))]
+            table = self._known[content] = _Known(table_map, wanted, content)
+        return table
+
+    def _schema(self, table: _Known) -> TableSchema | None:
+        """What is known of a wanted table at this point of the files."""
+        if table.content not in self._schemas:
+            if len(self._schemas) >= MAX_KEPT:
+                self._schemas.clear()
+            self._schemas[table.content] = None
+            try:
+                target = self._resolver.resolve(table.table_map)
+            except SchemaError as error:
+                if len(self.found.unread) < MAX_KEPT:
+                    self.found.unread[table.name] = error
+            else:
+                self._schemas[table.content] = target.schema if target else None
+        return self._schemas[table.content]
+
+    def _follow_xa(
+        self, access: FileAccess, part: FileRange, found: Scan, wanted: NDArray[np.bool_], catalog: Catalog
+    ) -> tuple[list[PreparedGroup], Catalog]:
+        """The groups from before this range that it commits, and what their rows are read with."""
+        carried: list[PreparedGroup] = []
+        names: dict[tuple[str, str], TableSchema] = {}
+        for xa in xa_groups(found):
+            if xa.action is XaAction.PREPARE:
+                start, end = (part.offset + found.origin(offset) for offset in (xa.start, xa.end))
+                group = PreparedGroup(access, start, end, part.description)
+                self._prepared[xa.xid] = _Prepared(group, _has_rows(found, xa, wanted), catalog)
+                continue
+            prepared = self._prepared.pop(xa.xid, None)
+            if xa.action is XaAction.ROLLBACK:
+                continue
+            if prepared is None:
+                self._without_rows(access, xa)
+            elif prepared.wanted and not (prepared.group.access == access and prepared.group.start >= part.offset):
+                carried.append(prepared.group)
+                names.update(prepared.catalog)
+        return carried, names
+
+    def _without_rows(self, access: FileAccess, xa: XaGroup) -> None:
+        error = unprepared_error(xa)
+        if not self._skip_unprepared:
+            raise DataLossError(
+                f"{access.path}: {error.message}",
+                hint="Read the file with its XA PREPARE too, or set skipUnpreparedXa=true to go on without these rows.",
+            )
+        _log.warning("%s: %s", access.path, error.message)
+
+
+def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
+    """The slots that rows events name, the one used last at the end."""
+    last = np.full(count, -1, np.int64)
+    last[slots] = np.arange(len(slots))  # assignment in order: the last one stays
+    return [slot for slot in np.argsort(last).tolist() if last[slot] >= 0]
+
+
+def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
+    first, last = (int(found.groups[xa.number, field // r.WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
+    return bool(wanted[r.column(found.events, r.EVENT_SLOT)[first:last]].any())

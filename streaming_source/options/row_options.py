@@ -1,0 +1,188 @@
+"""What one option is, and those that streams and files share: which tables, and what their rows look like.
+
+In: dataclass fields made by `option`, each with the name users write, a parser and help. Out: `Option` rows, which the
+parsers (source_options.py), docs/spark.md and error messages work from, and `RowOptions`, the part of the options that
+says nothing about where bytes come from. Refused: tables and table together, none of them, rowShape=flat of many
+tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+from replica.errors import ConfigError
+from replica.schema.patterns import matcher
+from streaming_source.options import values
+
+RowShape = Literal["envelope", "flat"]
+InvalidDates = Literal["null", "error", "text"]
+InvalidText = Literal["replace", "error"]
+Geometry = Literal["binary", "spark"]
+OPERATIONS = ("insert", "update", "delete", "ddl")
+Scope = Literal["rows", "stream", "files", "replica"]
+"""Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
+
+
+class Option(NamedTuple):
+    """One row of the table. `field` is an attribute of the options' class, or with `replica` of its ReplicaConfig."""
+
+    name: str
+    field: str
+    default: str
+    help: str
+    scope: Scope
+
+    @property
+    def replica(self) -> bool:
+        return self.scope == "replica"
+
+
+def option(name: str, parse: values.Parser, default: str | None, text: str) -> Any:
+    metadata = {"name": name, "parse": parse, "default": default or "", "help": text}
+    return dataclasses.field(default=None if default is None else parse(default), metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """The parsed options that shape the rows, one field each."""
+
+    table: tuple[str, str] | None = option(
+        "table", values.table, None, "One table, database.table: its columns arrive typed. This or tables is required"
+    )
+    tables: tuple[str, ...] | None = option(
+        "tables", values.tables, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
+    )
+    exclude_tables: tuple[str, ...] | None = option(
+        "excludeTables", values.tables, None, "Tables to leave out of those selected: shop.tmp_*,*.log"
+    )
+    include_shadow_tables: bool = option(
+        "includeShadowTables",
+        values.boolean,
+        "false",
+        "Deliver rows of the copies that gh-ost and pt-online-schema-change make of a table (_t_gho, _t_new …) where a "
+        "pattern selects them",
+    )
+    columns: tuple[str, ...] | None = option(
+        "columns", values.columns, None, "Only these columns of the tables: id,name,price_*. In the table's own order"
+    )
+    operations: tuple[str, ...] | None = option(
+        "operations",
+        values.words(OPERATIONS),
+        None,
+        "Only changes of these kinds: insert, update, delete; with ddl, as includeDdl=true",
+    )
+    skip_unchanged: bool = option(
+        "skipUnchanged", values.boolean, "false", "Leave out updates that change none of the columns asked for"
+    )
+    include_ddl: bool = option(
+        "includeDdl", values.boolean, "false", "Deliver statements that define or empty the tables, as rows with op=ddl"
+    )
+    push_filters: bool = option(
+        "pushFilters",
+        values.boolean,
+        "false",
+        "With spark.read: decide conditions before decoding. Each loaded DataFrame may then be used only once",
+    )
+    row_shape: RowShape = option(  # noqa: RUF009  (it makes a field)
+        "rowShape", values.choice(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
+    )
+    invalid_dates: InvalidDates = option(  # noqa: RUF009
+        "invalidDates",
+        values.choice(InvalidDates),
+        "null",
+        "Zero and impossible dates: null, error, or text (DATE, DATETIME and TIMESTAMP columns become STRING)",
+    )
+    invalid_text: InvalidText = option(  # noqa: RUF009
+        "invalidText",
+        values.choice(InvalidText),
+        "replace",
+        "Bytes that are no text in their column's character set: replace (each by U+FFFD) or error",
+    )
+    geometry: Geometry = option(  # noqa: RUF009
+        "geometry",
+        values.choice(Geometry),
+        "binary",
+        "GEOMETRY columns: binary (SRID in 4 bytes, little endian, then WKB) or spark (Spark's GEOMETRY(ANY))",
+    )
+    include_sql: bool = option(
+        "includeSql", values.boolean, "false", "Fill source.sql with the statement, where the primary annotates rows"
+    )
+    schema_file: str | None = option(
+        "schemaFile",
+        values.file,
+        None,
+        "CREATE TABLE statements (mariadb-dump --no-data) for rows that do not name their columns: of files, where "
+        "their DDL is not among them; of a stream, the tables as they were at its start",
+    )
+    skip_unprepared_xa: bool = option(
+        "skipUnpreparedXa",
+        values.boolean,
+        "false",
+        "Leave out rows of XA transactions prepared before the reading begins, and log each, instead of stopping",
+    )
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The selected tables as patterns database.table, also for a single table."""
+        return (".".join(self.table),) if self.table else self.tables or ()
+
+    @property
+    def row_operations(self) -> tuple[str, ...]:
+        """The kinds of row changes asked for."""
+        return tuple(name for name in self.operations or OPERATIONS if name != "ddl")
+
+    @property
+    def wants_ddl(self) -> bool:
+        return self.include_ddl or "ddl" in (self.operations or ())
+
+    def check_rows(self) -> None:
+        """Refuse contradictions between these options, with a ConfigError."""
+        if self.table and self.tables:
+            raise ConfigError("options table and tables exclude each other.", hint="Remove one of them.")
+        if not self.table and not self.tables:
+            raise ConfigError(
+                "no table is selected.",
+                hint="Set table=database.table for typed columns, or tables=shop.*,crm.customer for VARIANT.",
+            )
+        if self.row_shape == "flat" and not self.table:
+            raise ConfigError(
+                "rowShape=flat needs table=database.table: rows of many tables have no columns in common.",
+                hint="Use rowShape=envelope with tables.",
+            )
+        if self.row_shape == "flat" and self.wants_ddl:
+            raise ConfigError(
+                "rowShape=flat has no place for DDL: its columns are the table's.",
+                hint="Use rowShape=envelope, or leave out includeDdl and ddl among the operations.",
+            )
+        left_out = matcher(self.exclude_tables or ())
+        for pattern in self.patterns:
+            if self.exclude_tables and left_out.fullmatch(pattern):
+                raise ConfigError(
+                    f"excludeTables leaves out all of {pattern}, which is selected.",
+                    hint="excludeTables wins over table and tables: remove the pattern from one of them.",
+                )
+
+
+def options_of(kind: type[RowOptions], scope: Scope) -> tuple[Option, ...]:
+    """The options that `kind` adds to those of its base, in the order of its fields."""
+    inherited = set() if kind is RowOptions else {field.name for field in dataclasses.fields(RowOptions)}
+    return tuple(
+        Option(f.metadata["name"], f.name, f.metadata["default"], f.metadata["help"], scope)
+        for f in dataclasses.fields(kind)
+        if f.metadata and f.name not in inherited
+    )
+
+
+def parsed(kind: type[RowOptions], option: Option, value: str) -> Any:
+    """The text of one option -> its typed value.
+
+    Raises:
+        ConfigError: it is not of its type, or out of range.
+
+    """
+    (field,) = (f for f in dataclasses.fields(kind) if f.name == option.field)
+    try:
+        return field.metadata["parse"](value)
+    except ValueError as error:
+        raise ConfigError(f"option {option.name}={value!r} {error}.", hint=f"{option.help}.") from None

@@ -1,0 +1,300 @@
+"""Every option of `format("mariadb-binlog")` in one table, and the parsers that refuse what is not in it.
+
+In: the mapping Spark hands over (keys lower-cased, all values text). Out: frozen `FileOptions` where it names a `path`,
+else `SourceOptions`, which may do without a server where a daemon's relay log is named. Refused, with a `ConfigError`
+that names the option: unknown names (with the nearest known one), values outside their type or range, options of a
+server together with a path, and combinations that contradict each other. The options of the replica (connection, TLS,
+relay log) are those of `replica.config`, under the same names in camelCase, checked there. docs/spark.md is checked
+against this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from replica.config import OPTIONS as REPLICA_HELP
+from replica.config import ReplicaConfig
+from replica.errors import ConfigError
+from streaming_source.options import values
+from streaming_source.options.file_options import FileOptions
+from streaming_source.options.row_options import Option, RowOptions, option, options_of, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Transport = Literal["auto", "path", "inline"]
+OnSchemaChange = Literal["ignore", "fail", "add"]
+
+MAX_ROWS = 2**63 - 1
+MAX_PARTITIONS = 10_000
+"""Each costs Spark some 30 ms."""
+SECRETS = frozenset({"password"})
+# Two of the replica's options have another name and default here: startingPosition and includeSql.
+_HIDDEN = frozenset({"start", "annotate"})
+_SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
+_WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceOptions(RowOptions):
+    """The parsed options of a stream: those of its rows, its own, and the replica's configuration.
+
+    `replica` is None where nothing but the relay log of a daemon is named: then no server is ever asked.
+    """
+
+    replica: ReplicaConfig | None
+    relay_dir: Path | None = None
+    starting_position: str | None = option(
+        "startingPosition",
+        values.position,
+        None,
+        "Where a query without a checkpoint starts: latest, earliest, after a GTID position, or at a time "
+        "(2026-11-21T20:00:00Z). Unset: latest; earliest with spark.read",
+    )
+    ending_position: str | None = option(
+        "endingPosition",
+        values.end_position,
+        None,
+        "With spark.read: where the reading ends: latest, with a GTID position, or before a time. Unset: latest",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        values.boolean,
+        "true",
+        "What follows the position was removed: end with an error, or with false go on at the oldest that is left",
+    )
+    max_bytes_per_trigger: int = option(
+        "maxBytesPerTrigger", values.size, "64m", "Binlog bytes in one micro-batch; a larger transaction goes whole"
+    )
+    max_rows_per_trigger: int | None = option(
+        "maxRowsPerTrigger",
+        values.integer(1, MAX_ROWS),
+        None,
+        "Row changes of the selected tables in one micro-batch, beside the bytes; a larger transaction goes whole",
+    )
+    max_transactions_per_trigger: int | None = option(
+        "maxTransactionsPerTrigger",
+        values.integer(1, MAX_ROWS),
+        None,
+        "Transactions with row changes of the selected tables in one micro-batch, beside the other limits",
+    )
+    min_rows_per_trigger: int | None = option(
+        "minRowsPerTrigger",
+        values.integer(1, MAX_ROWS),
+        None,
+        "A micro-batch waits until so many row changes of the selected tables are there, or for maxTriggerDelay",
+    )
+    max_trigger_delay_s: float = option(
+        "maxTriggerDelay", values.seconds, "15m", "With minRowsPerTrigger: the longest time between two micro-batches"
+    )
+    split_large_transactions: bool = option(
+        "splitLargeTransactions",
+        values.boolean,
+        "false",
+        "Divide a transaction that by itself is over maxBytesPerTrigger or maxRowsPerTrigger into micro-batches",
+    )
+    on_schema_change: OnSchemaChange = option(  # noqa: RUF009  (it makes a field)
+        "onSchemaChange",
+        values.choice(OnSchemaChange),
+        "ignore",
+        "A table's columns change: ignore new ones and put NULL for those that are gone, fail right before the change, "
+        "or add: stop there, so that a restart has the new columns",
+    )
+    schema_location: Path | None = option(  # noqa: RUF009
+        "schemaLocation",
+        values.folder,
+        None,
+        "Folder for what the tables look like at each offset, where that is too much for the offset itself",
+    )
+    min_partitions: int | None = option(
+        "minPartitions",
+        values.integer(1, MAX_PARTITIONS),
+        None,
+        "Tasks that share a micro-batch at least; unset: one a core, of 4 to 32 MB each",
+    )
+    transport: Transport = option(  # noqa: RUF009  (it makes a field)
+        "transport",
+        values.choice(Transport),
+        "auto",
+        "How tasks get their bytes: path (they open a file), inline (in the task), auto (path if the master is local)",
+    )
+    reader_name: str | None = option(
+        "readerName",
+        values.reader_name,
+        None,
+        "With a daemon's relayDir: under which name its files are kept for this query, unique among its queries. "
+        "Unset: made from the tables",
+    )
+    daemon_timeout_s: float = option(
+        "daemonTimeout", values.seconds, "600s", "With a daemon's relayDir: how long a query waits for one that is down"
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """The options as Spark gives them (names in any case) -> typed, checked options.
+
+        Each call draws a new random server id unless one is set: two queries must not share one.
+
+        Raises:
+            ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
+
+        """
+        own: dict[str, Any] = {}
+        replica: dict[str, object] = {}
+        for known, value in _known(given):
+            if known.replica:
+                replica[known.field] = value
+            elif known.scope == "files":
+                raise ConfigError(
+                    f"option {known.name} is for binlog files, and no path is given.",
+                    hint="Set path and read with spark.read, or remove the option.",
+                )
+            else:
+                own[known.field] = parsed(cls, known, value)
+        directory = _relay_dir(replica)
+        if replica.keys() == {"relay_dir"}:
+            options = cls(replica=None, relay_dir=directory, **own)
+        else:
+            if not replica.keys() & {"user", "defaults_file"}:
+                raise ConfigError("option user is missing.", hint=f"{REPLICA_HELP['user']}. {_WITHOUT_SERVER}")
+            replica["annotate"] = own.get("include_sql", False)
+            config = ReplicaConfig.parse(replica)
+            options = cls(replica=config, relay_dir=config.relay_dir, **own)
+        options.check_rows()
+        if (options.min_rows_per_trigger or 0) > (options.max_rows_per_trigger or MAX_ROWS):
+            raise ConfigError(
+                "minRowsPerTrigger is larger than maxRowsPerTrigger: a batch would never be large enough.",
+                hint="Raise maxRowsPerTrigger, or remove it.",
+            )
+        if options.on_schema_change == "add" and options.table is None:
+            raise ConfigError(
+                "onSchemaChange=add needs table: a VARIANT shows new columns by itself.",
+                hint="Use ignore, or fail to stop at every change.",
+            )
+        return options
+
+    @property
+    def connection(self) -> ReplicaConfig:
+        """The replica's configuration, for what needs a server.
+
+        Raises:
+            ConfigError: none is named.
+
+        """
+        if self.replica is None:
+            raise ConfigError("no server is named.", hint=f"Set host and user. {_WITHOUT_SERVER}")
+        return self.replica
+
+    @property
+    def server(self) -> str:
+        """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket.
+
+        Empty where none is named.
+        """
+        return ",".join(map(str, self.replica.endpoints)) if self.replica else ""
+
+
+def _relay_dir(replica: dict[str, object]) -> Path | None:
+    """The option relayDir, also written as a URL file:///…; put back as a path."""
+    if "relay_dir" not in replica:
+        return None
+    try:
+        replica["relay_dir"] = directory = Path(values.local_path(str(replica["relay_dir"]).strip()))
+    except ValueError as error:
+        raise ConfigError(
+            f"option relayDir={replica['relay_dir']!r} {error}.", hint=f"{REPLICA_HELP['relay_dir']}."
+        ) from None
+    return directory
+
+
+def names_files(given: Mapping[str, str]) -> bool:
+    """Whether these options ask for binlog files and not for a server."""
+    return any(key.lower() in ("path", _SEVERAL) for key in given)
+
+
+def file_options(given: Mapping[str, str]) -> FileOptions:
+    """The options of a batch read as Spark gives them -> typed, checked options.
+
+    Raises:
+        ConfigError: as with `SourceOptions.parse`; and an option that only makes sense with a server.
+
+    """
+    several = [key for key in given if key.lower() == _SEVERAL]
+    own: dict[str, Any] = {}
+    for known, value in _known({key: value for key, value in given.items() if key not in several}):
+        if known.scope in ("stream", "replica"):
+            raise ConfigError(
+                f"option {known.name} is for a server, and path reads files without one.",
+                hint="Remove one of the two.",
+            )
+        own[known.field] = parsed(FileOptions, known, value)
+    for key in several:
+        own["path"] = tuple(map(str, json.loads(given[key])))
+    if not own.get("path"):
+        raise ConfigError("option path is missing.", hint=f"{_BY_LOWER_NAME['path'].help}.")
+    if own.get("file_key") and not own.get("key_file"):
+        raise ConfigError("option fileKey without keyFile.", hint="Set keyFile to the encrypted key file.")
+    options = FileOptions(**own)
+    options.check_rows()
+    return options
+
+
+def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
+    """The options by their rows of the table."""
+    found = []
+    for key, value in given.items():
+        known = _BY_LOWER_NAME.get(key.lower())
+        if known is None:
+            raise _unknown(key)
+        found.append((known, value))
+    return found
+
+
+def camel(field: str) -> str:
+    head, *rest = field.removesuffix("_s").split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _replica_default(field: str) -> str:
+    """The default as a user would write it; '' for none, and for what is drawn anew each time."""
+    info = ReplicaConfig.model_fields[field]
+    if info.is_required() or info.default_factory is not None or info.default is None:
+        return ""
+    default = info.default
+    if isinstance(default, tuple):
+        return ",".join(default)
+    if isinstance(default, bool):
+        return str(default).lower()
+    if field.endswith("_bytes"):
+        return f"{default >> 20}m"
+    return f"{default:g}s" if field.endswith("_s") else str(default)
+
+
+def _replica_help(text: str) -> str:
+    """The replica's help speaks of relay_dir; users of Spark write relayDir."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
+
+
+OPTIONS: tuple[Option, ...] = (
+    *options_of(RowOptions, "rows"),
+    *options_of(SourceOptions, "stream"),
+    *options_of(FileOptions, "files"),
+    *(
+        Option(camel(f), f, _replica_default(f), _replica_help(text), "replica")
+        for f, text in REPLICA_HELP.items()
+        if f not in _HIDDEN
+    ),
+)
+_BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+
+
+def _unknown(key: str) -> ConfigError:
+    near = difflib.get_close_matches(key.lower(), _BY_LOWER_NAME, n=1, cutoff=0.5)
+    names = ", ".join(option.name for option in OPTIONS)
+    hint = f"Did you mean {_BY_LOWER_NAME[near[0]].name}?" if near else f"Known options: {names}."
+    return ConfigError(f"unknown option {key!r} for mariadb-binlog.", hint=hint)

@@ -1,0 +1,1 @@
+"""What Spark's source process on the driver does: micro-batches over a relay log."""

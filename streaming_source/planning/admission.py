@@ -1,0 +1,239 @@
+"""Where a micro-batch ends: the limits of a query, held together, and the rows that are waited for.
+
+In: the place where a batch begins and the place it may reach. Out: its end, at the end of a transaction, within all
+limits; or none as long as fewer row changes are there than `minRowsPerTrigger` asks for. A batch holds at least one
+transaction, however large; with `splitLargeTransactions` one that is over a limit by itself is taken piece by piece,
+each a batch of its own, and only such a one. Refused: to go on inside a transaction that is another one by now.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import DataLossError
+from replica.relay.location import RelayLocation
+from replica.relay.xa import follow
+from streaming_source.offsets.offset import GroupPart
+from streaming_source.ranges.counted_groups import CountedGroups
+from streaming_source.ranges.cutting import INLINE_BATCH_BYTES
+
+if TYPE_CHECKING:
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+    from replica.relay.log import RelayRange as LogRange
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.ranges.cutting import RangeCutter
+    from streaming_source.ranges.group_cut import GroupCut
+    from streaming_source.ranges.places import Place
+    from streaming_source.selection.resolver import SelectedTables
+
+UNBOUNDED: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The options of admission. Rows and transactions are those of the selected tables, bytes those of the binlog."""
+
+    max_bytes: int = UNBOUNDED
+    max_rows: int | None = None
+    max_transactions: int | None = None
+    min_rows: int | None = None
+    max_delay_s: float = 0.0
+    split: bool = False
+
+
+def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
+    """The limits of a query; `inline`: its bytes travel inside Spark's tasks, which carry so much and no more."""
+    return BatchLimits(
+        max_bytes=min(options.max_bytes_per_trigger, INLINE_BATCH_BYTES) if inline else options.max_bytes_per_trigger,
+        max_rows=options.max_rows_per_trigger,
+        max_transactions=options.max_transactions_per_trigger,
+        min_rows=options.min_rows_per_trigger,
+        max_delay_s=options.max_trigger_delay_s,
+        split=options.split_large_transactions,
+    )
+
+
+class BatchEnd(NamedTuple):
+    """`head` is the end of the last whole group; `part`, how much of the next one is in the batch, up to `inside`."""
+
+    head: RelayHead
+    part: GroupPart | None = None
+    inside: RelayLocation | None = None
+
+    @property
+    def reached(self) -> RelayHead:
+        """As far as the batch goes, for telling the distance."""
+        return self.head if self.inside is None else self.head._replace(location=self.inside)
+
+
+class Admission:
+    """One per query, called by one thread; `cutter` knows where a large transaction can be cut."""
+
+    def __init__(self, tables: SelectedTables, limits: BatchLimits, cutter: RangeCutter) -> None:
+        self._cutter = cutter
+        self._limits = limits
+        self._counted = CountedGroups(tables)
+        self._last_batch_s: float | None = None
+        self._held_at: RelayLocation | None = None
+
+    # -- waiting for rows ------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether a batch has to wait for a minimum of rows now.
+
+        Not once `maxTriggerDelay` has passed since the last batch, and not the first one after a restart: nobody knows
+        how long its rows have been waiting, and a query that is restarted often would never get to one.
+        """
+        return self._limits.min_rows is not None and self.waits_for_s > 0
+
+    @property
+    def waits_for_s(self) -> float:
+        """How long a batch may wait for its minimum at most."""
+        if self._last_batch_s is None:
+            return 0.0
+        return max(0.0, self._last_batch_s + self._limits.max_delay_s - time.monotonic())
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """For the progress of a query with a minimum: what is counted, and when it is read without."""
+        if self._limits.min_rows is None:
+            return {}
+        return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
+
+    def looked_at(self, place: Place) -> RelayLocation:
+        """How far it is known that the batch which begins at `place` has not got its minimum."""
+        return self._counted.end if self._held_at == place.reached else place.reached
+
+    def planned(self) -> None:
+        """A batch was planned just now, perhaps an empty one."""
+        self._last_batch_s = time.monotonic()
+
+    def taken(self, log: RelayLog, place: Place) -> None:
+        """It ends at `place`: what lies before does not wait any more."""
+        if self._limits.min_rows is not None:
+            self._counted.begin_at(log, place)
+
+    # -- the end of a batch ----------------------------------------------------------------------------------------
+
+    def end(
+        self, log: RelayLog, start: SourceOffset, place: Place, goal: RelayLocation, *, wait: bool
+    ) -> BatchEnd | None:
+        """Where the batch that begins at `start`, which is at `place`, ends: at `goal` at the latest.
+
+        None if there is nothing between, or with `wait` less than the minimum of rows, unless a limit is reached.
+
+        Raises:
+            DataLossError: groups behind `place` were purged; or a transaction that was read in part is another one now.
+            ProtocolError: the bytes are damaged.
+
+        """
+        self._held_at = None
+        if place.reached >= goal:
+            return None
+        if start.part is not None and place.exact:
+            first = log.cut(place.reached, goal, 1)
+            if _is_next(start.part, log.at(place.reached), first):
+                return (self._part(log, place, first, start.part) if self._limits.split else None) or BatchEnd(first)
+        cut = log.cut(place.reached, goal, self._limits.max_bytes)
+        whole = cut.location >= goal
+        divided = log.cut(place.reached, goal, 1) if self._limits.split and place.exact else None
+        # One over the limit of bytes is alone in `cut`; it goes on, whole or in parts, whatever rows it has.
+        large = cut.location.offset - log.last_group(cut.location).offset > self._limits.max_bytes
+        admitted = cut if large else self._within_rows(log, place, cut, divided, wait=wait and whole)
+        if admitted is None:
+            self._held_at = place.reached
+            return None
+        if divided is not None and start.part is None and admitted.location == divided.location:
+            return self._part(log, place, divided, None) or BatchEnd(admitted)
+        return BatchEnd(admitted)
+
+    def _within_rows(
+        self, log: RelayLog, place: Place, cut: RelayHead, divided: RelayHead | None, *, wait: bool
+    ) -> RelayHead | None:
+        """`cut`, or an earlier end that the limits of rows and transactions allow; None: to wait for more rows.
+
+        `divided`: the end of the first transaction, if one that is over the limits by itself is to stand alone.
+        """
+        limits, counted = self._limits, self._counted
+        if not (limits.max_rows or limits.max_transactions or wait):
+            return cut
+        enough = limits.min_rows if wait and limits.max_transactions is None else None
+        counted.begin_at(log, place)
+        counted.extend(cut.location, rows=_beyond(limits.max_rows) or enough, groups=_beyond(limits.max_transactions))
+        excess = counted.excess(limits.max_rows, limits.max_transactions)
+        if excess is not None:
+            # One that is too large goes whole, with what is before it; or it is divided, and then stands alone.
+            whole = excess.alone and (divided is None or excess.end == divided.location)
+            limit = excess.end if whole else excess.start
+        elif wait and counted.rows < (limits.min_rows or 0):
+            return None
+        else:
+            limit = counted.end if limits.max_rows or limits.max_transactions else cut.location
+        return cut if limit >= cut.location else log.cut(place.reached, limit, UNBOUNDED)
+
+    # -- inside a transaction --------------------------------------------------------------------------------------
+
+    def _part(self, log: RelayLog, place: Place, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
+        """The next piece of the group that ends at `first`; None where all that is left of it is a batch."""
+        (group,) = log.ranges(place.reached, first.location, UNBOUNDED)
+        if taken is None and group.end - group.start <= self._limits.max_bytes and not self._over_by_rows(first):
+            return None
+        found = self._group_cut(log, place, first, group)
+        if found is None:
+            return None
+        lower = taken.rows if taken else 0
+        upper = found.end(lower, max_bytes=self._limits.max_bytes, max_rows=self._limits.max_rows)
+        if upper is None:
+            return None
+        before = log.at(place.reached)
+        (gtid,) = (gtid for gtid in first.position.gtids if gtid not in before.position.gtids)
+        left = (group.end - group.start) * (1 - found.share_before(upper))
+        inside = RelayLocation(first.location.file, first.location.offset - round(left))
+        return BatchEnd(before, GroupPart(gtid, upper), inside)
+
+    def _over_by_rows(self, first: RelayHead) -> bool:
+        """Whether the group that ends at `first` was found to have too many rows by itself."""
+        if self._limits.max_rows is None:
+            return False
+        excess = self._counted.excess(self._limits.max_rows, None)
+        return excess is not None and excess.alone and excess.end == first.location
+
+    def _group_cut(self, log: RelayLog, place: Place, first: RelayHead, group: LogRange) -> GroupCut | None:
+        """Where the group can be cut, or the prepared one that it commits; None where it cannot."""
+        from streaming_source.ranges.group_cut import GroupCut  # brings numpy
+
+        (needs,), _ = follow(log, [(place.reached, first.location)], place.prepared)
+        index = self._cutter.large.index(needs.carried[0].bytes if needs.carried else group)
+        return None if index is None or not index.total_selected else GroupCut(index)
+
+
+def _beyond(limit: int | None) -> int | None:
+    """How much is to be counted to know that a limit is passed."""
+    return None if limit is None else limit + 1
+
+
+def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
+    """Whether the group between the two places is the one that was read in part.
+
+    It is not if other domains' come first on this server, or if the log begins behind it: what is lost was reported.
+
+    Raises:
+        DataLossError: its domain goes on with another transaction.
+
+    """
+    found, last = (place.position.get(part.gtid.domain_id) for place in (first, before))
+    if last is not None and last.seq_no >= part.gtid.seq_no:
+        return False
+    if found not in (part.gtid, last):
+        raise DataLossError(
+            f"{part.rows} row changes of the transaction {part.gtid} have been read, and the server has {found} in "
+            "its place.",
+            hint="It was lost in a failover. Take those rows out of the sink (transaction.gtid names them), and start "
+            f"with a new checkpoint and startingPosition={before.position or 'earliest'}.",
+        )
+    return found == part.gtid

@@ -1,0 +1,253 @@
+"""The replica behind a query: an `EmbeddedReplica` in the planner's process, with a relay folder that nobody else uses.
+
+In: the options. Out: what places.py calls a `Feed`. Nothing connects before the first question, and the log is not
+written before `start`, which waits for a folder that another process is about to let go, or takes the next one where
+the user named none. Refused before the first row: a position that the server does not have any more, or never had;
+with failOnDataLoss=false a purged one is gone on from at the oldest there is (data_loss.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from replica.embedded import EmbeddedReplica, library_logger
+from replica.errors import PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
+from replica.handshake.ask import ask
+from replica.handshake.check_start import check_start
+from replica.handshake.resume import Stored
+from replica.handshake.start import latest_position
+from replica.positions.on_primary import at_time
+from replica.rows.xa import describe
+from streaming_source.attached.history import check_history
+from streaming_source.driver.relay_directory import is_free, relay_directory
+from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.offsets.positions import CommitTime, Position, parse_position
+from streaming_source.ranges.cutting import server_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.handshake.start import Latest
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay.log import RelayLog
+    from streaming_source.options.source_options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+LOCK_PATIENCE_S = 10.0
+"""A query that was just stopped has two seconds to let its folder go; a restart is often faster than that."""
+LOCK_POLL_S = 0.1
+XA_PATIENCE_S = 10.0
+"""An XA transaction is prepared for as long as its coordinator asks all others; one that stays is forgotten."""
+XA_POLL_S = 0.25
+XA_NAMED = 3
+"""Of how many the message tells the id."""
+
+
+class ReplicaFeed:
+    """One per query, in the process that plans it. Called by one thread."""
+
+    down_s = 0.0
+    """It dies with us."""
+
+    def __init__(self, options: SourceOptions, directory: Path | None = None) -> None:
+        """`directory`: a folder that is the caller's already; None: as the option relayDir says, or a private one."""
+        self._options = options
+        self._directory = directory
+        self._replica = self._new_replica()
+        self.losses = Losses()
+        self.started = False
+        self.epoch = 0
+        """Another one where the log was begun anew, behind a gap."""
+        self._draining = False
+        """The server has removed what follows the log's end: what is in the log is read, then the gap is gone over."""
+
+    def _new_replica(self) -> EmbeddedReplica:
+        return EmbeddedReplica(self._options.connection, self._directory or relay_directory(self._options))
+
+    @property
+    def log(self) -> RelayLog:
+        return self._replica.log
+
+    # -- where to begin ------------------------------------------------------------------------------------------
+
+    def starting_offset(self) -> SourceOffset:
+        start = parse_position(self._options.starting_position or "latest")
+        if start == "latest":
+            return self._latest()
+        if start == "earliest":
+            position = self._replica.earliest_position()
+            return SourceOffset(position, position, anchor=True)
+        if isinstance(start, CommitTime):
+            return self._at_time(start.seconds)
+        position = self._available(SourceOffset(start, start), given=True).position
+        return SourceOffset(position, position, anchor=True)
+
+    def _at_time(self, time_s: int) -> SourceOffset:
+        accept = not self._options.fail_on_data_loss
+        try:
+            found = at_time(self._options.connection, time_s, library_logger(), accept_gap=accept)
+        except PositionLostError as error:
+            raise explained(error) from None
+        _log.info("startingPosition %s is %s", self._options.starting_position, found.position or "the beginning")
+        return SourceOffset(found.position, found.resume or found.position, anchor=True)
+
+    def ending_position(self, end: Position) -> GtidPosition:
+        """The option endingPosition made definite."""
+        if isinstance(end, CommitTime):
+            return at_time(self._options.connection, end.seconds, library_logger()).position
+        return self.server_position() if isinstance(end, str) else end
+
+    def _latest(self) -> SourceOffset:
+        """The end of the primary's binlog, and the position to resume at: before every group prepared there."""
+        first = latest = self._replica.latest_and_prepared()
+        open_then = first.prepared
+        deadline = time.monotonic() + XA_PATIENCE_S
+        while open_then and time.monotonic() < deadline:
+            time.sleep(XA_POLL_S)
+            latest = self._replica.latest_and_prepared()
+            open_then &= latest.prepared
+        if open_then:
+            named = "; ".join(sorted(map(describe, open_then))[:XA_NAMED])
+            raise PrerequisiteError(
+                f"startingPosition=latest would miss XA transactions: {len(open_then)} have been prepared for more "
+                f"than {XA_PATIENCE_S:g} s and may be committed later ({named}).",
+                hint="End them (XA RECOVER lists them), or start at a GTID position before they were prepared; a start "
+                "at @@gtid_binlog_pos, given as a position, goes on until one of them is committed.",
+            )
+        return SourceOffset(latest.position, first.before, anchor=True)
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        held = self.log.locate(offset.resume)
+        if held is not None:
+            check_history(self.log, offset)
+        begin = self._available(offset, held)
+        self._start_replica(begin)
+        return begin
+
+    def _start_replica(self, begin: SourceOffset) -> None:
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while not self.started:
+            try:
+                if not self._draining:
+                    self._replica.start(
+                        begin.resume, place=begin.primary, server_id=begin.server_id, reached=begin.position
+                    )
+                self.started = True
+            except RelayError:
+                if is_free(self.log.directory) or time.monotonic() > deadline:
+                    raise
+                time.sleep(LOCK_POLL_S)
+                self._replica.close()
+                self._replica = self._new_replica()
+
+    def _available(
+        self, offset: SourceOffset, held: RelayLocation | None = None, *, given: bool = False
+    ) -> SourceOffset:
+        """`offset`, which the server can go on from; or where failOnDataLoss=false goes on instead.
+
+        `held`: its place in our log, where the log holds it; then the server has to go on from the log's end.
+        """
+        stored = Stored(offset.resume, offset.primary, offset.server_id, reached=offset.position)
+        head = self.log.head() if held is not None else None
+        if head is not None and head.location.offset:
+            stored = Stored(head.position, head.primary, self.server_id(head.location))
+        try:
+            asyncio.run(check_start(self._options.connection, stored))
+        except PositionPurgedError as error:
+            return self._after_a_loss(
+                error, offset, beyond=held is not None and head is not None and held < head.location
+            )
+        except PositionLostError as error:
+            raise explained(error, given=given) from None
+        return offset
+
+    def _after_a_loss(self, error: PositionPurgedError, offset: SourceOffset, *, beyond: bool) -> SourceOffset:
+        if beyond:
+            # The log has more than the query has read: that comes first.
+            if self._options.fail_on_data_loss:
+                raise explained(error) from None
+            self._draining = True
+            return offset
+        if offset.resume != offset.position and self._has(offset):
+            if self._options.fail_on_data_loss:
+                raise prepared_lost(error, offset.resume, offset.position) from None
+            self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
+            return replace(offset, resume=offset.position)
+        if self._options.fail_on_data_loss:
+            raise explained(error) from None
+        position, loss = go_on_after(offset.position, self._replica.earliest_position())
+        if loss is None:
+            raise explained(error) from None  # it was purged for another reason than its age
+        self.losses.add(loss)
+        return SourceOffset(position, position)
+
+    def _has(self, offset: SourceOffset) -> bool:
+        """Whether the server has what follows the position itself."""
+        try:
+            asyncio.run(
+                check_start(self._options.connection, Stored(offset.position, offset.primary, offset.server_id))
+            )
+        except PositionPurgedError:
+            return False
+        return True
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        return self.log.total_bytes() > self._options.connection.relay_max_bytes
+
+    def head(self) -> RelayHead:
+        if not self._draining:
+            try:
+                return self._replica.head()
+            except PositionLostError as error:
+                self._drain_after(error)
+        head = self.log.head()
+        if head is None:
+            raise RelayError(f"the relay log {self.log.directory} was removed.", hint="Start the query again.")
+        return head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
+        if not self._draining:
+            try:
+                return self._replica.wait_beyond(location, timeout_s)
+            except PositionLostError as error:
+                self._drain_after(error)
+        if self.head().location > location:
+            return True
+        # All that was left is read: begin anew behind the gap.
+        self._draining, self.started = False, False
+        self._replica.close()
+        self._replica = self._new_replica()
+        self.epoch += 1
+        return False
+
+    def _drain_after(self, error: PositionLostError) -> None:
+        """The replica has ended, because the server removed what follows its log while it was away."""
+        if self._options.fail_on_data_loss or not isinstance(error, PositionPurgedError):
+            raise explained(error) from None
+        _log.error("%s The rest of the relay log is read first.", error.message)
+        self._draining = True
+
+    def release(self, keep_from: RelayLocation) -> None:
+        self.log.purge_before(keep_from)
+
+    def server_position(self) -> GtidPosition:
+        return asyncio.run(ask(self._options.connection, lambda _: latest_position()))
+
+    def latest_and_prepared(self) -> Latest:
+        return self._replica.latest_and_prepared()
+
+    def server_id(self, location: RelayLocation) -> int | None:
+        return server_of(self.log, location)
+
+    def close(self) -> None:
+        self._replica.close()

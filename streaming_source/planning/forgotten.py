@@ -1,0 +1,69 @@
+"""XA transactions that the binlog has as prepared and the primary does not know any more: nobody will ever end them.
+
+A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability), and a
+session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on for ever. So, once
+such a transaction holds back whole files, the primary is asked from time to time; one that XA RECOVER does not list in
+two looks, and whose end is not in the binlog either up to where that stood at the first look, is given up.
+
+In: the transactions open at a place. Out: those to give up. Should one be committed all the same, its XA COMMIT is
+refused by name as one whose rows are not at hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from replica.errors import DisconnectedError
+from replica.rows.xa import describe
+from streaming_source.ranges.places import covers
+
+if TYPE_CHECKING:
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.xa import Prepared, PreparedGroup
+    from streaming_source.ranges.places import Feed
+
+LOOK_EVERY_S = 60.0
+"""A question is a login; that a few files more are kept for a minute does no harm."""
+
+_log = logging.getLogger(__name__)
+
+
+class ForgottenTransactions:
+    """Remembers between two looks what was missing at the first."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._next_look_s = 0.0
+        self._missing: dict[PreparedGroup, GtidPosition] = {}
+
+    def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
+        """Those of `prepared`, open at `position`, that the primary does not know; asks at most every LOOK_EVERY_S."""
+        now = time.monotonic()
+        if now < self._next_look_s:
+            return frozenset()
+        self._next_look_s = now + LOOK_EVERY_S
+        try:
+            latest = self._feed.latest_and_prepared()
+        except DisconnectedError:
+            return frozenset()  # the replica says so itself, once it has tried for long enough
+        if latest is None:
+            return frozenset()
+        # A server that has not got to the group itself, a replica that took over, cannot know.
+        missing = [g for g in prepared if g.xid not in latest.prepared and _reached(latest.position, g)]
+        gone = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))
+        self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in gone}
+        for group in gone:
+            _log.warning(
+                "the primary does not know the XA transaction %s, prepared in %s, any more, and its binlog does not "
+                "end it: its rows are dropped",
+                describe(group.xid),
+                group.gtid,
+            )
+        return gone
+
+
+def _reached(position: GtidPosition, group: PreparedGroup) -> bool:
+    last = position.get(group.gtid.domain_id)
+    return last is not None and last.seq_no >= group.gtid.seq_no

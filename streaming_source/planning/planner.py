@@ -1,0 +1,233 @@
+"""Plans micro-batches over the relay log, in Spark's long-lived source process on the driver.
+
+In: offsets from Spark (or none, on a first start) and a relay log that an embedded replica beside us, or a daemon,
+writes. Out: the next offset, and the ranges of relay bytes between two offsets. What it holds to:
+
+* An offset ends where an event group ends, so a transaction is not split over two micro-batches; but where one alone is
+  over a limit and `splitLargeTransactions` allows it, the offset says how many of its rows are in (admission.py).
+* Spark asks for the initial offset twice, logs neither answer, and asks again after a crash in batch 0. A start that
+  moved in between would lose rows. So the first batch is empty on purpose, an **anchor**: its end, which Spark does
+  log, is the start position, and `partitions` gives nothing for it whatever start Spark names. Trigger.Once has no
+  second batch: the end of its first one says itself where it began.
+* The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
+* `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
+* Rows of an XA transaction belong to the batch with its XA COMMIT. An offset between XA PREPARE and XA COMMIT says in
+  `resume` where the prepared groups begin; the relay log is kept from there.
+* `commit` comes late or never. It only trims the relay log; nothing is acknowledged by it.
+
+Method order is Spark's call order. All are called by one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.protocol.gtid import GtidPosition
+from streaming_source.attached.feed import AttachedFeed
+from streaming_source.attached.folder import attached_directory
+from streaming_source.driver.transport import spark_setup
+from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, batch_limits
+from streaming_source.planning.backlog import Backlog
+from streaming_source.planning.feed import ReplicaFeed
+from streaming_source.planning.forgotten import ForgottenTransactions
+from streaming_source.planning.open_history import open_history
+from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
+
+if TYPE_CHECKING:
+    from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.planning.table_history import TableHistory
+    from streaming_source.ranges.places import Feed
+    from streaming_source.rows.partition import ChangePartition
+    from streaming_source.rows.read_plan import ReadPlan
+
+GATHER_S: Final = 0.1
+"""How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""
+
+
+class ChangePlanner:
+    """`feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges become partitions.
+
+    `tables` knows what the selected tables look like where.
+    """
+
+    def __init__(self, feed: Feed, cutter: RangeCutter, admission: Admission, tables: TableHistory) -> None:
+        self._feed = feed
+        self._cutter = cutter
+        self._admission = admission
+        self._tables = tables
+        self._places = RelayPlaces(feed)
+        self._forgotten = ForgottenTransactions(feed)
+        self._backlog: Backlog | None = None
+        self._initial: SourceOffset | None = None
+        self._anchor_due = False
+        self._target: GtidPosition | None = None
+        self._planned: RelayHead | None = None
+
+    def prepare_available_now(self) -> None:
+        """Trigger.AvailableNow: read up to what the primary has committed by now, and no further."""
+        self._target = self._feed.server_position()
+
+    def initial_offset(self) -> SourceOffset:
+        """The start of a query without a checkpoint; the same at every call, although the primary moves on."""
+        if self._initial is None:
+            self._initial = self._tables.starting(self._feed.starting_offset())
+            self._anchor_due = True
+        return self._initial
+
+    def latest_offset(self, start: SourceOffset, *, bounded: bool) -> SourceOffset:
+        """Where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a second.
+
+        Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
+        does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
+        """
+        target = self._target if bounded else self._feed.server_position()
+        first = self._anchor_due and start == self._initial
+        self._anchor_due = False
+        if first and bounded:
+            self._admission.planned()
+            return start
+        while True:
+            epoch = self._feed.epoch
+            end = self._next_end(start) if bounded else self._end_of_all(start, target)
+            if self._feed.epoch != epoch:
+                continue  # what was looked up may be the log from before
+            if end is not None:
+                self._admission.planned()
+                return replace(end, begin=start.place) if first else end
+            if target is None or covers(start.position, target):
+                return start
+
+    def _next_end(self, start: SourceOffset) -> SourceOffset | None:
+        """Within the limits; None: nothing is there yet, or less than a batch waits for; or the target is reached."""
+        place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
+        if self._target is not None and covers(start.position, self._target):
+            return None
+        wait = self._target is None and start.part is None and self._admission.waits and not self._feed.full
+        seen = self._admission.looked_at(place) if wait else place.reached
+        news = self._feed.wait_beyond(seen, LONG_POLL_S)
+        self._planned = self._planned or self._facts(place)
+        if not news:
+            self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
+            self._places.check_room(place)
+            return None
+        if seen > place.reached:
+            time.sleep(GATHER_S)
+        goal = self._goal(place)
+        end = self._admission.end(self._feed.log, start, place, goal, wait=wait)
+        if end is None:
+            return None
+        if end.part is None and end.head.position == start.position:
+            # A new relay file without a group in it: the same place under another name.
+            self._places.remember(start, Place.exactly(goal, place.prepared) if place.exact else place)
+            return None
+        return self._offset(start, place, end)
+
+    def _facts(self, place: Place) -> RelayHead:
+        head = self._feed.head()
+        return head if place.reached >= head.location else self._feed.log.at(place.reached)
+
+    def _goal(self, place: Place) -> RelayLocation:
+        """How far a batch may go: to the head, or to the target if that is before it."""
+        head = self._feed.head()
+        if self._target is None or not covers(head.position, self._target):
+            return head.location
+        return min(head.location, self._places.arrived(self._target, place).reached)
+
+    def _end_of_all(self, start: SourceOffset, target: GtidPosition | None) -> SourceOffset | None:
+        """The target, whatever the limits; waits for it."""
+        place = self._places.of_start(start)  # as above
+        if target is None or covers(start.position, target):
+            return None
+        goal = self._places.arrived(target, place).reached
+        if place.reached >= goal:
+            return None
+        return self._offset(start, place, BatchEnd(self._feed.log.cut(place.reached, goal, UNBOUNDED)))
+
+    def _offset(self, start: SourceOffset, place: Place, end: BatchEnd) -> SourceOffset:
+        self._planned = end.reached
+        if end.part is not None:
+            return replace(start.place, part=end.part)
+        head, schema = self._tables.admit(self._feed.log, start, place, end.head)
+        self._planned = head
+        prepared = self._places.prepared_at(head.location, place)
+        offset = replace(self._places.offset_at(head, prepared), schema=schema)
+        reached = Place.exactly(head.location, prepared)
+        self._places.remember(offset, reached)
+        self._admission.taken(self._feed.log, reached)
+        if start.part is not None and not covers(offset.position, GtidPosition((start.part.gtid,))):
+            return replace(offset, part=start.part)  # other domains' transactions come first on this server
+        return offset
+
+    def report(self) -> dict[str, Any] | None:
+        """How far the replica is, and how far behind it the query: Spark shows it as the source's latestOffset."""
+        if not self._feed.started:
+            return None
+        head, planned = self._feed.head(), self._planned
+        report = self._places.offset_at(head).json()
+        if planned is not None:
+            if self._backlog is None:  # a feed that has started stays in its folder
+                self._backlog = Backlog(self._feed.log.directory)
+            report["bytesBehind"] = self._backlog.bytes(planned.location, head.location)
+            if planned.timestamp:  # 0 before the first group
+                report["secondsBehind"] = max(0, head.timestamp - planned.timestamp)
+        report |= self._admission.waiting
+        if self._feed.losses:
+            report["dataLoss"] = self._feed.losses.json()
+        if self._feed.down_s:
+            report["daemonDownSeconds"] = round(self._feed.down_s)
+        return report
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
+        """The ranges of (start, end]; waits until the relay log has them, as long as the replica keeps trying."""
+        if end.anchor or (start.position, start.part) == (end.position, end.part):
+            return []
+        start = end.begin or start
+        reached = replace(end.place, position=end.position if start.part == end.part else end.through)
+        while True:
+            epoch = self._feed.epoch
+            first = self._places.of_start(start)
+            last = self._places.of_end(reached, first)
+            stretches = self._tables.stretches(self._feed.log, start, first, last.reached)
+            ranges = self._cutter.partitions(self._feed.log, first, last, start, end, stretches=stretches)
+            if self._feed.epoch == epoch:
+                return ranges
+
+    def commit(self, end: SourceOffset) -> None:
+        """Spark will not ask for anything up to `end` again: whole relay files before it can go."""
+        self._tables.release(end)
+        if self._places.known(end) is not None:
+            self._trim(end)
+
+    def _trim(self, offset: SourceOffset) -> None:
+        place = self._places.of_start(offset)
+        if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
+            self._places.forget(gone)
+            place = self._places.of_start(offset)
+        self._feed.release(place.keep_from)
+
+    def close(self) -> None:
+        self._feed.close()
+
+
+def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
+    """The planner of a query in this process. Nothing connects before its first call."""
+    directory = attached_directory(options)
+    return planner_over(ReplicaFeed(options) if directory is None else AttachedFeed(options, directory), options, plan)
+
+
+def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
+    """The same over a feed that is there."""
+    tables = plan.tables
+    spark = spark_setup()
+    inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
+    skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss
+    size = PartitionSize(spark.cores, options.min_partitions)
+    cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
+    admission = Admission(tables, batch_limits(options, inline=inline), cutter)
+    return ChangePlanner(feed, cutter, admission, open_history(options, plan))

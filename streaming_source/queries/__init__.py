@@ -1,0 +1,1 @@
+"""Helpers for the queries over our rows; only PySpark is needed."""

@@ -1,0 +1,97 @@
+"""The last state of every key in a batch of change rows: the form in which MERGE takes changes.
+
+In: change rows of either shape, and the key columns. Out: at most one row per key with the table's columns and what
+became of it. Within a replication domain, the sequence number and the ordinal decide which change is the last. Between
+domains, which MariaDB itself does not order, the later commit time does. Columns that the images lack are collected
+from the changes that set them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+from streaming_source.queries.row_events import image_columns, row_events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+ADDED = ("_op", "_absent", "_gtid", "_sequence")
+"""The columns of the result behind the table's own."""
+
+
+def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """At most one row per key: the table's columns as the last change left them, and what became of the row.
+
+    Behind the columns come `_op`, `upsert` or `delete`, and `_absent`, and `_gtid` and `_sequence` of the last change.
+    A delete holds the key and, as far as they are known, the columns of the deleted row. `_absent` lists columns that
+    no change in the batch set, whose old values hold; NULL if there are none. An update that changes the key gives a
+    delete of the old one and an upsert of the new one. The result depends on nothing but the batch: a replayed batch
+    gives it again.
+
+    Args:
+        batch: change rows as the source made them: flat, or envelope with typed images.
+        keys: the columns that identify a row, most often the primary key. NULL is a value of its own in them.
+
+    Raises:
+        ConfigError: the batch is none of change rows with typed columns, or has not these keys.
+
+    """
+    return reduced(batch, keys, partial=True, domains=True)
+
+
+def reduced(batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool) -> DataFrame:
+    """`latest_per_key` for a caller who knows that no image lacks columns, or that there is one domain only."""
+    columns = image_columns(batch)
+    taken = [name for name in columns if name in ADDED]
+    if taken:
+        raise ConfigError(
+            f"the table's column {taken[0]} has the name of a column that latest_per_key adds.",
+            hint="Rename it in the images first.",
+        )
+    from pyspark.sql import functions as f
+
+    events = row_events(batch, keys, partial=partial)
+    identity = [f.col("row").getField(key) for key in keys]
+    if domains:
+        events = _last(events, [*identity, f.col("domain")], columns, f.col("at"), partial=partial)
+        events = _last(events, identity, columns, f.struct("committed", "domain"), partial=partial)
+    else:
+        events = _last(events, identity, columns, f.col("at"), partial=partial)
+    return events.select(
+        *(f.col("row").getField(name).alias(name) for name in columns),
+        f.when(f.col("kind") == "delete", "delete").otherwise("upsert").alias("_op"),
+        f.when((f.size("missing") > 0) & (f.col("kind") != "delete"), f.col("missing")).alias("_absent"),
+        f.col("gtid").alias("_gtid"),
+        f.col("sequence").alias("_sequence"),
+    )
+
+
+def _last(
+    events: DataFrame, by: Sequence[Column], columns: Sequence[str], order: Column, *, partial: bool
+) -> DataFrame:
+    """The last event of each group, its row made of the newest value of every column that was not missing."""
+    from pyspark.sql import functions as f
+
+    carried = ("kind", "domain", "committed", "gtid", "sequence")
+    whole = [f.col("row"), f.col("missing")] if not partial else []
+    groups = events.groupBy(*(column.alias(f"_by_{place}") for place, column in enumerate(by)))
+    last = f.max_by(f.struct(*carried, *whole), order).alias("last")
+    if not partial:
+        return groups.agg(last).select("last.*")
+    newest = []
+    for place, name in enumerate(columns):
+        value = f.struct(f.col("row").getField(name).alias("value"))
+        newest.append(f.max_by(value, f.when(~f.array_contains("missing", name), order)).alias(f"_new_{place}"))
+    states = groups.agg(last, *newest)
+    no_name = f.lit(None).cast("string")
+    missing = [f.when(f.col(f"_new_{place}").isNull(), name).otherwise(no_name) for place, name in enumerate(columns)]
+    return states.select(
+        *(f.col(f"last.{name}") for name in carried),
+        f.struct(*(f.col(f"_new_{place}").getField("value").alias(name) for place, name in enumerate(columns))).alias(
+            "row"
+        ),
+        f.array_compact(f.array(*missing)).alias("missing"),
+    )

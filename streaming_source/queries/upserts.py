@@ -1,0 +1,146 @@
+"""foreachBatch's function that keeps a table equal to the server's: one MERGE a micro-batch.
+
+In: the name of a table that Spark can MERGE into (Delta, or another with row-level operations) and the key columns.
+Out: a function for `writeStream.foreachBatch`, on classic Spark and on Spark Connect. A micro-batch ends where a
+transaction ends, and MERGE is atomic: readers of the table see all rows of a transaction or none. The same batch again
+leaves the table as it is, which is what a replay after a crash needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import ConfigError, SchemaError
+from streaming_source.queries.latest_changes import reduced
+from streaming_source.queries.row_events import image_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["Upsert", "upsert_into"]
+
+
+def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | None = None) -> Upsert:
+    """The function to give to `foreachBatch`: inserts, updates and deletes rows of `table` by their keys.
+
+    Args:
+        table: what MERGE INTO takes: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
+        keys: the columns that identify a row, most often the primary key.
+        columns: those to write; unset: all columns of the images. Others of the table stay as they are, and are NULL
+            in new rows. VARIANT images are cast to the types that the table has for them; unset, to all its columns.
+
+    Raises:
+        ConfigError: no table or no keys are named.
+
+    """
+    if isinstance(keys, str) or not keys:
+        raise ConfigError(f"keys={keys!r} names no columns.", hint='Give a list: keys=["id"].')
+    if not table.strip():
+        raise ConfigError("upsert_into needs the name of a table.", hint='For example "lake.orders".')
+    return Upsert(table, tuple(keys), None if columns is None else tuple(columns))
+
+
+class Upsert:
+    """Applies batches of change rows to a table. Made by `upsert_into`; plain values, so Spark Connect can send it."""
+
+    def __init__(self, table: str, keys: tuple[str, ...], columns: tuple[str, ...] | None) -> None:
+        self._table = table
+        self._keys = keys
+        self._columns = columns
+
+    def __repr__(self) -> str:
+        return f"upsert_into({self._table!r}, keys={list(self._keys)!r})"
+
+    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
+        """Apply one micro-batch.
+
+        Raises:
+            ConfigError: the batch is none of change rows, or lacks a key column.
+            SchemaError: the table lacks a column of the rows.
+
+        """
+        target = batch.sparkSession.table(self._table).schema
+        batch = self._typed(batch, target)
+        columns = image_columns(batch)
+        if self._columns is not None:
+            columns = [name for name in columns if name in {*self._columns, *self._keys}]
+        self._check([*columns, *(self._columns or ())], target.names)
+        batch.persist()  # every action on a batch reads its range of the binlog again
+        try:
+            found = _look(batch)
+            if found.rows:
+                changes = reduced(batch, self._keys, partial=found.partial, domains=found.domains)
+                merge = _merge(self._table, self._keys, columns, partial=found.partial)
+                batch.sparkSession.sql(merge, changes=changes)
+        finally:
+            batch.unpersist()
+
+    def _typed(self, batch: DataFrame, target: StructType) -> DataFrame:
+        """VARIANT images as STRUCTs of the table's columns; others as they are."""
+        from pyspark.sql.types import StructType, VariantType
+
+        if "after" not in batch.columns or not isinstance(batch.schema["after"].dataType, VariantType):
+            return batch
+        wanted = {*self._keys, *(target.names if self._columns is None else self._columns)}
+        image = StructType([field for field in target if field.name in wanted])
+        return batch.withColumns({side: batch[side].cast(image) for side in ("before", "after")})
+
+    def _check(self, columns: Sequence[str], there: Sequence[str]) -> None:
+        known = {name.lower() for name in there}
+        lacking = [name for name in columns if name.lower() not in known]
+        if lacking:
+            raise SchemaError(
+                f"the table {self._table} has no column {', '.join(lacking)}.",
+                hint="Add what is missing with ALTER TABLE … ADD COLUMNS, or name the wanted ones: columns=[…].",
+            )
+
+
+class _Found(NamedTuple):
+    """What a look through a batch tells: is there a row, does an image lack columns, is there a second domain."""
+
+    rows: bool
+    partial: bool
+    domains: bool
+
+
+def _look(batch: DataFrame) -> _Found:
+    from pyspark.sql import functions as f
+
+    if "_gtid" in batch.columns:
+        lacks, domain = f.col("_absent").isNotNull(), f.split_part(f.col("_gtid"), f.lit("-"), f.lit(1))
+    else:
+        lacks = f.col("absent.before").isNotNull() | f.col("absent.after").isNotNull()
+        domain = f.col("transaction.domain_id").cast("string")
+    (row,) = batch.agg(f.bool_or(lacks), f.min(domain), f.max(domain)).collect()
+    return _Found(rows=row[1] is not None, partial=bool(row[0]), domains=row[1] != row[2])
+
+
+def _merge(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
+    """The statement, with `{changes}` for the reduced batch."""
+
+    def quoted(name: str) -> str:
+        # A brace would be taken for a parameter.
+        return "`" + name.replace("`", "``").replace("{", "{{").replace("}", "}}") + "`"
+
+    def value(name: str) -> str:
+        if not partial or name in keys:
+            return f"change.{quoted(name)}"
+        text = name.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}")
+        absent = f"coalesce(array_contains(change._absent, '{text}'), false)"
+        return f"CASE WHEN {absent} THEN target.{quoted(name)} ELSE change.{quoted(name)} END"
+
+    same = " AND ".join(f"target.{quoted(key)} <=> change.{quoted(key)}" for key in keys)
+    changed = ", ".join(f"target.{quoted(name)} = {value(name)}" for name in columns)
+    names = ", ".join(map(quoted, columns))
+    values = ", ".join(f"change.{quoted(name)}" for name in columns)
+    return " ".join(
+        (
+            f"MERGE INTO {table.replace('{', '{{').replace('}', '}}')} AS target USING {{changes}} AS change ON {same}",
+            "WHEN MATCHED AND change._op = 'delete' THEN DELETE",
+            f"WHEN MATCHED THEN UPDATE SET {changed}",
+            f"WHEN NOT MATCHED AND change._op <> 'delete' THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
+        )
+    )

@@ -1,0 +1,146 @@
+"""How many row changes of the selected tables the transactions ahead of a query have, counted once each.
+
+In: the relay log, the place where the next batch begins, and how far to look. Out: the row changes up to there, and
+where the transaction begins that a batch with these limits cannot hold any more. What has been counted is remembered
+until a batch takes it: a poll looks only at what has come since the one before, and the log's bytes are walked once,
+however small the batches are. Transactions without a row of the selected tables cost nothing to remember.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.relay.location import RelayLocation, relay_number
+from replica.relay.xa import follow
+from streaming_source.rows.partition import RelayRange
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from replica.relay.log import RelayLog
+    from replica.relay.log import RelayRange as LogRange
+    from replica.relay.xa import Prepared
+    from streaming_source.ranges.places import Place
+    from streaming_source.selection.resolver import SelectedTables
+
+    Ints = npt.NDArray[np.int64]
+
+COUNT_BYTES: Final = 8 << 20
+"""Counted at once: enough to keep the kernels busy, little enough to stop soon after the limit."""
+MAX_GROUPS: Final = 1 << 20
+"""Transactions with rows that are remembered, of 32 bytes each; a batch of more is cut there."""
+MAX_PIECES: Final = 256
+"""A piece is what one poll has counted; joined beyond that, so that looking for a limit stays quick."""
+
+_FILE, _START, _END, _ROWS = range(4)
+
+
+class Excess(NamedTuple):
+    """The first transaction with rows that the limits do not allow; `alone`: there is none before it."""
+
+    start: RelayLocation
+    end: RelayLocation
+    alone: bool
+
+
+class CountedGroups:
+    """One per query. `rows` and `transactions` are totals of what is counted and no batch has taken yet."""
+
+    def __init__(self, tables: SelectedTables) -> None:
+        self._tables = tables
+        self._log: RelayLog | None = None
+        self._begin = self.end = RelayLocation(0, 0)
+        self._prepared: Prepared = ()  # open at `end`
+        self._pieces: list[Ints] = []  # columns _FILE, _START, _END, _ROWS; a row a transaction with rows
+
+    @property
+    def rows(self) -> int:
+        return sum(int(piece[:, _ROWS].sum()) for piece in self._pieces)
+
+    @property
+    def transactions(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def begin_at(self, log: RelayLog, place: Place) -> None:
+        """Forget what lies before `place`; and all of it where the log is another one, or the place not in the counts.
+
+        From a place that is not exact, it is counted where all its groups lie behind.
+        """
+        start = place.reached
+        if log is not self._log or not self._begin <= start <= self.end:
+            self._log, self._pieces, self.end = log, [], start
+            self._prepared = place.prepared
+            if not place.exact:
+                _, self._prepared = follow(log, [(place.scan_from, start)], place.prepared)
+        self._begin = start
+        left = (piece[_is_after(piece, start)] for piece in self._pieces)
+        self._pieces = [piece for piece in left if len(piece)]
+
+    def extend(self, end: RelayLocation, *, rows: int | None, groups: int | None) -> None:
+        """Count on until there are so many, or MAX_GROUPS; or to `end`.
+
+        Raises:
+            DataLossError: groups before `end` were purged.
+            ProtocolError: the bytes are damaged.
+
+        """
+        if self._log is None or end <= self.end:
+            return
+        total, number, most = self.rows, self.transactions, min(groups or MAX_GROUPS, MAX_GROUPS)
+        for part in self._log.ranges(self.end, end, COUNT_BYTES):
+            if (rows is not None and total >= rows) or number >= most:
+                return
+            piece = self._count(part)
+            total, number = total + int(piece[:, _ROWS].sum()), number + len(piece)
+        self.end = max(self.end, end)
+
+    def excess(self, rows: int | None, transactions: int | None) -> Excess | None:
+        """The first counted transaction beyond the limits; None where all of them are within."""
+        groups = self._joined()
+        first = len(groups) if transactions is None else min(transactions, len(groups))
+        if rows is not None:
+            first = min(first, int(np.searchsorted(groups[:, _ROWS].cumsum(), rows, side="right")))
+        if first == len(groups):
+            return None
+        file, start, end, _ = groups[first].tolist()
+        return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
+
+    def _count(self, part: LogRange) -> Ints:
+        from replica.rows.decode import count_rows  # brings pyarrow: only queries that count rows pay for it here
+        from streaming_source.rows.ddl_rows import DdlRows
+
+        number = relay_number(Path(part.path))
+        start, end = RelayLocation(number, part.start), RelayLocation(number, part.end)
+        assert self._log is not None, "what is counted belongs to a log"  # noqa: S101
+        (needs,), self._prepared = follow(self._log, [(start, end)], self._prepared)
+        carried = tuple(RelayRange(*group.bytes) for group in needs.carried)
+        data = RelayRange(*part, carried=carried)
+        content = data.data()
+        groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=data.carried_groups())
+        if self._tables.include_ddl:
+            statements = DdlRows(self._tables, content, checksum=part.checksum)
+            statements.find(groups)
+            counts += statements.counts()
+        found = np.flatnonzero(counts)
+        piece = np.column_stack((np.full(len(found), number), groups.start[found], groups.end[found], counts[found]))
+        piece[:, [_START, _END]] += part.start
+        if len(piece):
+            self._pieces.append(piece)
+        if len(self._pieces) > MAX_PIECES:
+            self._joined()
+        self.end = end
+        return piece
+
+    def _joined(self) -> Ints:
+        joined = np.concatenate([np.empty((0, 4), np.int64), *self._pieces])
+        self._pieces = [joined]
+        return joined
+
+
+def _is_after(groups: Ints, place: RelayLocation) -> npt.NDArray[np.bool_]:
+    """Of groups, those that end behind a place."""
+    files = groups[:, _FILE]
+    return (files > place.file) | ((files == place.file) & (groups[:, _END] > place.offset))

@@ -1,0 +1,273 @@
+"""Into which partitions the range of a micro-batch is cut.
+
+In: the places of the relay log that the batch lies between. Out: partitions, by path or with their bytes on board, of a
+size that suits the batch and the cores that read it. A large transaction is shared by several tasks, small neighbouring
+ranges share one. Refused: bytes on board beyond what Spark's own messages can carry.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ConfigError, DataLossError
+from replica.relay.file_head import FileHead, read_file_head
+from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay.location import RelayLocation, relay_number, relay_path
+from replica.relay.xa import RangeNeeds, follow
+from replica.rows.xa import unprepared_error
+from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.places import bytes_between
+from streaming_source.rows.partition import CatalogChanges, ChangePartition, GroupBounds, RelayRange, RowBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay.log import RelayLog
+    from replica.relay.log import RelayRange as LogRange
+    from streaming_source.offsets.offset import GroupPart, SourceOffset
+    from streaming_source.ranges.large_groups import LargeGroups
+    from streaming_source.ranges.places import Place
+    from streaming_source.selection.resolver import SelectedTables
+
+INLINE_PARTITION_BYTES: Final = 100 << 20
+"""The largest task Spark can send, spark.rpc.message.maxSize, is 128 MB unless set; a task is more than its bytes."""
+INLINE_BATCH_BYTES: Final = 512 << 20
+"""The driver's JVM holds all tasks of a batch in memory; it has 1 GB unless told otherwise."""
+UNBOUNDED: Final = 1 << 62
+RANGES_A_PARTITION: Final = 256
+"""A task opens a file for each; a log whose files were closed by age may have thousands of a few KB."""
+
+_log = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=64)
+def file_head(path: Path) -> FileHead:
+    """The head of a relay file: it never changes, and no number is used for two files while a log is open."""
+    return read_file_head(path)
+
+
+def server_of(log: RelayLog, location: RelayLocation) -> int | None:
+    """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
+    if not location.offset:
+        return None
+    return file_head(relay_path(log.directory, location.file)).server_id
+
+
+class SchemaStretch(NamedTuple):
+    """Neighbouring groups [begin, end) of the log in which the selected tables do not change."""
+
+    begin: RelayLocation
+    end: RelayLocation
+    catalog: CatalogChanges = ()
+
+
+class _Span(NamedTuple):
+    """A range of the log on its way to partitions. `part`: it is one group, of which not all rows are wanted."""
+
+    range: LogRange
+    catalog: CatalogChanges
+    part: bool
+
+    @property
+    def places(self) -> tuple[RelayLocation, RelayLocation]:
+        number = relay_number(Path(self.range.path))
+        return RelayLocation(number, self.range.start), RelayLocation(number, self.range.end)
+
+
+class RangeCutter:
+    """How the ranges of one query become partitions. `tables`: the selected ones."""
+
+    def __init__(
+        self,
+        tables: SelectedTables,
+        *,
+        inline: bool,
+        skip_unprepared: bool = False,
+        size: PartitionSize = PartitionSize(),  # noqa: B008  (it is frozen)
+    ) -> None:
+        self._tables = tables
+        self._inline = inline
+        self._skip_unprepared = skip_unprepared
+        self._size = size
+        self._groups: LargeGroups | None = None
+
+    def partitions(
+        self,
+        log: RelayLog,
+        first: Place,
+        last: Place,
+        start: SourceOffset,
+        end: SourceOffset,
+        *,
+        stretches: Sequence[SchemaStretch] = (),
+    ) -> list[ChangePartition]:
+        """The range from `first` to `last` in parallel pieces, in stream order.
+
+        Args:
+            log: the relay log.
+            first: where `start` lies.
+            last: where the last transaction of the batch ends.
+            start: the offset the batch begins after, which may be inside a transaction.
+            end: the offset it ends at.
+            stretches: neighbours from `first` to `last`, where tables change in between.
+
+        Raises:
+            ConfigError: bytes on board beyond what Spark can send.
+            DataLossError: the range commits an XA transaction that was prepared before the query's first offset.
+
+        """
+        bounds = None
+        if not (first.exact and last.exact):
+            bounds = GroupBounds(
+                lower=None if first.exact else _sequence_numbers(start.position),
+                upper=None if last.exact else _sequence_numbers(end.through),
+            )
+        rows = row_bounds(start.part, end.part)
+        size = self._size.bytes(bytes_between(log, first.scan_from, last.reached))
+        whole = (SchemaStretch(first.scan_from, last.reached),)
+        spans = [
+            _Span(found, stretch.catalog, part)
+            for stretch in stretches or whole
+            for begin, stop, part in _with_parts_apart(log, stretch, (first, last), (start.part, end.part))
+            for found in log.ranges(begin, stop, size)
+        ]
+        needs, _ = follow(log, [span.places for span in spans], first.prepared)
+        self._judge(needs, start.position)
+        lenient = self._skip_unprepared or bounds is not None  # groups that are not wanted may lack what is before them
+        ranges = (
+            replace(part, file=file_head(Path(span.range.path)).primary.file, bounds=bounds, lenient=lenient, rows=rows)
+            for span, need in zip(spans, needs, strict=True)
+            for part in self._ranges(span, need, size, rows)
+        )
+        packed = list(_packed(ranges, size))
+        if not self._inline:
+            return packed
+        _check_inline(packed)
+        return [partition.inline() for partition in packed]
+
+    def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[RelayRange]:
+        """A range of the log, large transactions in parts; those that it commits come in place of their XA COMMIT."""
+        begin = span.range.start
+        carried = tuple(_by_path(group.bytes) for group in needs.carried if not _is_large(group.bytes, size))
+        for commit in needs.commits:
+            if _is_large(commit.prepared.bytes, size):
+                yield from self._plain(span, (begin, commit.bytes.start), carried, size, rows)
+                for part in self.large.parts(commit.prepared.bytes, size, rows, commit=commit.bytes):
+                    yield replace(part, catalog=span.catalog)
+                begin = commit.bytes.end
+        yield from self._plain(span, (begin, span.range.end), carried, size, rows)
+
+    def _plain(
+        self,
+        span: _Span,
+        place: tuple[int, int],
+        carried: tuple[RelayRange, ...],
+        size: int,
+        rows: tuple[RowBounds, ...],
+    ) -> Iterator[RelayRange]:
+        """A part of a span, bytes [begin, end) of its file, that commits no large prepared transaction."""
+        begin, end = place
+        if begin == end:
+            return
+        part = span.range._replace(start=begin, end=end)
+        if _is_large(part, size) or (span.part and not carried):
+            for piece in self.large.parts(part, size, rows):
+                yield replace(piece, catalog=span.catalog)
+        else:
+            yield RelayRange(*part, carried=carried, catalog=span.catalog)
+
+    @property
+    def large(self) -> LargeGroups:
+        """The transactions that are cut inside; what was found out about one of them serves several batches."""
+        if self._groups is None:
+            from streaming_source.ranges.large_groups import LargeGroups  # brings pyarrow, which few batches need here
+
+            self._groups = LargeGroups(self._tables)
+        return self._groups
+
+    def _judge(self, needs: list[RangeNeeds], start: GtidPosition) -> None:
+        """Refuse or report the XA COMMITs after `start` whose rows were prepared before all that the log holds."""
+        for group in (group for need in needs for group in need.unknown):
+            last = start.get(group.gtid.domain_id)
+            if last is not None and last.seq_no >= group.gtid.seq_no:
+                continue
+            error = unprepared_error(group)
+            if not self._skip_unprepared:
+                raise DataLossError(error.message, hint=f"{error.hint} skipUnpreparedXa=true goes on without its rows.")
+            _log.warning("%s They are left out.", error.message)
+
+
+def row_bounds(skip: GroupPart | None, take: GroupPart | None) -> tuple[RowBounds, ...]:
+    """Which rows are wanted of the transactions that a batch begins or ends inside of; they may be one."""
+    if skip is not None and take is not None and skip.gtid == take.gtid:
+        return (_row_bounds(skip.gtid, skip.rows, take.rows),)
+    begun = () if skip is None else (_row_bounds(skip.gtid, skip.rows, None),)
+    return begun if take is None else (*begun, _row_bounds(take.gtid, 0, take.rows))
+
+
+def _row_bounds(gtid: Gtid, first: int, end: int | None) -> RowBounds:
+    return RowBounds(gtid.domain_id, gtid.seq_no, first, end)
+
+
+def _sequence_numbers(position: GtidPosition) -> tuple[tuple[int, int], ...]:
+    return tuple((gtid.domain_id, gtid.seq_no) for gtid in position)
+
+
+def _with_parts_apart(
+    log: RelayLog, stretch: SchemaStretch, places: tuple[Place, Place], parts: tuple[GroupPart | None, GroupPart | None]
+) -> list[tuple[RelayLocation, RelayLocation, bool]]:
+    """A stretch, and in it by themselves (True) the transactions that the batch begins or ends inside of."""
+    (first, last), (begun, ended) = places, parts
+    begins, ends = set(), set()
+    if begun is not None and first.exact and stretch.begin == first.scan_from:
+        begins.add(first.scan_from)
+        ends.add(log.cut(first.scan_from, last.reached, 1).location)
+    if ended is not None and last.exact and stretch.end == last.reached:
+        begins.add(log.last_group(last.reached))
+        ends.add(last.reached)
+    borders = sorted({stretch.begin, *begins, *ends, stretch.end})
+    return [(begin, end, begin in begins and end in ends) for begin, end in pairwise(borders)]
+
+
+def _is_large(part: LogRange, size: int) -> bool:
+    """Whether it can only be one group: others are cut where they exceed the size by so much."""
+    return part.end - part.start > size + size // 4 + INDEX_EVERY_BYTES
+
+
+def _by_path(part: LogRange) -> RelayRange:
+    return RelayRange(*part)
+
+
+def _packed(ranges: Iterable[RelayRange], size: int) -> Iterator[ChangePartition]:
+    """Neighbours together, up to some `size` a partition."""
+    pack: list[RelayRange] = []
+    total = 0
+    for part in ranges:
+        if pack and (total + part.size > size + size // 4 or len(pack) == RANGES_A_PARTITION):
+            yield ChangePartition(tuple(pack))
+            pack, total = [], 0
+        pack.append(part)
+        total += part.size
+    if pack:
+        yield ChangePartition(tuple(pack))
+
+
+def _check_inline(partitions: list[ChangePartition]) -> None:
+    sizes = [partition.size for partition in partitions]
+    for what, size, limit in (
+        ("a transaction that cannot be divided,", max(sizes, default=0), INLINE_PARTITION_BYTES),
+        ("a batch", sum(sizes), INLINE_BATCH_BYTES),
+    ):
+        if size > limit:
+            raise ConfigError(
+                f"{what} of {size >> 20} MB cannot travel inside Spark's tasks (transport=inline): "
+                f"the limit is {limit >> 20} MB.",
+                hint="Put relayDir on storage that driver and executors share, and set transport=path; a large "
+                "transaction can come in several batches with splitLargeTransactions=true.",
+            )

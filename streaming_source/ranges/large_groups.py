@@ -1,0 +1,213 @@
+"""Parts of one large transaction, so that several tasks share it.
+
+In: the place of an event group in the relay log, or of a prepared XA group and of the group that commits it. Out:
+ranges in order, cut between rows events, each with the events it lacks, the ordinal of its first row, and whether it
+holds the transaction's last delivered row. Parts without a selected row are left out; a group that delivers nothing
+where it stands (prepared, rolled back) has none. A group that cannot be cut is one range.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.protocol import checksum as checksums
+from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
+from replica.protocol.encode import encode_event
+from replica.protocol.header import parse_header
+from replica.rows import records as r
+from replica.rows.open_ends import OpenEnds
+from replica.rows.row_index import RowIndex, index_rows
+from streaming_source.rows.partition import RelayRange, RowBounds, Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.relay.log import RelayRange as LogRange
+    from streaming_source.selection.resolver import SelectedTables
+
+INDEXES_KEPT: Final = 4
+"""Spark plans one batch at a time; a transaction that spans batches is planned again in each. 1 MB each."""
+_FLAGS_AT: Final = HEADER_LENGTH + 12  # of a GTID event
+_COMMIT: Final = b"\1\0\0\0" + bytes(4) + b"\0" + bytes(4) + b"\0COMMIT"  # thread, time, lengths; no database
+STATEMENT_SHARE: Final = 4
+"""A part is at least this many times as large as the text of the statement it begins in, which it has to repeat."""
+
+
+class _Key(NamedTuple):
+    """A group, recognised by its first event: numbers of files begin anew when a log does."""
+
+    path: str
+    start: int
+    end: int
+    gtid_event: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """The first and the last event of the group whose GTID the rows are delivered under."""
+
+    head: bytes
+    tail: bytes
+
+
+class LargeGroups:
+    """Of one query: `tables` are the selected ones."""
+
+    def __init__(self, tables: SelectedTables) -> None:
+        self._tables = tables
+        self._indexes: OrderedDict[_Key, RowIndex | None] = OrderedDict()
+
+    def index(self, group: LogRange) -> RowIndex | None:
+        """Where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
+        with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
+            data = memoryview(mmap.mmap(file.fileno(), group.end, access=mmap.ACCESS_READ))[group.start :]
+        if self._tables.include_ddl and data[_FLAGS_AT] & GtidFlag.DDL:
+            return None  # its statement comes as a row before the others: CREATE TABLE … SELECT is decoded in one piece
+        key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
+        if key not in self._indexes:
+            self._indexes[key] = index_rows(data, checksum=group.checksum, resolver=self._tables)
+        self._indexes.move_to_end(key)
+        while len(self._indexes) > INDEXES_KEPT:
+            self._indexes.popitem(last=False)
+        return self._indexes[key]
+
+    def parts(
+        self, group: LogRange, target_bytes: int, rows: Sequence[RowBounds] = (), *, commit: LogRange | None = None
+    ) -> list[RelayRange]:
+        """The group as ranges of some `target_bytes`.
+
+        Args:
+            group: one event group.
+            target_bytes: how large a part should be.
+            rows: the rows that are wanted, of this and other groups; parts without any are left out.
+            commit: of a prepared group, the one that commits it.
+
+        """
+        index = self.index(group)
+        if index is None:
+            return [RelayRange(*group)]
+        if not index.total_selected or (commit is None and index.ending == r.ENDS_XA_PREPARE):
+            return []
+        events = _events(group, index) if commit is None else _commit_events(commit)
+        wanted = _wanted_rows(index, rows) if commit is None else _wanted_rows(index, rows, events.head)
+        if wanted[0] >= wanted[1]:
+            return []
+        cuts = _cuts(index, target_bytes, *wanted)
+        parts = []
+        for begin, end in pairwise(cuts):
+            before, follow = _rows_at(index, begin), _selected_at(index, end)
+            if follow == _selected_at(index, begin):
+                continue
+            whole = commit is None
+            first, last = begin < 0, end == len(index.offsets)
+            head = b"" if first and whole else events.head + (b"" if first else index.heads[index.head[begin]])
+            parts.append(
+                RelayRange(
+                    group.path,
+                    group.start + _offset_at(index, begin, inner=not whole),
+                    group.start + _offset_at(index, end, inner=not whole),
+                    group.checksum,
+                    ends=OpenEnds(before, index.total_selected > follow, committed=not whole),
+                    around=_around(index, group, begin, head, b"" if last and whole else events.tail),
+                )
+            )
+        return parts
+
+
+def _around(index: RowIndex, group: LogRange, begin: int, head: bytes, tail: bytes) -> Surroundings | None:
+    statement = (0, 0)
+    if begin >= 0 and index.statements[begin]:
+        statement = (group.start + int(index.statements[begin]), group.start + int(index.statement_ends[begin]))
+    around = Surroundings(head, tail, statement)
+    return around if around.size else None
+
+
+def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]:
+    """Numbers of borders that the parts lie between: -1 is the group's begin, the number of borders its end.
+
+    Parts are alike in size, and as many as `target_bytes` asks for, of rows `first` to `end` alone.
+    """
+    low = bisect_right(index.rows, first) - 1
+    high = bisect_left(index.rows, end)
+    begin = _offset_at(index, low)
+    size = _offset_at(index, high) - begin
+    count = max(1, round(size / target_bytes))
+    wanted = begin + np.arange(1, count) * (size / count)
+    places = low + 1 + np.searchsorted(index.offsets[low + 1 : high], wanted)
+    cuts = [low]
+    for place in places.tolist():
+        text = int(index.statement_ends[place] - index.statements[place]) if place < high else 0
+        done = 0 if place >= high else int(index.offsets[place]) - _offset_at(index, cuts[-1])
+        if cuts[-1] < place < high and done >= text * STATEMENT_SHARE:
+            cuts.append(place)
+    return [*cuts, high]
+
+
+def _offset_at(index: RowIndex, border: int, *, inner: bool = False) -> int:
+    """`inner`: without the group's first and last event."""
+    if border < 0:
+        return index.first_event_end if inner else 0
+    if border == len(index.offsets):
+        return index.last_event if inner else index.size
+    return int(index.offsets[border])
+
+
+def _rows_at(index: RowIndex, border: int) -> int:
+    if border < 0:
+        return 0
+    return index.total_rows if border == len(index.rows) else int(index.rows[border])
+
+
+def _selected_at(index: RowIndex, border: int) -> int:
+    if border < 0:
+        return 0
+    return index.total_selected if border == len(index.selected) else int(index.selected[border])
+
+
+def _wanted_rows(index: RowIndex, rows: Sequence[RowBounds], gtid_event: bytes = b"") -> tuple[int, int]:
+    """The wanted ordinals of the group [first, end); all of them unless it is named in `rows`."""
+    domain, seq_no = index.gtid.domain_id, index.gtid.seq_no
+    if gtid_event:
+        seq_no, domain = (int.from_bytes(gtid_event[at : at + n], "little") for at, n in ((19, 8), (27, 4)))
+    for bounds in rows:
+        if (bounds.domain, bounds.seq_no) == (domain, seq_no):
+            return bounds.first, index.total_rows if bounds.end is None else bounds.end
+    return 0, index.total_rows
+
+
+def _events(group: LogRange, index: RowIndex) -> _Events:
+    with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
+        file.seek(group.start)
+        head = file.read(index.first_event_end)
+        file.seek(group.start + index.last_event)
+        return _Events(head, file.read(group.end - group.start - index.last_event))
+
+
+def _commit_events(commit: LogRange) -> _Events:
+    """The GTID event of an XA COMMIT, no longer marked as one whose first statement is its last, and a COMMIT.
+
+    The group's own statement would not end a transaction, and with an XID the rows would show one that they have not.
+    """
+    with open(commit.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
+        file.seek(commit.start)
+        data = memoryview(file.read(commit.end - commit.start))
+    gtid = parse_header(data)
+    at = gtid.event_length
+    while at + (last := parse_header(data, at)).event_length < len(data):
+        at += last.event_length
+    head = bytearray(data[: gtid.event_length])
+    head[_FLAGS_AT] &= ~GtidFlag.STANDALONE & 0xFF
+    algorithm = ChecksumAlgorithm.CRC32 if commit.checksum else ChecksumAlgorithm.NONE
+    if commit.checksum:
+        head = bytearray(checksums.append(bytes(head[:-CHECKSUM_LENGTH])))
+    tail = encode_event(
+        EventType.QUERY, _COMMIT, server_id=last.server_id, checksum=algorithm, timestamp=last.timestamp
+    )
+    return _Events(bytes(head), tail)

@@ -1,0 +1,261 @@
+"""Where an offset lies in the relay log, and what to do when the log has no such place.
+
+In: offsets. Out: `Place`s. An offset the replica has just reached is a place of the log by construction. After a
+restart the log may be gone, trimmed, or fetched from another server; then the replica starts again at the offset where
+the batch starts. (A daemon's log is as it is: what it does not hold is an error.) A server may interleave domains in
+another order than the one the offset comes from, and then the end of the batch is no place at all: the range is taken
+up to where every domain has reached it, and the surplus is cut off per domain by sequence number.
+
+While XA transactions are prepared, an offset says where their groups begin, `resume`, and its place knows them: the log
+is kept from there, and a replica that has lost it starts there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+from replica.errors import DataLossError, RelayError
+from replica.relay.location import RelayLocation, relay_path
+from replica.relay.xa import Prepared, follow
+from replica.rows.xa import describe
+from streaming_source.offsets.offset import SourceOffset
+
+if TYPE_CHECKING:
+    from replica.handshake.start import Latest
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+    from replica.relay.xa import PreparedGroup
+    from streaming_source.offsets.data_loss import Losses
+
+LONG_POLL_S = 0.25
+"""How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
+PLACES_KEPT = 16
+"""Spark asks about the last two offsets; more only while batches are planned ahead."""
+
+
+class Feed(Protocol):
+    """What planning needs of a replica: one of its own, or a daemon's relay log.
+
+    Every call raises the fatal error of what is behind it.
+    """
+
+    @property
+    def log(self) -> RelayLog: ...
+
+    @property
+    def started(self) -> bool: ...
+
+    @property
+    def full(self) -> bool:
+        """Whether the log holds as much as it may, so that receiving waits until files are purged."""
+        ...
+
+    @property
+    def epoch(self) -> object:
+        """Another value once the log's writer began anew: locations from before may mean other groups."""
+        ...
+
+    @property
+    def down_s(self) -> float:
+        """For how long nobody has written the log; 0 where somebody does."""
+        ...
+
+    def starting_offset(self) -> SourceOffset:
+        """The option startingPosition made definite, with the anchor mark."""
+        ...
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again.
+
+        Returns the offset that the log does lead through: another one only where transactions behind `offset` are in no
+        log any more, and the query goes on without them (failOnDataLoss=false).
+        """
+        ...
+
+    @property
+    def losses(self) -> Losses:
+        """What was gone on without."""
+        ...
+
+    def release(self, keep_from: RelayLocation) -> None:
+        """The query needs nothing before this any more: whole files before it may go."""
+        ...
+
+    def head(self) -> RelayHead: ...
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool: ...
+
+    def server_position(self) -> GtidPosition: ...
+
+    def latest_and_prepared(self) -> Latest | None:
+        """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
+        ...
+
+    def server_id(self, location: RelayLocation) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+class Place(NamedTuple):
+    """All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two are one.
+
+    `prepared` are the XA transactions open at `scan_from`.
+    """
+
+    scan_from: RelayLocation
+    reached: RelayLocation
+    prepared: Prepared = ()
+
+    @classmethod
+    def exactly(cls, location: RelayLocation, prepared: Prepared = ()) -> Self:
+        return cls(location, location, prepared)
+
+    @property
+    def holds_files(self) -> bool:
+        """Whether a transaction that stays prepared keeps whole files in the log."""
+        return self.keep_from.file < self.scan_from.file
+
+    @property
+    def keep_from(self) -> RelayLocation:
+        """The first group that is still needed."""
+        return min(self.scan_from, *(group.location for group in self.prepared)) if self.prepared else self.scan_from
+
+    @property
+    def exact(self) -> bool:
+        return self.scan_from == self.reached
+
+
+def covers(position: GtidPosition, other: GtidPosition) -> bool:
+    """Whether `position` has reached `other` in every domain, by sequence number."""
+    return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
+
+
+def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> int:
+    """Relay bytes from one place to a later one; a file that was purged meanwhile counts nothing."""
+    sizes = {}
+    for number in range(start.file, end.file):
+        with contextlib.suppress(FileNotFoundError):
+            sizes[number] = relay_path(log.directory, number).stat().st_size
+    return max(0, sum(sizes.values()) - start.offset + end.offset)
+
+
+class RelayPlaces:
+    """Remembers the places of the last offsets and looks up the others."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._places: OrderedDict[GtidPosition, Place] = OrderedDict()
+        self._epoch = feed.epoch
+
+    def remember(self, offset: SourceOffset, place: Place) -> None:
+        self._places[offset.position] = place
+        self._places.move_to_end(offset.position)
+        while len(self._places) > PLACES_KEPT:
+            self._places.popitem(last=False)
+
+    def forget(self, gone: frozenset[PreparedGroup]) -> None:
+        """These transactions are not open any more, wherever they were."""
+        for position, place in self._places.items():
+            prepared = tuple(group for group in place.prepared if group not in gone)
+            self._places[position] = place._replace(prepared=prepared)
+
+    def known(self, offset: SourceOffset) -> Place | None:
+        if self._feed.epoch != self._epoch:
+            self._epoch = self._feed.epoch
+            self._places.clear()
+        return self._places.get(offset.position)
+
+    def of_start(self, offset: SourceOffset) -> Place:
+        """Where a batch that starts at `offset` begins; starts the replica there if need be.
+
+        Raises:
+            DataLossError: the log of a running replica does not lead through `offset`.
+
+        """
+        place = self.known(offset)
+        if place is not None:
+            return place
+        begin = offset if self._feed.started else self._feed.start(offset)
+        resume = self._feed.log.locate(begin.resume)
+        if resume is None:
+            raise DataLossError(
+                f"the relay log does not lead through {begin.resume}.",
+                hint="It was changed by someone else. Restart the query: a replica of its own fetches the range again.",
+            )
+        place = Place.exactly(resume)
+        if begin.resume != begin.position:
+            place = self.arrived(begin.position, place)
+        self.remember(offset, place)
+        return place
+
+    def of_end(self, offset: SourceOffset, start: Place) -> Place:
+        """Where a batch that ends at `offset` ends; waits until the replica has got there."""
+        place = self.known(offset) or self.arrived(offset.position, start)
+        if place.reached < start.reached:
+            raise DataLossError(
+                f"the batch up to {offset.position} ends before it starts.",
+                hint="The checkpoint was edited, or belongs to another server: start a new one.",
+            )
+        self.remember(offset, place)
+        return place
+
+    def arrived(self, position: GtidPosition, start: Place) -> Place:
+        """Wait for a position that lies behind `start`."""
+        while True:
+            head = self._feed.head()
+            location = self._feed.log.locate(position)
+            if location is not None:
+                return Place.exactly(location, self.prepared_at(location, start))
+            if covers(head.position, position):
+                return start._replace(reached=self._covering(position, start.scan_from, head))
+            if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
+                self._make_room(start, position)
+
+    def prepared_at(self, location: RelayLocation, start: Place) -> Prepared:
+        """The XA transactions open at a place behind `start`."""
+        return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
+
+    def check_room(self, place: Place) -> None:
+        """Raise if receiving waits for room that nobody will make, because of a transaction that stays prepared.
+
+        Raises:
+            RelayError: names the transaction and the option.
+
+        """
+        if place.holds_files and self._feed.full:
+            raise RelayError(
+                f"the relay log holds relayMaxBytes, and cannot be trimmed: the XA transaction "
+                f"{describe(place.prepared[0].xid)} has been prepared since {place.keep_from} and is not ended.",
+                hint="End it (XA RECOVER lists it), and raise relayMaxBytes so that its end can be received.",
+            )
+
+    def _make_room(self, start: Place, position: GtidPosition) -> None:
+        self._feed.release(start.keep_from)
+        if self._feed.full:
+            raise RelayError(
+                f"the relay log holds relayMaxBytes, from {start.keep_from} on, and has not reached {position}.",
+                hint="Raise relayMaxBytes.",
+            )
+
+    def _covering(self, position: GtidPosition, start: RelayLocation, head: RelayHead) -> RelayLocation:
+        """The first group end where every domain has reached `position`: halving over the bytes of [start, head]."""
+        log = self._feed.log
+        low, high, found = 0, bytes_between(log, start, head.location), head.location
+        while low < high:
+            middle = (low + high) // 2
+            cut = log.cut(start, head.location, middle)
+            if covers(cut.position, position):
+                high, found = middle, min(found, cut.location)
+            else:
+                low = middle + 1
+        return found
+
+    def offset_at(self, head: RelayHead, prepared: Prepared = ()) -> SourceOffset:
+        """The offset of a place of the log, where these XA transactions are open."""
+        if not head.location.offset:  # no group yet
+            return SourceOffset(head.position, head.position)
+        resume = self._feed.log.at(prepared[0].location).position if prepared else head.position
+        return SourceOffset(head.position, resume, head.primary, self._feed.server_id(head.location))

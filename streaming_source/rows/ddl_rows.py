@@ -1,0 +1,146 @@
+"""DDL of the selected tables as rows: one for each table that a statement names, in order with the row changes.
+
+In: the groups of a range, its bytes, and what is selected. Out: a `ChangeBatch` without images for the statements that
+come before a row change, or behind all of them. Their ordinals are below zero and end with -1, so that they come before
+the rows of the same transaction (CREATE TABLE … SELECT) and no identity is given twice; tables that are named and not
+selected count, so that ordinals do not depend on the selection. Only groups that the server marks as DDL, or that hold
+nothing but a statement, are looked into.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
+from replica.protocol.events import decode
+from replica.protocol.format_description import FormatDescriptionEvent
+from replica.protocol.header import EventHeader, parse_header
+from replica.protocol.query import QueryEvent
+from replica.rows import records as r
+from replica.rows.batch import ChangeBatch, Groups, TableName
+from replica.schema.session import text_of
+from streaming_source.rows.change_rows import OP_DDL
+from streaming_source.rows.ddl_statements import named_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from streaming_source.selection.resolver import SelectedTables
+
+_STATEMENTS: Final = (EventType.QUERY, EventType.QUERY_COMPRESSED)
+_QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers
+
+
+class DdlRow(NamedTuple):
+    """`group`: its number in the range; `table` is '' where the statement names a database, or is not clear."""
+
+    group: int
+    ordinal: int
+    database: str
+    table: str
+    sql: str
+
+
+class DdlRows:
+    """The DDL rows of one range; `groups` are told when its decoding begins."""
+
+    def __init__(self, tables: SelectedTables, data: memoryview, *, checksum: bool) -> None:
+        self._tables = tables
+        self._data = data
+        self._description = _description(checksum=checksum)
+        self._groups: Groups | None = None
+        self._rows: list[DdlRow] = []
+
+    def find(self, groups: Groups, wanted: npt.NDArray[np.bool_] | None = None) -> None:
+        """Look for statements in these groups of the range, as far as they are wanted."""
+        self._groups = groups
+        self._rows = [row for row in self._found(groups) if wanted is None or wanted[row.group]]
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How many rows there are, per group."""
+        assert self._groups is not None, "find() comes first"  # noqa: S101
+        return np.bincount([row.group for row in self._rows], minlength=len(self._groups)).astype(np.int64)
+
+    def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
+        """Those that come before rows of this batch: (row that follows, statements), once."""
+        found: list[tuple[int, ChangeBatch]] = []
+        while self._rows and self._rows[0].group <= int(changes.group[-1]):
+            group = self._rows[0].group
+            row = int(np.searchsorted(changes.group, group))
+            found.append((row, self._batch(self._taken(group), ends=int(changes.group[row]) != group)))
+        return found
+
+    def rest(self) -> Iterator[ChangeBatch]:
+        """Those behind the last row change of the range."""
+        while self._rows:
+            yield self._batch(self._taken(self._rows[0].group), ends=True)
+
+    def _taken(self, group: int) -> list[DdlRow]:
+        taken = [row for row in self._rows if row.group == group]
+        del self._rows[: len(taken)]
+        return taken
+
+    def _batch(self, rows: list[DdlRow], *, ends: bool) -> ChangeBatch:
+        """The statements of one group; `ends`: no row change of it follows."""
+        assert self._groups is not None, "find() comes first"  # noqa: S101
+        count = len(rows)
+        return ChangeBatch(
+            rows=count,
+            op=np.full(count, OP_DDL, np.int8),
+            table=np.arange(count, dtype=np.int32),
+            group=np.array([row.group for row in rows], np.int32),
+            ordinal=np.array([row.ordinal for row in rows], np.int64),
+            last=np.arange(count) == (count - 1 if ends else count),
+            tables=[TableName(row.database, row.table) for row in rows],
+            groups=self._groups,
+            sql=pa.array([row.sql for row in rows], pa.string()),
+        )
+
+    def _found(self, groups: Groups) -> Iterator[DdlRow]:
+        marked = groups.flags & GtidFlag.DDL != 0
+        alone = r.column(groups.records, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        for number in np.flatnonzero(marked | alone).tolist():
+            named = [
+                (name, query)
+                for query in self._queries(int(groups.start[number]), int(groups.end[number]))
+                for name in named_tables(query)
+            ]
+            for place, ((database, table), query) in enumerate(named):
+                if self._selected(database, table):
+                    yield DdlRow(number, place - len(named), database, table, text_of(query))
+
+    def _selected(self, database: str, table: str) -> bool:
+        left = self._tables.filter
+        if left is not None and not left.passes_ddl(database or None, table or None):
+            return False
+        if table:
+            return self._tables.wants(database, table)
+        return not database or self._tables.wants_database(database)
+
+    def _queries(self, start: int, end: int) -> Iterator[QueryEvent]:
+        """The statements at the beginning of a group: rows, where it has any, come behind them."""
+        while start < end:
+            header = parse_header(self._data, start)
+            if header.event_type == EventType.TABLE_MAP:
+                return
+            if header.event_type in _STATEMENTS:
+                event: Any = decode(self._data[start : start + header.event_length], self._description)
+                if isinstance(event, QueryEvent):
+                    yield event
+            start += header.event_length
+
+
+@cache
+def _description(*, checksum: bool) -> FormatDescriptionEvent:
+    """What reading a QUERY takes, where the file's own description is not at hand."""
+    lengths = bytearray(EventType.QUERY_COMPRESSED)
+    for kind in _STATEMENTS:
+        lengths[kind - 1] = _QUERY_LENGTH
+    algorithm = ChecksumAlgorithm.CRC32 if checksum else ChecksumAlgorithm.NONE
+    return FormatDescriptionEvent(EventHeader(0, 0, 0, 0, 0, 0), "", 0, bytes(lengths), algorithm)

@@ -1,0 +1,99 @@
+"""What of a decoded range a query gets: which groups, which rows of a group that was cut, and DDL between the rows.
+
+In: the partition's bounds and the plan's selection. Out: the mask of groups the decoder is to decode, the mask of rows
+a batch is to keep, and statements at their places. Where nothing is bounded and no statement is asked for, it says
+None and costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.rows.batch import ChangeBatch, Groups
+    from replica.rows.decode import GroupChoice
+    from streaming_source.rows.ddl_rows import DdlRows
+    from streaming_source.rows.partition import GroupBounds, RowBounds
+    from streaming_source.selection.resolver import SelectedTables
+
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class RangeChoice:
+    """Of one range. `statements` are None where DDL is not asked for."""
+
+    def __init__(
+        self,
+        tables: SelectedTables,
+        statements: DdlRows | None,
+        bounds: GroupBounds | None = None,
+        rows: Sequence[RowBounds] = (),
+    ) -> None:
+        self._filter = tables.filter
+        self._statements = statements
+        self._bounds = bounds
+        self._rows = rows
+
+    @property
+    def of_groups(self) -> GroupChoice | None:
+        """What to ask of the decoder; None where all groups are wanted and nobody needs to know them."""
+        asked = self._filter is not None or self._bounds is not None or self._statements is not None
+        return self.groups if asked else None
+
+    def groups(self, groups: Groups) -> Flags:
+        """Which groups are decoded."""
+        wanted = np.ones(len(groups), np.bool_) if self._filter is None else self._filter.groups(groups)
+        if self._bounds is not None:
+            wanted &= wanted_groups(self._bounds, groups)
+        if self._statements is not None:
+            begun = wanted.copy()
+            for part in self._rows:  # the first part of a transaction has its statements
+                if part.first:
+                    begun &= ~_named(part, groups)
+            self._statements.find(groups, begun)
+        return wanted
+
+    def rows(self, changes: ChangeBatch) -> Flags | None:
+        """Which rows of a batch are kept; None: all."""
+        if not self._rows:
+            return None
+        return np.logical_and.reduce([wanted_rows(part, changes) for part in self._rows])
+
+    def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
+        """Statements that come before rows of this batch, with the number of the row that follows."""
+        return [] if self._statements is None else self._statements.before(changes)
+
+    def rest(self) -> Iterator[ChangeBatch]:
+        """Statements behind the last row."""
+        if self._statements is not None:
+            yield from self._statements.rest()
+
+
+def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
+    """Per group of a range whether it is wanted."""
+    wanted = np.ones(len(groups), np.bool_)
+    seq_no = groups.seq_no.view(np.uint64)
+    for domain, number in bounds.lower or ():
+        wanted &= (groups.domain != domain) | (seq_no > np.uint64(number))
+    if bounds.upper is not None:
+        below = np.zeros(len(groups), np.bool_)
+        for domain, number in bounds.upper:
+            below |= (groups.domain == domain) & (seq_no <= np.uint64(number))
+        wanted &= below
+    return wanted
+
+
+def wanted_rows(part: RowBounds, changes: ChangeBatch) -> Flags:
+    """Per row of a batch whether it is wanted, of the group that `part` names; all rows of other groups are."""
+    wanted = changes.ordinal >= part.first
+    if part.end is not None:
+        wanted &= changes.ordinal < part.end
+    return np.asarray(wanted | ~_named(part, changes.groups)[changes.group])
+
+
+def _named(part: RowBounds, groups: Groups) -> Flags:
+    return np.asarray((groups.domain == part.domain) & (groups.seq_no.view(np.uint64) == np.uint64(part.seq_no)))

@@ -1,0 +1,75 @@
+"""What a task needs to know to read a query's rows: plain values, pickled with Spark's reader into every task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from replica.errors import SchemaError
+from streaming_source.schema.row_schema import FLAT, TableColumn, envelope_schema, flat_schema, without_metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from streaming_source.schema.table_state import CatalogOrigin
+    from streaming_source.selection.pushed_filters import ChangeFilter
+    from streaming_source.selection.resolver import SelectedTables
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Everything a task needs to know, and no secret. `columns` are the table's with `table`, None with `tables`."""
+
+    shape: Literal["envelope", "flat", "variant"]
+    tables: SelectedTables
+    columns: tuple[TableColumn, ...] | None
+    server: str
+    invalid_dates: Literal["null", "error", "text"] = "null"
+    invalid_text: Literal["replace", "error"] = "replace"
+    geometry: Literal["binary", "spark"] = "binary"
+    include_sql: bool = False
+    schema: StructType | None = None  # of the query, where it is not our own
+    origin: CatalogOrigin | None = None  # where the tables' catalog comes from; None: no server was asked
+
+    @property
+    def title(self) -> str:
+        return f"{','.join(self.tables.patterns)} as {self.shape}"
+
+    def spark_schema(self) -> StructType:
+        if self.schema is not None:
+            return self.schema
+        return flat_schema(self.columns or ()) if self.shape == "flat" else envelope_schema(self.columns)
+
+    def filtered(self, pushed: ChangeFilter) -> ReadPlan:
+        """The plan of a query that wants only the rows that pass."""
+        return replace(self, tables=replace(self.tables, filter=pushed))
+
+    def project(self, wanted: StructType) -> ReadPlan:
+        """The plan for a schema the user gave: a part of our columns, in any order, of the same types.
+
+        Raises:
+            SchemaError: a column that the rows do not have, or has another type there.
+
+        """
+        own = {field.name: field.dataType for field in self.spark_schema().fields}
+        if {field.name: field.dataType for field in wanted.fields} == own and wanted.names == list(own):
+            return self
+        for field in wanted.fields:
+            if field.name not in own:
+                raise SchemaError(
+                    f"the schema given to the query names a column {field.name}, which the rows do not have.",
+                    hint=f"They have {', '.join(own)}.",
+                )
+            if without_metadata(own[field.name]) != without_metadata(field.dataType) or not field.nullable:
+                given = field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
+                raise SchemaError(
+                    f"the schema given to the query makes {field.name} {given}; "
+                    f"in the rows it is a nullable {own[field.name].simpleString()}.",
+                    hint="Leave the schema out, or take the types from the one that load() gives.",
+                )
+        columns = self.columns
+        if self.shape == "flat" and columns is not None:
+            metadata = {column.name for column in FLAT}
+            by_name = {column.name: column for column in columns}
+            columns = tuple(by_name[name] for name in wanted.names if name not in metadata)
+        return replace(self, columns=columns, schema=wanted)

@@ -1,0 +1,56 @@
+"""What a Spark task does: a range of a relay log -> RecordBatches. Stateless; runs again at every retry and action.
+
+In: a partition and the `ReadPlan` that came with the pickled reader. The same partition gives the same rows in the same
+order, wherever and however often it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from replica.rows.xa import XaGroup
+    from streaming_source.rows.partition import CatalogChanges, ChangePartition
+    from streaming_source.rows.read_plan import ReadPlan
+
+
+def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """The row changes of one partition of a stream.
+
+    Raises:
+        ReplicaError: any of the decoder's errors, with the partition named in a note.
+
+    """
+    for part in partition.ranges:
+        with noted(f"while reading {part!r}"):
+            tables = _tables_in(part.catalog, plan)
+            made, data = RecordBatches(tables), part.data()
+            facts = made.facts(part.file, data)
+            lost: list[XaGroup] | None = [] if part.lenient else None
+            choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
+            decoded = decoder_of(tables).decode(
+                data,
+                checksum=part.checksum,
+                carried=part.carried_groups(),
+                unprepared=lost,
+                only=choice.groups,
+                ends=part.ends,
+            )
+            yield from made.batches(decoded, facts, choice)
+    exempt_imports_from_collection()
+
+
+def _tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
+    """The plan with the tables as they are in a range."""
+    if not changes:
+        return plan
+    catalog = {**plan.tables.catalog, **dict(changes)}
+    known = {name: table for name, table in catalog.items() if table is not None}
+    return replace(plan, tables=replace(plan.tables, catalog=known))

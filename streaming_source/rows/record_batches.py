@@ -1,0 +1,146 @@
+"""What every task does, wherever its bytes come from: the decoder of its query, and RecordBatches of what it decodes.
+
+Out: batches of 4-16 K rows or some 2 MB, of exactly the query's schema. Numba and pyarrow are imported when the first
+partition is read: every forked worker pays for imports itself.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from replica.errors import ReplicaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from replica.rows.batch import ChangeBatch
+    from replica.rows.decode import RangeDecoder
+    from streaming_source.rows.change_rows import RangeFacts
+    from streaming_source.rows.partition import GroupBounds, RowBounds
+    from streaming_source.rows.range_choice import RangeChoice
+    from streaming_source.rows.read_plan import ReadPlan
+
+BATCH_ROWS = 16_384
+"""Batches of 1 000 rows halve Spark's rate, larger ones than this leave the cache."""
+
+
+class RecordBatches:
+    """Makes the batches of a query out of the decoder's."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        from streaming_source.rows import change_rows
+
+        self._server = plan.server
+        self._tables = plan.tables
+        self._schema = _arrow_schema(plan)
+        self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
+
+    def facts(self, file: str, data: memoryview) -> RangeFacts:
+        from streaming_source.rows.change_rows import RangeFacts
+
+        return RangeFacts(self._server, file, data)
+
+    def choice(
+        self, data: memoryview, *, checksum: bool, bounds: GroupBounds | None = None, rows: Sequence[RowBounds] = ()
+    ) -> RangeChoice:
+        from streaming_source.rows.range_choice import RangeChoice
+
+        statements = None
+        if self._tables.include_ddl:
+            from streaming_source.rows.ddl_rows import DdlRows
+
+            statements = DdlRows(self._tables, data, checksum=checksum)
+        return RangeChoice(self._tables, statements, bounds, rows)
+
+    def batches(
+        self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
+    ) -> Iterator[pa.RecordBatch]:
+        """What the decoder gives, less the rows that are not wanted, with statements between."""
+        import pyarrow as pa
+
+        for changes in decoded:
+            batch, wanted, done = self.batch(changes, facts), choice.rows(changes), 0
+            for row, statements in [*choice.before(changes), (changes.rows, None)]:
+                part = batch.slice(done, row - done) if (done, row) != (0, batch.num_rows) else batch
+                if wanted is not None:
+                    part = part.filter(pa.array(wanted[done:row]))
+                if part.num_rows:
+                    yield part
+                if statements is not None:
+                    yield self.batch(statements, facts)
+                done = row
+        for statements in choice.rest():
+            yield self.batch(statements, facts)
+
+    def batch(self, changes: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
+        from streaming_source.rows.change_rows import ChangeRows
+
+        return ChangeRows(changes, facts).record_batch(self._schema, self._columns)
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Says more in errors of ours."""
+    try:
+        yield
+    except ReplicaError as error:
+        error.add_note(note)
+        raise
+
+
+@cache
+def exempt_imports_from_collection() -> None:
+    """Once per process: Spark's worker collects garbage after every task, and walking all that numba made takes 80 ms
+    each time, three times as long as decoding a partition. (Asking how much is frozen walks it, too: 15 ms.)
+    """
+    gc.collect()
+    gc.freeze()
+
+
+_schemas: list[tuple[Any, pa.Schema]] = []
+
+
+def _arrow_schema(plan: ReadPlan) -> pa.Schema:
+    """Of the last task's query if it is of this one: making it takes a millisecond."""
+    from streaming_source.schema.arrow import arrow_schema
+
+    key = (plan.shape, plan.columns, plan.schema)
+    if not (_schemas and _schemas[0][0] == key):
+        _schemas[:] = [(key, arrow_schema(plan.spark_schema()))]
+    return _schemas[0][1]
+
+
+_decoders: list[tuple[ReadPlan, RangeDecoder]] = []
+
+
+def decoder_of(plan: ReadPlan) -> RangeDecoder:
+    """The last task's decoder, if it was of the same query: its tables are compiled, its memory is warm."""
+    if not (_decoders and _decoders[0][0] == plan):
+        _decoders[:] = [(plan, _new_decoder(plan))]
+    return _decoders[0][1]
+
+
+def _new_decoder(plan: ReadPlan) -> RangeDecoder:
+    from replica.rows.decode import DecodeOptions, RangeDecoder
+    from replica.rows.types import OutputColumn
+    from streaming_source.schema.arrow import arrow_type
+    from streaming_source.schema.row_schema import spark_type
+
+    options = DecodeOptions(
+        shape=plan.shape,
+        invalid_dates=plan.invalid_dates,
+        invalid_text=plan.invalid_text,
+        geometry=plan.geometry,
+        batch_rows=BATCH_ROWS,
+        want_sql=plan.include_sql,
+        reuse_buffers=True,  # Spark has written a batch to its socket when it asks for the next
+    )
+    output = None
+    if plan.columns is not None:
+        output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
+    return RangeDecoder(plan.tables, options, output)

@@ -1,0 +1,112 @@
+"""Whether a query may read on behind a change of a table: the option onSchemaChange.
+
+In: a table before and after a statement, and as the query was loaded with it. Out: None, or the error that the query
+ends with, right before the change. A change is news only where the query was loaded with the table as it was before:
+after a restart, whose load knows the new columns, the same statement is no news. Compared are the columns' names and
+their types in Spark; a column that moved, or a longer VARCHAR, changes nothing.
+
+A column of a typed query whose values would no longer fit into its type ends the query in every mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import ColumnsAddedError, SchemaError, UnsupportedColumnError
+from replica.rows.types import output_column
+from replica.rows.widening import fits
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping, Sequence
+
+    from replica.rows.types import ValuePolicy
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import ColumnSchema, TableSchema
+    from streaming_source.options.source_options import OnSchemaChange
+    from streaming_source.schema.following import TableStep
+    from streaming_source.schema.row_schema import TableColumn
+
+_AGAIN = "start the query again with the same checkpoint"
+_UNDECODABLE = "a type that cannot be decoded"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanges:
+    """`columns`: those of a typed query, None for VARIANT; `loaded`: the tables as the query was loaded with them.
+
+    `shown`: the columns that changes count of; None: all.
+    """
+
+    mode: OnSchemaChange
+    columns: Sequence[TableColumn] | None
+    loaded: Mapping[TableName, TableSchema]
+    policy: ValuePolicy
+    shown: re.Pattern[str] | None = None
+
+    def refusal(
+        self, step: TableStep, name: TableName, before: TableSchema | None, after: TableSchema | None
+    ) -> SchemaError | None:
+        """The error that the query ends with before `step`, if it may not go on behind it."""
+        loaded = self.loaded.get(name)
+        if after is None or loaded is None:
+            return None
+        known, new = self._types(loaded), self._types(after)
+        old = known if before is None else self._types(before)
+        where = f"{'.'.join(name)} is changed by the transaction {step.gtid}: {step.sql}"
+        for column in self.columns or ():
+            key = column.name.casefold()
+            kind = new.get(key)
+            if kind is not None and kind != old.get(key) == known.get(key) and not fits(kind, column.type):
+                return _does_not_fit(where, column, kind)
+        if self.mode == "ignore":
+            return None
+        added = [c.name for c in after.columns if c.name.casefold() in new.keys() - known.keys()]
+        other = sorted(
+            f"{n} is gone" if n not in new else f"{n} is {new[n]} instead of {old[n]}"
+            for n in old.keys() & known.keys()
+            if new.get(n) != old[n] and known[n] == old[n]
+        )
+        if added and not other and self.mode == "add":
+            return ColumnsAddedError(
+                f"{where}. New columns: {', '.join(added)}. Everything before is delivered.",
+                hint=f"This stop was asked for (onSchemaChange=add): {_AGAIN}, and the new columns are there.",
+            )
+        if added or other:
+            what = ", ".join([*(f"{n} is new" for n in added), *other])
+            return SchemaError(
+                f"{where}. {what[0].upper()}{what[1:]}. Everything before is delivered.",
+                hint=f"This stop was asked for (onSchemaChange={self.mode}): make the sink ready for the change, then "
+                f"{_AGAIN}; it goes on right here, with the columns that the table has then.",
+            )
+        return None
+
+    def _types(self, table: TableSchema) -> dict[str, str]:
+        """Spark's type of each column, by its name without regard to case."""
+        return {
+            column.name.casefold(): self._type(column)
+            for column in table.columns
+            if not column.hidden and (self.shown is None or self.shown.fullmatch(column.name))
+        }
+
+    def _type(self, column: ColumnSchema) -> str:
+        try:
+            return output_column(column, self.policy).spark
+        except UnsupportedColumnError:
+            return _UNDECODABLE
+
+
+def _does_not_fit(where: str, column: TableColumn, kind: str) -> SchemaError:
+    if fits(column.type, kind):
+        hint = f"{_AGAIN[0].upper()}{_AGAIN[1:]}: the column is {kind} then, for the rows before the change too."
+    else:
+        hint = (
+            "Start the query with a new checkpoint behind this transaction and the new schema, or leave the column out "
+            "(option columns), or read the table as VARIANT (tables)."
+        )
+    return SchemaError(
+        f"{where}. Column {column.name} becomes {kind}, and in the query it is {column.type}: values would be lost. "
+        "Everything before is delivered.",
+        hint=hint,
+    )

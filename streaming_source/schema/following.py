@@ -1,0 +1,181 @@
+"""Statements of a stretch of the stream -> the states of the tables between them.
+
+In: the state where the stretch begins, and its statements in order. Out: a step for each statement that changed what is
+known of a table, with the state from there on. The parser of replica.schema follows DDL; a table that it does not
+understand is read from the server's catalog again, and where that cannot be asked, it is unknown from there on: its
+rows have to name their columns. A statement whose outcome the catalog knew already when it was read changes nothing
+from there on, but says that the rows before it were of another table than the catalog's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import SchemaError
+from replica.schema.from_catalog import encoding_of, table_of
+from replica.schema.history import SchemaHistory
+from replica.schema.known_tables import KnownTables
+from replica.schema.outline import changes_columns, outline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay.ddl import RelayStatement
+    from replica.relay.location import RelayLocation
+    from replica.schema.definition import Table
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.schema.table_state import TableState
+
+    Reread = Callable[[list[TableName]], tuple[Mapping[TableName, TableSchema], GtidPosition]]
+    """Tables as the server has them now, those that it has, and a position that their definitions hold at."""
+
+
+class TableStep(NamedTuple):
+    """From the group at `location` on, `state` holds. `tables`: what changed; `reason`: what was not understood.
+
+    `late`: tables that were known as they are after this statement already, so not as they were before it.
+    """
+
+    location: RelayLocation
+    gtid: Gtid
+    sql: str
+    tables: tuple[TableName, ...]
+    state: TableState
+    reason: str = ""
+    late: frozenset[TableName] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """`catalog` is what states are differences to; `wants` says of which tables an unknown one is worth a question."""
+
+    catalog: Mapping[TableName, TableSchema]
+    wants: Callable[[TableName], bool]
+    reread: Reread | None = None
+
+    def follow(self, state: TableState, statements: Iterable[RelayStatement]) -> list[TableStep]:
+        """The steps of these statements, in order.
+
+        Raises:
+            ProtocolError: the bytes that the statements come from are damaged.
+
+        """
+        steps: list[TableStep] = []
+        below: _Below | None = None
+        for statement in statements:
+            below = below or _Below(self.catalog, state)
+            step = self._step(below, statement)
+            if step is not None:
+                steps.append(step)
+                below.state = step.state
+        return steps
+
+    def anew(self, state: TableState) -> TableState:
+        """The state where nobody knows what happened since: wanted tables as the server has them now, or unknown."""
+        names = sorted(filter(self.wants, {**self.catalog, **state.changes}))
+        changes: dict[TableName, TableSchema | None] = dict.fromkeys(names)
+        read_at: dict[TableName, GtidPosition] = {}
+        if self.reread is not None and names:
+            found, position = self.reread(names)
+            changes.update(found)
+            read_at = dict.fromkeys(found, position)
+        return replace(state, changes=changes, read_at=read_at)
+
+    def _step(self, below: _Below, statement: RelayStatement) -> TableStep | None:
+        history, state = below.history, below.state
+        outline = outline_of(statement.query, statement.server_version)
+        if outline is None:
+            return None
+        anything = not outline.tables  # its head was not understood
+        below.bring(filter(self.wants, {**self.catalog, **state.changes}) if anything else outline.tables)
+        late = frozenset(
+            name
+            for name in outline.defined
+            if not outline.creates and state.includes(name, statement.gtid) and below.known(name)
+        )
+        applied = history.apply_event(statement.query, server_version=statement.server_version)
+        if not applied:
+            return None
+        changes = dict(state.changes)
+        read_at = dict(state.read_at)
+        unknown: list[TableName] = []
+        for name in applied.tables:
+            if name in late:
+                below.restore(name)
+                continue
+            read_at.pop(name, None)
+            below.changed(name)
+            changes[name] = history.table(*name) if name in history.known else None
+            if changes[name] is None and name not in outline.gone and self.wants(name):
+                unknown.append(name)
+        reason = applied.reason
+        if unknown and self.reread is not None:
+            found, position = self.reread(unknown)
+            for name, table in found.items():
+                changes[name], read_at[name] = table, position
+                below.define(name, table)
+            reason = "" if found.keys() >= set(unknown) else reason
+        databases = {name: e.collation or e.charset or "" for name, e in history.known.databases.items()}
+        made = replace(state, changes=changes, read_at=read_at, databases=databases)
+        gone = frozenset(name for name in late if not changes_columns(statement.query, statement.server_version))
+        tables = tuple(name for name in applied.tables if name not in gone)
+        return TableStep(
+            statement.location, statement.gtid, _shown(statement.query.query), tables, made, reason, late - gone
+        )
+
+
+class _Below:
+    """What a history stands on: the tables of a state, brought into it when a statement names them."""
+
+    def __init__(self, catalog: Mapping[TableName, TableSchema], state: TableState) -> None:
+        self.state = state
+        self._catalog = catalog
+        self._changed: set[TableName] = set()
+        self.history = SchemaHistory()
+        self.history.known = KnownTables(self)
+        for name, collation in state.databases.items():
+            self.history.known.databases[name] = encoding_of(collation or None)
+
+    def get(self, name: TableName) -> Table | None:
+        """A table that no statement of this stretch has touched."""
+        if name in self._changed:
+            return None
+        schema = self.state.changes[name] if name in self.state.changes else self._catalog.get(name)
+        try:
+            return None if schema is None else table_of(schema)
+        except SchemaError:
+            return None
+
+    def known(self, name: TableName) -> bool:
+        return self.history.known.get(name) is not None
+
+    def bring(self, names: Iterable[TableName]) -> None:
+        """Let the history know these tables as if it had seen their CREATE."""
+        for name in names:
+            table = self.get(name)
+            if table is not None and name not in self.history.known:
+                self.history.known.define(name, table)
+
+    def changed(self, name: TableName) -> None:
+        self._changed.add(name)
+
+    def restore(self, name: TableName) -> None:
+        """Forget what a statement made of a table that was known as it is after the statement."""
+        self.history.known.forget(name)
+        self._changed.discard(name)
+        self.bring([name])
+
+    def define(self, name: TableName, schema: TableSchema) -> None:
+        self.history.known.define(name, table_of(schema))
+
+
+_SHOWN_CHARACTERS = 200
+
+
+def _shown(query: bytes) -> str:
+    """The statement for a message, on one line."""
+    text = " ".join(query.decode("utf-8", "replace").split())
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,62 @@
+"""The server's catalog together with the position of the binlog at which it holds, as a conversation.
+
+In: the conversation that reads the selected tables. Out: the tables, and their `CatalogOrigin`. A server changes tables
+while they are read; so they are read before and after the position, until both readings agree. Where rows describe
+themselves that is not needed, and not done. Refused: a server whose tables never hold still.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import SchemaError
+from replica.handshake.registration import Query, Steps
+from replica.protocol.gtid import GtidPosition
+from streaming_source.schema.table_state import CatalogOrigin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+
+READINGS: Final = 10
+"""A reading takes milliseconds, and ALTERs of one selection do not follow each other like that for long."""
+UNTOLD_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
+"""Types that a row shows as BINARY or VARBINARY, whatever it tells of its columns."""
+
+_PLACE: Final = "SELECT @@{position}, @@binlog_row_metadata"
+_DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
+
+
+def tables_and_origin(
+    read: Callable[[], Steps[dict[TableName, TableSchema]]], wants: Callable[[str], bool], *, from_primary: bool
+) -> Steps[tuple[dict[TableName, TableSchema], CatalogOrigin]]:
+    """The tables that `read` reads, and where they come from. `wants` says in which databases new ones matter.
+
+    `from_primary`: the server writes the binlog that is read; another one applies it, and has its position elsewhere.
+
+    Raises:
+        SchemaError: what `read` raises; or the tables are another thing at each reading.
+
+    """
+    place = _PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos")
+    tables = yield from read()
+    for _ in range(READINGS):
+        ((position, metadata),) = yield Query(place)
+        described = str(metadata).upper() == "FULL" and all(map(_is_told, tables.values()))
+        databases = {str(name): str(collation) for name, collation in (yield Query(_DATABASES))}
+        again = tables if described else (yield from read())
+        if again == tables:
+            kept = tuple(sorted((name, collation) for name, collation in databases.items() if wants(name)))
+            return tables, CatalogOrigin(GtidPosition.parse(str(position or "")), described, kept)
+        tables = again
+    raise SchemaError(
+        "the selected tables were changed each time that they were read.",
+        hint="Start the query when their ALTERs are done, or set binlog_row_metadata=FULL on the primary.",
+    )
+
+
+def _is_told(table: TableSchema) -> bool:
+    """Whether rows with their full metadata tell all that the catalog does."""
+    return not any(c.data_type in UNTOLD_TYPES or (c.period and not c.hidden) for c in table.columns)

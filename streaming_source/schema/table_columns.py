@@ -1,0 +1,71 @@
+"""The columns of the one table of a typed query, as its rows show them: chosen, with what is known of each.
+
+In: the table as the catalog has it, or as its rows describe it; the option `columns`. Out: `TableColumn`s in the
+table's order. Refused: a name in `columns` that the table does not have, and columns that cannot be decoded, unless
+they are not asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.rows.layout import compile_layout
+from replica.rows.types import output_column
+from streaming_source.schema.row_schema import TableColumn
+from streaming_source.selection.columns import check_columns, column_matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.types import ValuePolicy
+    from replica.schema.table import TableSchema
+
+
+def catalog_table_columns(
+    table: TableSchema, policy: ValuePolicy, chosen: Sequence[str] | None = None
+) -> tuple[TableColumn, ...]:
+    """The columns of a table that the catalog, or DDL, describes; `chosen`: the option columns."""
+    wanted = column_matcher(chosen or ())
+    check_columns(
+        chosen or (), [column.name for column in table.columns], f"{table.database}.{table.table} does not have"
+    )
+    found = []
+    for column in table.columns:
+        if wanted is None or wanted.fullmatch(column.name):
+            output = output_column(column, policy)
+            about = (column.comment, column.column_type, column.nullable, column.key)
+            found.append(TableColumn(output.name, output.spark, *about))
+    return tuple(found)
+
+
+def logged_table_columns(
+    table_map: TableMapEvent, schema: TableSchema | None, policy: ValuePolicy, chosen: Sequence[str] | None = None
+) -> tuple[TableColumn, ...]:
+    """The columns of a table as its rows describe it, with what is known of it apart from them.
+
+    Raises:
+        SchemaError: the rows do not name their columns, and `schema` does not either; or a column cannot be decoded.
+
+    """
+    layout = compile_layout(table_map, schema, None, policy, shown=column_matcher(chosen or ()))
+    check_columns(
+        chosen or (), [plan.name for plan in layout.columns], f"{table_map.database}.{table_map.table} does not have"
+    )
+    known = {column.name: column for column in schema.columns} if schema else {}
+    logged = {plan.name: column for plan, column in zip(layout.columns, table_map.columns, strict=True)}
+    key = any(column.is_key for column in table_map.columns)
+    found = []
+    for output in layout.outputs:
+        told, column = known.get(output.name), logged[output.name]
+        found.append(
+            TableColumn(
+                output.name,
+                output.spark,
+                told.comment if told else "",
+                told.column_type if told else "",
+                column.nullable,
+                (told.key if told else None) if not key else column.is_key,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Which tables, columns and rows a query asks for."""

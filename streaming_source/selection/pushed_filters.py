@@ -1,0 +1,228 @@
+"""Conditions of a batch read that the source itself can decide: by operation, table, and what a transaction has as one.
+
+In: the filters Spark pushes (spark.sql.python.filterPushdown.enabled=true), for the columns op, database, table and
+those of `transaction` that all its rows share, or their flat names. Out: a `ChangeFilter`, plain values that pickle
+into tasks, and the filters that Spark still has to apply. Whole transactions are left out before they are decoded,
+operations and tables are walked over, and ranges whose transactions are known to lie elsewhere are not read at all.
+What other columns of the rows say (`transaction.is_last` above all) is not changed by it.
+
+Nothing is refused: a filter that is not understood to the letter goes back to Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import datasource as spark
+
+from streaming_source.selection.resolver import OPERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from replica.rows.batch import Groups
+    from streaming_source.selection.group_extent import GroupExtent
+
+ROW_FIELDS: Final = frozenset({"op", "database", "table"})
+GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
+_FLAT_NAMES: Final = {
+    "_change_type": "change_type",
+    "_commit_version": "sequence_number",
+    "_commit_timestamp": "commit_timestamp",
+    "_gtid": "gtid",
+}
+_CHANGE_TYPES: Final = (("insert",), ("update_preimage", "update_postimage"), ("delete",))
+_GTID: Final = re.compile(r"(0|[1-9]\d{0,9})-(0|[1-9]\d{0,9})-(0|[1-9]\d{0,18})")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LARGEST: Final = (1 << 63) - 1  # of a BIGINT
+_SECOND: Final = 1_000_000
+
+Test = Callable[[Any, Any], bool]
+_TESTS: Final[dict[str, Test]] = {
+    "EqualTo": lambda mine, value: mine == value,
+    "EqualNullSafe": lambda mine, value: mine == value,
+    "GreaterThan": lambda mine, value: mine > value,
+    "GreaterThanOrEqual": lambda mine, value: mine >= value,
+    "LessThan": lambda mine, value: mine < value,
+    "LessThanOrEqual": lambda mine, value: mine <= value,
+    "In": lambda mine, value: mine in value,
+    "StringStartsWith": lambda mine, value: mine.startswith(value),
+    "StringEndsWith": lambda mine, value: mine.endswith(value),
+    "StringContains": lambda mine, value: value in mine,
+}
+_OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
+    "EqualTo": lambda low, high, value: low <= value <= high,
+    "EqualNullSafe": lambda low, high, value: low <= value <= high,
+    "GreaterThan": lambda _, high, value: high > value,
+    "GreaterThanOrEqual": lambda _, high, value: high >= value,
+    "LessThan": lambda low, _, value: low < value,
+    "LessThanOrEqual": lambda low, _, value: low <= value,
+    "In": lambda low, high, value: any(low <= one <= high for one in value),
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`test` is the name of Spark's filter; timestamps are microseconds since 1970. A NULL passes no condition."""
+
+    field: str
+    test: str
+    value: Any
+    negated: bool = False
+
+    def passes(self, mine: object) -> bool:
+        return mine is not None and _TESTS[self.test](mine, self.value) != self.negated
+
+    def mask(self, mine: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """The same for a column of numbers."""
+        import numpy as np
+
+        found = np.isin(mine, self.value) if self.test == "In" else _TESTS[self.test](mine, self.value)
+        return np.asarray(found, np.bool_) != self.negated
+
+    def may_pass(self, low: int, high: int) -> bool:
+        """Whether any number from `low` to `high` could."""
+        if not self.negated:
+            return _OF_RANGES[self.test](low, high, self.value)
+        return any(self.passes(mine) for mine in (low, high)) or (self.test in ("In", "EqualTo") and high > low + 1)
+
+
+@dataclass(frozen=True)
+class ChangeFilter:
+    """All of `conditions` hold."""
+
+    conditions: tuple[Condition, ...]
+
+    def operations(self, database: str, table: str) -> int:
+        """Which operations of a table are left: a bit each, in the order of OPERATIONS."""
+        if not self._names(database, table):
+            return 0
+        return sum(1 << number for number in range(len(OPERATIONS)) if self._operation(number))
+
+    def passes_ddl(self, database: str | None, table: str | None) -> bool:
+        """Whether a row of a statement is left, as far as its names say."""
+        return self._names(database, table)
+
+    def groups(self, groups: Groups) -> npt.NDArray[np.bool_]:
+        """Per transaction of a range whether its rows are left."""
+        import numpy as np
+
+        columns = {
+            "domain_id": groups.domain,
+            "server_id": groups.server_id,
+            "sequence_number": groups.seq_no,
+            "commit_timestamp": groups.commit_ts * _SECOND,
+        }
+        left = np.ones(len(groups), np.bool_)
+        for condition in self.conditions:
+            if condition.field in columns:
+                left &= condition.mask(columns[condition.field])
+        return left
+
+    def may_match(self, extent: GroupExtent) -> bool:
+        """Whether a range with such transactions can hold a row that is left; False only if it certainly cannot."""
+        times = self._of("commit_timestamp")
+        if extent.seconds is not None:
+            first, last = (second * _SECOND for second in extent.seconds)
+            if not all(condition.may_pass(first, last) for condition in times):
+                return False
+        return any(
+            all(condition.may_pass(domain, domain) for condition in self._of("domain_id"))
+            and all(condition.may_pass(low, high) for condition in self._of("sequence_number"))
+            for domain, low, high in extent.domains
+        )
+
+    def _of(self, field: str) -> list[Condition]:
+        return [condition for condition in self.conditions if condition.field == field]
+
+    def _names(self, database: str | None, table: str | None) -> bool:
+        names = {"database": database, "table": table}
+        return all(c.passes(names[c.field]) for c in self.conditions if c.field in names)
+
+    def _operation(self, number: int) -> bool:
+        return all(c.passes(OPERATIONS[number]) for c in self._of("op")) and any(
+            all(c.passes(name) for c in self._of("change_type")) for name in _CHANGE_TYPES[number]
+        )
+
+
+def push_filters(
+    filters: Iterable[spark.Filter], *, flat: bool, ddl: bool = False
+) -> tuple[ChangeFilter | None, list[spark.Filter]]:
+    """The filters as far as they are the source's, None if none is; and those that Spark has to apply, by reference.
+
+    `ddl`: statements come as rows. Then operations are Spark's to choose: whether a statement is the last row of its
+    transaction depends on the row changes behind it.
+    """
+    conditions: list[Condition] = []
+    left: list[spark.Filter] = []
+    for given in filters:
+        understood = [c for c in _conditions(given, flat=flat) if not (ddl and c.field == "op")]
+        conditions += understood
+        if not understood or not _exact(understood):
+            left.append(given)
+    return (ChangeFilter(tuple(conditions)) if conditions else None), left
+
+
+def _exact(conditions: Sequence[Condition]) -> bool:
+    """Whether the conditions leave nothing over for Spark: both rows of a flat update go or stay together."""
+    return all(
+        len({condition.passes(name) for name in names}) == 1
+        for condition in conditions
+        if condition.field == "change_type"
+        for names in _CHANGE_TYPES
+    )
+
+
+def _conditions(given: spark.Filter, *, flat: bool) -> list[Condition]:
+    """One filter as conditions; none if it is not the source's to decide."""
+    negated = isinstance(given, spark.Not)
+    inner: Any = given.child if isinstance(given, spark.Not) else given
+    test = type(inner).__name__
+    if test not in _TESTS or (negated and test == "EqualNullSafe"):  # that one lets NULL pass
+        return []
+    field = _field(inner.attribute, flat=flat)
+    if field == "gtid":
+        return _of_gtid(inner.value) if test == "EqualTo" and not negated else []
+    value = _value(field, test, inner.value)
+    return [] if value is None else [Condition(field, test, value, negated)]
+
+
+def _field(path: Sequence[str], *, flat: bool) -> str:
+    """The field that a column is; '' for those that differ within a transaction."""
+    if flat:
+        return _FLAT_NAMES.get(path[0], "") if len(path) == 1 else ""
+    if len(path) == 1:
+        return path[0] if path[0] in ROW_FIELDS else ""
+    known = len(path) == 2 and path[0] == "transaction" and path[1] in GROUP_FIELDS | {"gtid"}
+    return path[1] if known else ""
+
+
+def _value(field: str, test: str, value: Any) -> Any:
+    """What to compare with, in the unit of the field; None if it is not of its type."""
+    if test == "In":
+        items = tuple(_value(field, "EqualTo", item) for item in value)
+        return None if None in items else items
+    if field == "commit_timestamp":
+        aware = isinstance(value, datetime) and value.tzinfo is not None
+        return (value - _EPOCH) // _MICROSECOND if aware else None
+    if field in GROUP_FIELDS:
+        return (
+            value if isinstance(value, int) and not isinstance(value, bool) and not test.startswith("String") else None
+        )
+    return value if isinstance(value, str) and field else None
+
+
+def _of_gtid(value: object) -> list[Condition]:
+    match = _GTID.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match[3]) > _LARGEST:
+        return []
+    names = ("domain_id", "server_id", "sequence_number")
+    return [Condition(name, "EqualTo", int(part)) for name, part in zip(names, match.groups(), strict=True)]

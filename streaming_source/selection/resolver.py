@@ -1,0 +1,118 @@
+"""Which tables of the stream a query wants, and what its rows are decoded with: the decoder's `TableResolver`.
+
+Plain values that pickle into tasks. Names are compared as the binlog spells them; `*` stands for any text, in database
+and table alike. The catalog's word on a table (names, signs and labels the stream may lack) was read when the query
+was loaded; a table that was created later must describe itself (binlog_row_metadata=FULL), or it is refused by name.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from replica.schema.patterns import matcher
+from replica.schema.shadows import is_shadow
+from streaming_source.selection.columns import check_columns, column_matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.target import TableTarget
+    from replica.schema.table import TableSchema
+    from streaming_source.options.row_options import RowOptions
+    from streaming_source.selection.pushed_filters import ChangeFilter
+
+_log = logging.getLogger(__name__)
+
+Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
+"""Tables by (database, table)."""
+
+OPERATIONS: Final = ("insert", "update", "delete")
+"""Of row changes, in the order in which the decoder numbers them."""
+
+
+@dataclass(frozen=True)
+class SelectedTables:
+    """What of the stream is asked for.
+
+    `patterns` as in the option tables, or the one name of the option table; `exclude` wins over them. `catalog` by
+    (database, table). `columns`: what VARIANT shows, by name or pattern, all if empty (typed columns are chosen in the
+    plan). `shadows`: copies that tools make of a table to change it count as tables of their own. `include_ddl`:
+    statements that define the tables come as rows too. `push_filters`: a batch read's conditions may be taken over;
+    `filter` is what they leave of all this.
+    """
+
+    patterns: tuple[str, ...]
+    catalog: Catalog
+    exclude: tuple[str, ...] = ()
+    operations: tuple[str, ...] = OPERATIONS
+    columns: tuple[str, ...] = ()
+    skip_unchanged: bool = False
+    include_ddl: bool = False
+    push_filters: bool = False
+    shadows: bool = False
+    filter: ChangeFilter | None = None
+
+    def wants(self, database: str, table: str) -> bool:
+        """Whether changes of this table are asked for."""
+        name = f"{database}.{table}"
+        if not matcher(self.patterns).fullmatch(name) or self._excludes(name):
+            return False
+        return self.shadows or not is_shadow(database, table, self.patterns)
+
+    def wants_database(self, database: str) -> bool:
+        """Whether any table of a database could be asked for."""
+        patterns = {pattern.partition(".")[0] for pattern in self.patterns}
+        return bool(matcher(patterns).fullmatch(database)) and f"{database}.*" not in self.exclude
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        from replica.rows.target import TableTarget
+
+        database, table = table_map.database, table_map.table
+        selected = sum(1 << number for number, name in enumerate(OPERATIONS) if name in self.operations)
+        if not selected or not self.wants(database, table):
+            return None
+        left = selected if self.filter is None else selected & self.filter.operations(database, table)
+        return TableTarget(
+            self.catalog.get((database, table)),
+            operations=selected,
+            delivered=left,
+            columns=column_matcher(self.columns),
+            skip_unchanged=self.skip_unchanged,
+        )
+
+    def _excludes(self, name: str) -> bool:
+        return bool(self.exclude) and matcher(self.exclude).fullmatch(name) is not None
+
+
+def announce_selection(options: RowOptions, catalog: Catalog) -> None:
+    """Of a query over many tables: log what matches no table yet, and refuse columns that no table has.
+
+    Raises:
+        SchemaError: a name in the option columns that none of the selected tables has.
+
+    """
+    names = [".".join(name) for name in catalog]
+    for pattern in options.patterns:
+        if not any(matcher([pattern]).fullmatch(name) for name in names):
+            _log.warning("no table is called %s now; its rows come if one is created", pattern)
+    if options.columns and catalog:
+        there = (column.name for table in catalog.values() for column in table.columns)
+        check_columns(options.columns, there, "no selected table has")
+
+
+def selected_tables(options: RowOptions, patterns: tuple[str, ...], catalog: Catalog) -> SelectedTables:
+    """What these options select; `patterns` are theirs, or the one table as the server spells it."""
+    return SelectedTables(
+        patterns,
+        catalog,
+        exclude=options.exclude_tables or (),
+        operations=options.row_operations,
+        columns=options.columns or () if options.table is None else (),
+        skip_unchanged=options.skip_unchanged,
+        include_ddl=options.wants_ddl,
+        push_filters=options.push_filters,
+        shadows=options.include_shadow_tables,
+    )

@@ -1,0 +1,117 @@
+"""Whose folder relayDir is: a daemon's is attached to, up or down; everything else is this query's own or an error."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.config import ReplicaConfig
+from replica.daemon.status import write_status
+from replica.errors import ConfigError, RelayError
+from replica.relay.head import HEAD_NAME
+from replica.relay.identity import Connection, Identity, write_identity
+from replica.relay.lock import RelayLock
+from streaming_source.attached import folder as attached
+from streaming_source.attached.folder import RECEIVING, attached_directory, primary_of, warn_of_unused
+from streaming_source.options.source_options import SourceOptions
+from tests.unit.daemon.records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVER = {"host": "db1", "user": "repl"}
+
+
+def _options(**given: str) -> SourceOptions:
+    return SourceOptions.parse({"table": "shop.orders", **given})
+
+
+def _owned_by(folder: Path, owner: str) -> None:
+    write_identity(folder, Identity(77, owner))  # type: ignore[arg-type]
+
+
+def test_without_a_folder_a_query_runs_its_own_replica() -> None:
+    assert attached_directory(_options(**SERVER)) is None
+
+
+@pytest.mark.parametrize("server", [{}, SERVER], ids=["alone", "with a server"])
+@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
+def test_a_daemons_folder_is_attached_to(tmp_path: Path, server: dict[str, str], *, up: bool) -> None:
+    _owned_by(tmp_path, "daemon")
+    lock = RelayLock(tmp_path) if up else None
+    assert attached_directory(_options(relayDir=str(tmp_path), **server)) == tmp_path
+    assert attached_directory(_options(relayDir=f"file://{tmp_path}", **server)) == tmp_path
+    if lock:
+        lock.close()
+
+
+def test_a_relative_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _owned_by(tmp_path, "daemon")
+    assert attached_directory(_options(relayDir=".")) == tmp_path
+
+
+def test_another_querys_folder_is_its_own(tmp_path: Path) -> None:
+    _owned_by(tmp_path, "embedded")
+    assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
+    with pytest.raises(ConfigError, match=r"belongs to a query.*Name the relay_dir of a running mariadb-replica"):
+        attached_directory(_options(relayDir=str(tmp_path)))
+
+
+def test_a_folder_that_nobody_has_used_needs_a_server(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    assert attached_directory(_options(relayDir=str(new), **SERVER)) is None
+    with pytest.raises(RelayError, match=r"no relay log in .*Start the daemon.* or set host and user"):
+        attached_directory(_options(relayDir=str(new)))
+    assert not new.exists()
+
+
+def test_a_log_from_before_folders_had_owners_can_be_read_without_a_server(tmp_path: Path) -> None:
+    (tmp_path / HEAD_NAME).write_bytes(b"")
+    assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
+    assert attached_directory(_options(relayDir=str(tmp_path))) == tmp_path
+
+
+@pytest.mark.parametrize("owner", ["daemon", "embedded", None])
+def test_a_folder_that_is_just_being_taken_is_looked_at_again(tmp_path: Path, owner: str | None) -> None:
+    """A query that was stopped while it opened its log holds the lock for a moment, and is no daemon."""
+    lock = RelayLock(tmp_path)
+
+    def decide() -> None:
+        if owner is not None:
+            _owned_by(tmp_path, owner)
+        lock.close()
+
+    soon = threading.Timer(0.2, decide)
+    soon.start()
+    found = attached_directory(_options(relayDir=str(tmp_path), **SERVER))
+    soon.join()
+    assert found == (tmp_path if owner == "daemon" else None)
+
+
+def test_a_folder_that_stays_unmarked_is_no_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "UNMARKED_S", 0.15)
+    with RelayLock(tmp_path):
+        assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
+
+
+def test_the_primary_is_called_what_the_daemon_calls_it(tmp_path: Path) -> None:
+    assert primary_of(tmp_path) == ""
+    write_identity(tmp_path, Identity(77, "daemon", (Connection("db9:3306", 1, 1_700_000_000, 5, "10.0.0.9:4711"),)))
+    assert primary_of(tmp_path) == "db9:3306"
+    status = record()
+    write_status(tmp_path, status)
+    assert primary_of(tmp_path) == status.connection.endpoint != ""
+
+
+def test_options_that_the_daemon_has_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {**SERVER, "relayDir": str(tmp_path)}
+    warn_of_unused(_options(relayDir=str(tmp_path)))
+    warn_of_unused(_options(**given))
+    assert not caplog.records
+    warn_of_unused(_options(**given, semiSync="true", relayMaxFileAge="1h"))
+    assert "not relayMaxFileAge, semiSync of this query" in caplog.text
+    assert {"password", "tls", "host"}.isdisjoint(RECEIVING)
+    assert set(ReplicaConfig.model_fields) >= RECEIVING

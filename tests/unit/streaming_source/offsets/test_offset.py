@@ -1,0 +1,96 @@
+"""Offsets: what was ever written stays readable and is written the same way again; what is no offset is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replica.errors import ConfigError
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from streaming_source.offsets.offset import GroupPart, SourceOffset
+
+
+def _golden(version: int) -> list[dict[str, Any]]:
+    file = Path(__file__).parents[3] / "golden" / f"offsets-v{version}.json"
+    found: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+_u32 = st.integers(0, 2**32 - 1)
+_gtids = st.dictionaries(_u32, st.tuples(_u32, st.integers(0, 2**64 - 1)), max_size=4)
+_positions = _gtids.map(lambda d: GtidPosition(tuple(Gtid(domain, *rest) for domain, rest in d.items())))
+_primaries = st.builds(BinlogPosition, st.text("abin.0-9", min_size=1), st.integers(4, 2**60))
+_parts = st.builds(GroupPart, st.builds(Gtid, _u32, _u32, st.integers(0, 2**64 - 1)), st.integers(1, 2**40))
+_plain = st.builds(SourceOffset, _positions, _positions, anchor=st.booleans()) | st.builds(
+    SourceOffset, _positions, _positions, _primaries, st.none() | _u32, anchor=st.booleans()
+)
+_offsets = _plain | st.builds(replace, _plain, part=_parts, begin=st.none() | _plain, schema=st.none() | st.text())
+
+
+@pytest.mark.parametrize("golden", _golden(1), ids=lambda g: g["gtid"])
+def test_offsets_of_version_1_are_read_and_written_as_ever(golden: dict[str, Any]) -> None:
+    offset = SourceOffset.parse(json.loads(golden["text"]))
+    assert str(offset.position) == golden["gtid"]
+    assert str(offset.resume) == golden["resume"]
+    assert offset.anchor is golden["anchor"]
+    primary = None if golden["file"] is None else BinlogPosition(golden["file"], golden["position"])
+    assert (offset.primary, offset.server_id) == (primary, golden["id"])
+    assert json.dumps(offset.json()) == golden["text"]  # Spark compares this text
+
+
+@pytest.mark.parametrize("golden", _golden(2), ids=lambda g: str(g["part"] or g["begin"]))
+def test_offsets_of_version_2_are_read_and_written_as_ever(golden: dict[str, Any]) -> None:
+    offset = SourceOffset.parse(json.loads(golden["text"]))
+    part = offset.part and [str(offset.part.gtid), offset.part.rows]
+    begin = None if offset.begin is None else str(offset.begin.position)
+    assert (part, begin, offset.schema) == (golden["part"], golden["begin"], golden["schema"])
+    assert json.dumps(offset.json()) == golden["text"]
+
+
+def test_version_2_is_written_only_where_version_1_cannot_say_it() -> None:
+    plain = SourceOffset(GtidPosition.parse("0-1-3,1-1-1"), GtidPosition.parse("0-1-2"))
+    inside = replace(plain, part=GroupPart(Gtid(1, 1, 2), 5))
+    assert [plain.json()["v"], inside.json()["v"], replace(plain, begin=plain).json()["v"]] == [1, 2, 2]
+    assert (str(plain.through), str(inside.through)) == ("0-1-3,1-1-1", "0-1-3,1-1-2")
+    assert replace(inside, anchor=True, begin=plain).place == plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(_offsets)
+def test_the_json_text_is_the_identity(offset: SourceOffset) -> None:
+    text = json.dumps(offset.json())
+    again = SourceOffset.parse(json.loads(text))
+    assert again == offset
+    assert json.dumps(again.json()) == text
+
+
+def test_key_order_of_what_is_parsed_does_not_matter() -> None:
+    shuffled = {"server": {"position": 9, "file": "b.1", "id": 3}, "resume": "0-1-2", "gtid": "0-1-3", "v": 1}
+    expected = '{"v": 1, "gtid": "0-1-3", "resume": "0-1-2", "server": {"id": 3, "file": "b.1", "position": 9}}'
+    assert json.dumps(SourceOffset.parse(shuffled).json()) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "not one of mariadb-binlog"),
+        ([1], "not one of mariadb-binlog"),
+        ({"topic-0": 3}, "not one of mariadb-binlog"),
+        ({"v": 3, "gtid": "0-1-1"}, "version 3; this version reads up to 2"),
+        ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "part": {"gtid": "0-1-2"}}, "damaged"),
+        ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not one of mariadb-binlog"),
+        ({"v": 1}, "damaged"),
+        ({"v": 1, "gtid": "0-1-1", "resume": "0-1-1", "server": {"file": "b"}}, "damaged"),
+        ({"v": 1, "gtid": 7, "resume": "0-1-1", "server": {}}, "'7' is not a GTID"),
+        ({"v": 1, "gtid": "x", "resume": "0-1-1", "server": {}}, "is not a GTID"),
+    ],
+)
+def test_what_is_no_offset_is_refused(value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SourceOffset.parse(value)

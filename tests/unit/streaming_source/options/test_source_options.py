@@ -1,0 +1,164 @@
+"""The option table: every documented option is accepted, everything else is refused by name, secrets stay secret."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from replica.config import OPTIONS as REPLICA_OPTIONS
+from replica.errors import ConfigError
+from streaming_source.options.source_options import OPTIONS, SECRETS, SourceOptions
+
+BASE = {"user": "repl", "table": "shop.orders"}
+
+
+def _parse(**more: str) -> SourceOptions:
+    return SourceOptions.parse({**BASE, **more})
+
+
+def test_names_may_come_in_lower_case_as_spark_sends_them() -> None:
+    options = _parse(maxbytespertrigger="2m", ROWSHAPE="flat", relaymaxfilebytes="1g")
+    assert (options.max_bytes_per_trigger, options.row_shape) == (2 << 20, "flat")
+    assert options.replica.relay_max_file_bytes == 1 << 30
+
+
+def test_defaults_are_what_the_table_says() -> None:
+    options = _parse()
+    assert (options.starting_position, options.max_bytes_per_trigger, options.transport) == (None, 64 << 20, "auto")
+    assert options.max_rows_per_trigger is None
+    by_name = {option.name: option for option in OPTIONS}
+    assert by_name["maxBytesPerTrigger"].default == "64m"
+    assert by_name["port"].default == "3306"
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_has_help_and_a_parser(option: object) -> None:
+    assert option.help  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError):
+        # No option takes this: not even free text, because these two exclude each other or the value is out of range.
+        _parse(**{option.name: "\0", "tables": "a.b"})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("tabel", "table"),
+        ("usr", "user"),
+        ("maxBytesPerTriger", "maxBytesPerTrigger"),
+        ("startPosition", "startingPosition"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_known_one(wrong: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option '{wrong}'.*Did you mean {meant}\\?"):
+        _parse(**{wrong: "x"})
+
+
+def test_an_unknown_option_without_a_neighbour_lists_all() -> None:
+    with pytest.raises(ConfigError, match="Known options: table, tables"):
+        _parse(zzzzqqqq="x")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger='much' is not a size"),
+        ({"maxBytesPerTrigger": "0"}, "is not a size"),
+        ({"maxRowsPerTrigger": "0"}, "is outside 1 to"),
+        ({"maxRowsPerTrigger": "many"}, "is not a whole number"),
+        ({"maxTransactionsPerTrigger": "0"}, "is outside 1 to"),
+        ({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"}, "a batch would never be large enough"),
+        ({"maxTriggerDelay": "soon"}, "is not a time"),
+        ({"splitLargeTransactions": "never"}, "is neither true nor false"),
+        ({"rowShape": "square"}, "is not one of envelope, flat"),
+        ({"includeSql": "perhaps"}, "is neither true nor false"),
+        ({"startingPosition": "yesterday"}, "is neither latest nor earliest nor a time nor a GTID position"),
+        ({"startingPosition": "0-1-5,0-2-6"}, "conflict"),
+        ({"startingPosition": " "}, "is empty; earliest"),
+        ({"table": "orders"}, "is not of the form database.table"),
+        ({"table": "shop.*"}, "tables takes patterns"),
+        ({"tables": "shop.*"}, "table and tables exclude each other"),
+        ({"port": "99999"}, "port"),
+        ({"password": "a", "passwordFile": "b"}, "exclude each other"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _parse(**given)
+
+
+def test_one_of_table_and_tables_is_required_and_flat_needs_table() -> None:
+    with pytest.raises(ConfigError, match="no table is selected"):
+        SourceOptions.parse({"user": "repl"})
+    with pytest.raises(ConfigError, match="rowShape=flat needs table"):
+        SourceOptions.parse({"user": "repl", "tables": "shop.*", "rowShape": "flat"})
+    with pytest.raises(ConfigError, match="option user is missing"):
+        SourceOptions.parse({"table": "a.b"})
+    with pytest.raises(ConfigError, match=r"option user is missing.*set relayDir alone"):
+        SourceOptions.parse({"table": "a.b", "relayDir": "/relay", "host": "db1"})
+    with pytest.raises(ConfigError, match="holds 'b'"):
+        SourceOptions.parse({"user": "repl", "tables": "a.*,b"})
+
+
+def test_starting_position_is_made_canonical() -> None:
+    assert _parse(startingPosition=" 1-2-9, 0-1-4711 ").starting_position == "0-1-4711,1-2-9"
+    assert _parse(startingPosition="EARLIEST").starting_position == "earliest"
+
+
+def test_a_secret_is_in_no_repr_and_no_message() -> None:
+    assert {"password"} == SECRETS
+    options = _parse(password="hunter2")
+    assert "hunter2" not in repr(options)
+    for given in ({"password": "hunter2", "port": "x"}, {"password": "hunter2", "passwordFile": "/f"}):
+        with pytest.raises(ConfigError) as caught:
+            _parse(**given)
+        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in repr(caught.value)
+
+
+def test_every_parse_draws_its_own_server_id_unless_one_is_set() -> None:
+    assert _parse().replica.server_id != _parse().replica.server_id
+    assert _parse(serverId="77").replica.server_id == 77
+
+
+def test_every_option_of_the_replica_can_be_given_but_for_the_two_with_a_name_here() -> None:
+    reachable = {option.field for option in OPTIONS if option.replica}
+    assert set(REPLICA_OPTIONS) - reachable == {"start", "annotate"}
+    assert _parse(includeSql="true").replica.annotate
+
+
+def test_patterns_and_server_are_what_the_user_wrote() -> None:
+    assert _parse().patterns == ("shop.orders",)
+    assert SourceOptions.parse({"user": "u", "tables": "a.*, b.c"}).patterns == ("a.*", "b.c")
+    assert _parse(host="db1,db2:3307").server == "db1:3306,db2:3307"
+
+
+def test_options_pickle() -> None:
+    options = _parse(password="hunter2")
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301
+
+
+def test_a_relay_dir_alone_names_no_server() -> None:
+    options = SourceOptions.parse(
+        {"table": "a.b", "relayDir": "file:///relay", "readerName": "x", "daemonTimeout": "2m"}
+    )
+    assert (options.replica, options.server, str(options.relay_dir)) == (None, "", "/relay")
+    assert (options.reader_name, options.daemon_timeout_s) == ("x", 120)
+    with pytest.raises(ConfigError, match="no server is named"):
+        _ = options.connection
+    assert str(_parse(relayDir="/relay").relay_dir) == "/relay"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("readerName", "../x"),
+        ("readerName", ""),
+        ("daemonTimeout", "0s"),
+        ("daemonTimeout", "soon"),
+        ("relayDir", "s3://b/x"),
+    ],
+)
+def test_options_beside_a_daemon_are_checked(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        _parse(**{name: value})

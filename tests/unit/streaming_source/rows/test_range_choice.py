@@ -1,0 +1,31 @@
+"""Bounds keep the groups and rows a replayed batch had, and no others."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replica.rows import records as r
+from replica.rows.batch import Groups
+from streaming_source.rows.partition import GroupBounds
+from streaming_source.rows.range_choice import wanted_groups
+
+_groups = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20)), max_size=30)
+_bounds = st.none() | st.dictionaries(st.integers(0, 3), st.integers(0, 20)).map(lambda d: tuple(d.items()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(_groups, _bounds, _bounds)
+def test_bounds_are_lower_excluded_upper_included_per_domain(
+    groups: list[tuple[int, int]], lower: tuple[tuple[int, int], ...] | None, upper: tuple[tuple[int, int], ...] | None
+) -> None:
+    records = np.zeros((len(groups), r.GROUP_BYTES // r.WORD), np.int64)
+    for record, (domain, seq_no) in zip(records, groups, strict=True):
+        record[r.GROUP_DOMAIN // r.WORD], record[r.GROUP_SEQUENCE // r.WORD] = domain, seq_no
+    above, below = dict(lower or ()), dict(upper or ())
+    expected = [
+        seq_no > above.get(domain, -1) and (upper is None or seq_no <= below.get(domain, -1))
+        for domain, seq_no in groups
+    ]
+    assert wanted_groups(GroupBounds(lower, upper), Groups(records)).tolist() == expected

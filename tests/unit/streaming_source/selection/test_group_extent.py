@@ -1,0 +1,29 @@
+"""The extent of a range covers its transactions, and that of two ranges covers both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replica.rows import records as r
+from replica.rows.batch import Groups
+from streaming_source.selection.group_extent import GroupExtent, extent_of
+
+
+def groups_of(*rows: tuple[int, int, int]) -> Groups:
+    """(domain, sequence number, second) of each."""
+    records = np.zeros((len(rows), r.GROUP_BYTES // r.WORD), np.int64)
+    for record, values in zip(records, rows, strict=True):
+        for field, value in zip((r.GROUP_DOMAIN, r.GROUP_SEQUENCE, r.GROUP_TIMESTAMP), values, strict=True):
+            record[field // r.WORD] = value
+    return Groups(records)
+
+
+def test_an_extent_has_both_ends_of_each_domain_and_of_time() -> None:
+    found = extent_of(groups_of((7, 5, 120), (0, 9, 100), (7, 3, 90)))
+    assert found == GroupExtent(((0, 9, 9), (7, 3, 5)), (90, 120))
+
+
+def test_two_ranges_together() -> None:
+    first, second = GroupExtent(((0, 9, 12),), (90, 100)), GroupExtent(((0, 2, 10), (4, 1, 1)), (95, 130))
+    assert first.joined(second) == second.joined(first) == GroupExtent(((0, 2, 12), (4, 1, 1)), (90, 130))
+    assert first.joined(GroupExtent(((1, 1, 1),))).seconds is None

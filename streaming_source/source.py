@@ -115,6 +115,11 @@ class MariaDbBinlogSource(DataSource):
                 hint="Remove it: trigger(availableNow=True) reads up to what is there when the query starts. A range "
                 "with an end is read with spark.read.",
             )
+        if options.push_filters:
+            raise ConfigError(
+                "pushFilters is for spark.read: Spark hands the conditions of a query to a batch read only.",
+                hint="Remove it. operations, columns and skipUnchanged are decided before decoding in streams, too.",
+            )
         reader = ChangeStreamReader(options, self._plan.project(schema))
         self._handed_out = True
         return reader

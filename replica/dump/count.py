@@ -20,11 +20,12 @@ from replica.dump.json_text import json_line
 from replica.dump.names import Wanted
 from replica.dump.reading import gtid_at
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.constants import BINLOG_MAGIC, event_name
 from replica.rows import records as r
 from replica.rows.batch import Groups
 from replica.rows.decode import count_by_table
-from replica.rows.scan import address, as_bytes
+from replica.rows.scan import as_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -19,6 +19,7 @@ from replica.dump.json_text import as_json
 from replica.dump.kernel_escapes import JSON
 from replica.dump.templates import Program, piece, write_piece
 from replica.errors import ProtocolError, SchemaError
+from replica.native.arrays import address
 from replica.rows import records as r
 
 if TYPE_CHECKING:
@@ -83,15 +84,15 @@ class RowTexts:
         state = np.zeros(k.STATE_WORDS, np.int64)
         while True:
             status = k.write_rows(
-                _address(record),
+                address(record),
                 batch.rows,
                 self._notation,
-                _address(self._out),
+                address(self._out),
                 len(self._out),
-                _address(self._notes),
+                address(self._notes),
                 len(self._notes),
-                _address(ends),
-                _address(state),
+                address(ends),
+                address(state),
             )
             if status != k.ROOM:
                 break
@@ -118,14 +119,14 @@ class RowTexts:
         slots = np.ascontiguousarray(r.column(batch.events, r.EVENT_SLOT)[batch.event])
         programs = self._addresses(batch, slots)
         keep: list[object] = [slots, programs]
-        record[k.BATCH_OP // 8] = _address(batch.op)
-        record[k.BATCH_SLOT // 8] = _address(slots)
-        record[k.BATCH_GROUP // 8] = _address(batch.group)
-        record[k.BATCH_ORDINAL // 8] = _address(batch.ordinal)
-        record[k.BATCH_PROGRAMS // 8] = _address(programs)
-        record[k.BATCH_GROUPS // 8] = _address(batch.groups.records)
+        record[k.BATCH_OP // 8] = address(batch.op)
+        record[k.BATCH_SLOT // 8] = address(slots)
+        record[k.BATCH_GROUP // 8] = address(batch.group)
+        record[k.BATCH_ORDINAL // 8] = address(batch.ordinal)
+        record[k.BATCH_PROGRAMS // 8] = address(programs)
+        record[k.BATCH_GROUPS // 8] = address(batch.groups.records)
         starts = np.ascontiguousarray(batch.groups.start)
-        record[k.BATCH_STARTS // 8] = _address(starts)
+        record[k.BATCH_STARTS // 8] = address(starts)
         keep.append(starts)
         record[k.BATCH_ORIGIN // 8] = place.offset
         for side, field in ((batch.before, k.BATCH_BEFORE), (batch.after, k.BATCH_AFTER)):
@@ -134,11 +135,11 @@ class RowTexts:
         if batch.history is not None:
             known = batch.history.is_valid().to_numpy(zero_copy_only=False)
             flags = np.where(known, batch.history.fill_null(False).to_numpy(zero_copy_only=False), -1).astype(np.int8)
-            record[k.BATCH_HISTORY // 8] = _address(flags)
+            record[k.BATCH_HISTORY // 8] = address(flags)
             keep.append(flags)
         if shown is not None:
             mask = shown.astype(np.int8)
-            record[k.BATCH_SHOWN // 8] = _address(mask)
+            record[k.BATCH_SHOWN // 8] = address(mask)
             keep.append(mask)
         if gtids is not None:
             record[k.BATCH_GTIDS // 8], record[k.BATCH_GTIDS_DATA // 8] = (b.address for b in gtids.buffers()[1:])
@@ -190,16 +191,16 @@ class RowTexts:
         if len(self._spliced) < need:
             self._spliced = np.empty(need * 5 // 4, np.uint8)
         size = k.put_floats(
-            _address(self._out),
+            address(self._out),
             used,
-            _address(self._notes),
+            address(self._notes),
             noted,
             double_ends,
             double_text,
             float_ends,
             float_text,
-            _address(self._spliced),
-            _address(ends),
+            address(self._spliced),
+            address(ends),
             len(ends),
         )
         return Texts(self._spliced.data[:size], ends)
@@ -233,7 +234,3 @@ def _text_of(texts: pa.StringArray) -> tuple[int, int, int]:
         return 0, 0, 0
     _, ends, data = texts.buffers()
     return ends.address, data.address, data.size
-
-
-def _address(array: npt.NDArray[np.generic]) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -14,6 +14,7 @@ import numpy as np
 
 from replica.dump import kernel_rows as k
 from replica.dump import kernel_values as kv
+from replica.native.arrays import address
 from replica.protocol.constants import ColumnType
 from replica.rows.types import Kind
 
@@ -106,7 +107,7 @@ class Program:
 
     def _hold(self, array: npt.NDArray[np.int64]) -> int:
         self._keep.append(array)
-        return int(array.__array_interface__["data"][0])
+        return address(array)
 
 
 def piece(text: str) -> npt.NDArray[np.uint8]:
@@ -117,7 +118,7 @@ def piece(text: str) -> npt.NDArray[np.uint8]:
 
 def write_piece(record: npt.NDArray[np.int64], at: int, data: npt.NDArray[np.uint8]) -> None:
     """Address and size of a template piece into a kernel's record; the caller keeps `data` alive."""
-    record[at // 8] = int(data.__array_interface__["data"][0])
+    record[at // 8] = address(data)
     record[at // 8 + 1] = len(data)
 
 

@@ -7,12 +7,13 @@ Out: the events as the server logged them, of the same length. Whether that made
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from replica.files import kernel_cipher as k
+from replica.native.arrays import address
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -49,30 +50,30 @@ class EventCipher:
         """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; how many bytes they have."""
         counters = int(self.algorithm == "ctr")
         events = k.gather(
-            _address(raw),
+            address(raw),
             len(raw),
             offset,
-            _address(self._nonce),
+            address(self._nonce),
             counters,
             least,
-            _address(out),
-            _address(self._blocks),
-            _address(self._ivs),
+            address(out),
+            address(self._blocks),
+            address(self._ivs),
             _BATCH_EVENTS,
-            _address(self._result),
+            address(self._result),
         )
         size = int(self._result[k.BLOCKS // 8]) * _BLOCK
         self._blocks_cipher.update_into(self._blocks.data[:size], self._after.data)
         if not counters:
             self._encrypt.update_into(self._ivs.data[: events * _BLOCK], self._tails.data)
         return k.scatter(
-            _address(raw),
+            address(raw),
             events,
             counters,
-            _address(out),
-            _address(self._after),
-            _address(self._ivs),
-            _address(self._tails),
+            address(out),
+            address(self._after),
+            address(self._ivs),
+            address(self._tails),
         )
 
     def stream(self, offset: int) -> EventStream:
@@ -110,7 +111,3 @@ class EventStream:
         whole = len(piece) - len(piece) % _BLOCK
         tail = bytes(a ^ b for a, b in zip(piece[whole:], self._tail_pad, strict=False))
         return self._context.update(piece[:whole]) + tail
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])

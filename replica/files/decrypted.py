@@ -17,14 +17,13 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.files import kernel_cipher as k
 from replica.files.cipher import BATCH_BYTES, HEAD_BYTES, EventCipher, EventStream
+from replica.native.arrays import address
 from replica.protocol.checksum import event_crc32
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES
 from replica.protocol.events import decode_description
 from replica.protocol.header import HEADER, EventHeader
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from replica.files.window import Reader
     from replica.protocol.constants import ChecksumAlgorithm
 
@@ -110,7 +109,7 @@ class Decrypted:
 
     def _batch(self) -> memoryview:
         size = self._cipher.batch(self._raw[: self._fill], self._offset, self._least, self._plain)
-        notable = k.first_notable(_address(self._plain), size, self._trailer)
+        notable = k.first_notable(address(self._plain), size, self._trailer)
         if notable > 0:
             size = notable
         elif notable == 0:
@@ -196,7 +195,3 @@ class Decrypted:
         head = self._raw[place : place + HEAD_BYTES].tobytes()
         header = EventHeader._make(HEADER.unpack_from(self._cipher.stream(offset).first(head)))
         return header.log_pos == (offset + header.event_length) & 0xFFFFFFFF
-
-
-def _address(array: NDArray[np.uint8]) -> int:
-    return int(array.__array_interface__["data"][0])

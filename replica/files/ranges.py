@@ -14,6 +14,7 @@ from replica.errors import ChecksumError, ProtocolError, TruncatedError, Unsuppo
 from replica.files import kernel_groups as k
 from replica.files.damage import Damage
 from replica.files.kernel_search import MAX_START_BYTES, find_start
+from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
 from replica.protocol.events import FormatDescriptionEvent, decode_description
 from replica.protocol.header import HEADER, EventHeader
@@ -70,7 +71,7 @@ class Walk:
         self._description = self._current = description
         self._current_at = start
         self._state = np.zeros(k.STATE_WORDS, np.int64)
-        self._address = int(self._state.__array_interface__["data"][0])
+        self._address = address(self._state)
         self._set(k.TRAILER, CHECKSUM_LENGTH if description.checksum else 0)
         self._set(k.VERIFY, int(verify))
         self._set(k.CUT_AT_DDL, int(cut_at_ddl))

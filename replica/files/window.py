@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from replica.errors import ConfigError, ProtocolError
+from replica.native.arrays import address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class MappedWindow:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._bytes = np.frombuffer(memory, np.uint8)
-        self.base = _address(self._bytes)
+        self.base = address(self._bytes)
         self.end = len(self._bytes)
         self.fault: ProtocolError | None = None
 
@@ -84,7 +85,7 @@ class StreamWindow:
 
     @property
     def base(self) -> int:
-        return _address(self._buffer) - self._start
+        return address(self._buffer) - self._start
 
     def more(self, keep: int) -> bool:
         if self._ended:
@@ -139,7 +140,3 @@ def _map(file: IO[bytes], size: int) -> NDArray[np.uint8]:
             hint="Set TMPDIR to a folder with more room.",
         ) from error
     return np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
-
-
-def _address(array: NDArray[np.uint8]) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from replica.native.arrays import address
 from replica.protocol.wire import is_set
 from replica.rows import records as r
 from replica.rows.kernel_absent import number_choices
-from replica.rows.scan import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

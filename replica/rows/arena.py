@@ -8,12 +8,13 @@ under their reader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.values import SRID_BYTES
 from replica.rows.records import TAIL_BYTES, TAIL_CAPACITY, TAIL_DATA, TAIL_END, TAIL_VALUES, WORD
 from replica.rows.types import GEOMETRY_ARROW, VECTOR_ARROW
@@ -62,7 +63,7 @@ class ColumnSet:
         starts = np.cumsum([bitmap * count, *values, *data])
         self._memory = np.empty(int(starts[-1]) + ALIGN, np.uint8)
         self._buffer = pa.py_buffer(self._memory)
-        self._base = _aligned(_address(self._memory))
+        self._base = _aligned(address(self._memory))
         self._bitmap = bitmap
         self.valid: npt.NDArray[np.int64] = self._base + np.arange(count, dtype=np.int64) * bitmap
         self.values: npt.NDArray[np.int64] = self._base + starts[:count].astype(np.int64)
@@ -71,9 +72,9 @@ class ColumnSet:
         self.tails[:, TAIL_CAPACITY // WORD] = self.capacities
         self.tails[:, TAIL_VALUES // WORD] = self.values[strings]
         self.tail: npt.NDArray[np.int64] = np.zeros(count, np.int64)
-        self.tail[strings] = _address(self.tails) + np.arange(len(strings)) * TAIL_BYTES
+        self.tail[strings] = address(self.tails) + np.arange(len(strings)) * TAIL_BYTES
         for index in strings:
-            offset = int(self.values[index]) - _address(self._memory)
+            offset = int(self.values[index]) - address(self._memory)
             self._memory[offset : offset + 4] = 0
         self._strings = strings
         self._makers = [_from_bytes(kind) for kind in self.kinds]
@@ -85,25 +86,25 @@ class ColumnSet:
         for index, tail in zip(strings, self.tails, strict=True):
             self._buffers[index].append(self._slice(int(tail[TAIL_DATA // WORD]), int(tail[TAIL_CAPACITY // WORD])))
         self.side: npt.NDArray[np.int64] = np.array(
-            [_address(self.tails), len(strings), self._base, bitmap, count if nullable else 0], np.int64
+            [address(self.tails), len(strings), self._base, bitmap, count if nullable else 0], np.int64
         )
         self.reset()
 
     def reset(self) -> None:
         """Forget the rows: all values count as set, all strings are empty."""
-        start = self._base - _address(self._memory)
+        start = self._base - address(self._memory)
         self._memory[start : start + self._bitmap * len(self.kinds)] = 0xFF
         self.tails[:, TAIL_END // WORD] = 0
         for place, capacity in enumerate(self.capacities):
             if capacity > self.tails[place, TAIL_CAPACITY // WORD]:
                 data = np.empty(capacity + SLACK, np.uint8)
                 self._buffers[self._strings[place]][2] = pa.py_buffer(data)
-                self.tails[place, TAIL_DATA // WORD] = _address(data)
+                self.tails[place, TAIL_DATA // WORD] = address(data)
                 self.tails[place, TAIL_CAPACITY // WORD] = capacity
 
     def want_room(self, tail_address: int, need: int) -> bool:
         """From the next `reset` on, a column of strings holds `need` bytes at least; False if it is not of this set."""
-        place, rest = divmod(tail_address - _address(self.tails), TAIL_BYTES)
+        place, rest = divmod(tail_address - address(self.tails), TAIL_BYTES)
         if rest or not 0 <= place < len(self.capacities):
             return False
         if need > MAX_DATA:
@@ -124,7 +125,7 @@ class ColumnSet:
         return int(self.values[index]), int(self.tails[self._strings.index(index), TAIL_DATA // WORD])
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
-        return self._buffer.slice(start - _address(self._memory), size)
+        return self._buffer.slice(start - address(self._memory), size)
 
 
 def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
@@ -166,7 +167,3 @@ def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int
 
 def _aligned(size: int) -> int:
     return (size + ALIGN - 1) // ALIGN * ALIGN
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from replica.native.arrays import address
 from replica.protocol.values import fraction_width
 from replica.rows.charsets import conversion
 from replica.rows.layout import ABSENT
@@ -93,7 +94,7 @@ class Template:
 
     def _address(self, table: npt.NDArray[Any]) -> int:
         self._keep.append(table)
-        return int(table.__array_interface__["data"][0])
+        return address(table)
 
     def bind(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
         """The records with the addresses of a set of output columns."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from replica.native.arrays import address
 from replica.rows import records as r
 from replica.rows.faults import run_fault
 from replica.rows.images import Arena, PlainImages
-from replica.rows.scan import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.protocol.partial_update import apply_partial_update
 from replica.rows import records as r
 from replica.rows.faults import image_fault
 from replica.rows.kernel_images import GROW, PIECE_BYTES, find_values
 from replica.rows.plan import PREPARED_PREFIX
-from replica.rows.scan import Scan, address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.protocol.wire import Buffer
+    from replica.rows.scan import Scan
     from replica.rows.stored import StoredColumns
     from replica.rows.tables import SlotTable
 

@@ -16,11 +16,12 @@ group that ends with ROLLBACK stays, but its rows are dropped: they were undone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from replica.errors import ProtocolError, UnsupportedEventError
+from replica.native.arrays import address
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, EventType, event_name
 from replica.rows import kernel_scan_state as s
 from replica.rows.expand import Expansion, expand
@@ -84,10 +85,6 @@ def as_bytes(data: Bytes) -> npt.NDArray[np.uint8]:
     if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
         raise ValueError("a range is one contiguous run of bytes")
     return array
-
-
-def address(array: npt.NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def scan(data: Bytes, *, checksum: bool) -> Scan:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH
 from replica.rows import kernel_scan_state as s
 from replica.rows.kernel_scan import scan_range
 from replica.rows.records import EVENT_BYTES, GROUP_BYTES, GROUP_FIRST, MAP_BYTES, MAP_HASH, WORD, column
-from replica.rows.scan import FIRST_MAPS, Records, Scan, address, as_bytes, doubled, hash_table
+from replica.rows.scan import FIRST_MAPS, Records, Scan, as_bytes, doubled, hash_table
 from replica.rows.scan_faults import scan_fault
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import ProtocolError, TruncatedError
+from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH
 from replica.protocol.events import GtidEvent, decode
 from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
 from replica.rows import records as r
 from replica.rows.kernel_statements import FOUND_BYTES, find_statements
-from replica.rows.scan import address, as_bytes
+from replica.rows.scan import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.table_map import parse_table_map
 from replica.rows import records as r
 from replica.rows.absent import AbsentColumns
@@ -240,11 +241,11 @@ class SlotTable:
                 record[r.SLOT_WANTED // r.WORD] |= r.SKIP_UNCHANGED if table.compares else 0
                 self.versioned |= table.layout.versioned
                 self.text |= table.text
-            record[r.SLOT_PLAN_BEFORE // r.WORD] = _address(template.records)
+            record[r.SLOT_PLAN_BEFORE // r.WORD] = address(template.records)
             if table.metadata is not None and table.ranks is not None:
-                record[r.SLOT_METADATA // r.WORD] = _address(table.metadata)
+                record[r.SLOT_METADATA // r.WORD] = address(table.metadata)
                 record[r.SLOT_METADATA_SIZE // r.WORD] = len(table.metadata)
-                record[r.SLOT_RANKS // r.WORD] = _address(table.ranks)
+                record[r.SLOT_RANKS // r.WORD] = address(table.ranks)
                 record[r.SLOT_SHOWN // r.WORD] = len(table.ranks)
 
     def stored(self) -> dict[int, StoredColumns]:
@@ -276,15 +277,11 @@ class SlotTable:
             for side, plan_field, absent_field in sides:
                 plan, absent = table.decode.bind(side), table.decode.absent(side)
                 self._keep += [plan, absent]
-                record[plan_field // r.WORD] = _address(plan)
-                record[absent_field // r.WORD] = _address(absent)
+                record[plan_field // r.WORD] = address(plan)
+                record[absent_field // r.WORD] = address(absent)
                 record[r.SLOT_ABSENT // r.WORD] = len(absent)
 
 
 def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:
     """Per table one flag for each operation."""
     return (np.array(masks, np.int64)[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)
-
-
-def _address(array: npt.NDArray[np.int64] | npt.NDArray[np.uint8]) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.rows import records as r
 from replica.rows.arena import MAX_DATA, SLACK
 from replica.rows.kernel_utf8 import ALL_VALID, first_damaged, repair, repaired_size
-from replica.rows.scan import address
 
 if TYPE_CHECKING:
     from replica.rows.arena import ColumnSet

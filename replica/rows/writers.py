@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from replica.native.arrays import address
 from replica.rows import records as r
 from replica.rows.arena import ColumnSet, first_capacities
 from replica.rows.batch import ChangeBatch, Groups
 from replica.rows.kernel_typed import decode_typed
 from replica.rows.kernel_variant import decode_variant
-from replica.rows.scan import Scan, address
 from replica.rows.texts import bad_text, damaged_row, repaired
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.rows.absent import AbsentColumns
+    from replica.rows.scan import Scan
     from replica.rows.tables import SlotTable
     from replica.rows.types import OutputColumn
 

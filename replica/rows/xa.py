@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import DataLossError, ProtocolError, TruncatedError
+from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType
 from replica.protocol.gtid import Gtid
@@ -31,7 +32,7 @@ from replica.protocol.transaction_events import XaId, read_xa_prepare
 from replica.protocol.wire import Cursor
 from replica.rows import records as r
 from replica.rows.kernel_xa import FOUND_BYTES, find_xa
-from replica.rows.scan import Bytes, Scan, address, as_bytes, scan
+from replica.rows.scan import Bytes, Scan, as_bytes, scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

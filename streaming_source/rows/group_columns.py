@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from replica.rows.scan import address
+from replica.native.arrays import address
 from streaming_source.rows.kernel_group_columns import take_starts, take_values
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

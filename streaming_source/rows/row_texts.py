@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from replica.errors import ProtocolError
-from replica.rows.scan import address
+from replica.native.arrays import address
 from streaming_source.rows.kernel_row_texts import write_gtids, write_sequences
 
 SEQUENCE_WIDTH: Final = 33

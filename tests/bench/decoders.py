@@ -16,6 +16,7 @@ import numpy as np
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.native.crc32 import crc32
 from replica.native.memory import load_u4
@@ -25,7 +26,7 @@ from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows import reference
 from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.layout import compile_layout
-from replica.rows.scan import address, scan
+from replica.rows.scan import scan
 from replica.rows.types import ValuePolicy
 
 if TYPE_CHECKING:

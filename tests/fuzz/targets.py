@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
 from replica.files.opening import open_binlog
+from replica.native.arrays import address
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.events import RowsEvent, TableMapEvent, TransactionPayloadEvent, decode
 from replica.protocol.rows_event import ROWS_EVENTS
@@ -17,7 +18,7 @@ from replica.rows.images import ARENA_BYTES, Arena
 from replica.rows.images_reference import plain_rows
 from replica.rows.layout import compile_layout
 from replica.rows.reference import read_rows
-from replica.rows.scan import address, scan
+from replica.rows.scan import scan
 from replica.rows.types import ValuePolicy
 from replica.rows.unnamed import unnamed_schema
 from replica.rows.xa import find_xa_groups

@@ -61,9 +61,10 @@ def test_a_stream_and_a_range_begin_at_a_time(shop: Shop) -> None:
     assert sorted(ids(everything.where("op = 'insert' AND after.id >= 12").collect())) == [12, 20, 21, 22]
     assert everything.count() == 9
     assert everything.schema == changes.schema
-    refused = shop.run("refused").start(shop.changes(endingPosition="latest"))
-    with pytest.raises(Exception, match=r"endingPosition would end it.*availableNow"):
-        refused.awaitTermination(PATIENCE_S)
+    for option, word in (("endingPosition", "latest"), ("pushFilters", "true")):
+        refused = shop.run(f"refused-{option}").start(shop.changes(**{option: word}))
+        with pytest.raises(Exception, match=rf"(?i)spark.readStream.*{option}|{option} is for spark.read"):
+            refused.awaitTermination(PATIENCE_S)
 
 
 def test_a_purged_checkpoint_is_refused_before_a_row_and_gone_over_when_told(shop: Shop) -> None:

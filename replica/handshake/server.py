@@ -153,7 +153,8 @@ def _warnings(server: ServerInfo) -> Iterator[Finding]:
         what = f"binlog_row_image is {server.binlog_row_image}: unchanged columns are missing from the row images"
         yield Finding("binlog_row_image", what, "SET GLOBAL binlog_row_image = 'FULL';")
     if server.binlog_row_metadata != "FULL":
-        what = f"binlog_row_metadata is {server.binlog_row_metadata}: column names come from the catalog, and from DDL on the way"
+        names = "column names come from the catalog and from DDL"
+        what = f"binlog_row_metadata is {server.binlog_row_metadata}: {names}"
         yield Finding("binlog_row_metadata", what, "SET GLOBAL binlog_row_metadata = 'FULL';")
     if server.binlog_checksum == "NONE":
         what = "binlog_checksum is NONE: damage on disk or on the wire cannot be noticed"

@@ -40,7 +40,7 @@ def primary() -> Iterator[MariaDb]:
 @pytest.fixture(scope="module")
 def workbench(primary: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     try:
-        delta = delta_settings()
+        tables = delta_settings(catalog="lake")
     except JarsMissingError as error:
         pytest.fail(str(error), pytrace=False)
     folder = tmp_path_factory.mktemp("recipes")
@@ -53,7 +53,7 @@ def workbench(primary: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Ite
         port = probe.getsockname()[1]
     settings = (
         CONFIGURATION
-        | delta
+        | tables
         | {
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.pipelines.maxFlowRetryAttempts": "0",

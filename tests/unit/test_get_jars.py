@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.jars import PINNED, JarsMissingError, delta_settings
+from tests.fixtures.jars import JarsMissingError, delta_settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAR = b"not really a jar, but these bytes"
 SETTINGS = """
 <ivysettings><settings defaultResolver="folder"/><resolvers><filesystem name="folder">
-<artifact pattern="{folder}/[artifact]-[revision].[ext]"/></filesystem></resolvers></ivysettings>
+<artifact pattern="{folder}/[artifact]-[revision](-[classifier]).[ext]"/></filesystem></resolvers></ivysettings>
 """
 
 
@@ -29,12 +29,14 @@ class Tree:
         (folder / "scripts").mkdir(parents=True)
         shutil.copy(PROJECT / "scripts" / "get-jars", folder / "scripts")
         (folder / "constraints").mkdir()
-        pin = f"# a comment\norg.example thing 1.0 {hashlib.sha256(JAR).hexdigest()}\n"
+        digest = hashlib.sha256(JAR).hexdigest()
+        pin = f"# a comment\norg.example thing 1.0 {digest}\norg.example thing:more 1.0 {digest}\n"
         (folder / "constraints" / "jars.list").write_text(pin, encoding="utf-8")
         repository = folder / "repository"
         repository.mkdir()
         if content is not None:
-            (repository / "thing-1.0.jar").write_bytes(content)
+            for name in ("thing-1.0.jar", "thing-1.0-more.jar"):
+                (repository / name).write_bytes(content)
         self.settings = folder / "ivysettings.xml"
         self.settings.write_text(SETTINGS.format(folder=repository), encoding="utf-8")
         self.jar = folder / "jars" / "thing-1.0.jar"
@@ -50,7 +52,8 @@ class Tree:
 def test_a_pinned_jar_is_fetched_once(tmp_path: Path) -> None:
     tree = Tree(tmp_path, JAR)
     assert tree.run().returncode == 0
-    assert tree.jar.read_bytes() == JAR
+    assert tree.jar.read_bytes() == tree.jar.with_name("thing-1.0-more.jar").read_bytes() == JAR
+    assert sorted(path.name for path in tree.jar.parent.iterdir()) == [".lock", "thing-1.0-more.jar", "thing-1.0.jar"]
     tree.settings.unlink()
     assert tree.run().returncode == 0  # nobody was asked
 
@@ -75,8 +78,7 @@ def test_a_missing_jar_is_an_error_that_names_the_script(tmp_path: Path, monkeyp
     monkeypatch.setattr("tests.fixtures.jars.FOLDER", tmp_path)
     with pytest.raises(JarsMissingError, match=r"delta-spark.* not in .*scripts/setup fetches them"):
         delta_settings()
-    for line in PINNED.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            _, name, revision, _ = line.split()
-            (tmp_path / f"{name}-{revision}.jar").touch()
+    for name in ("delta-spark_4.2_2.13-4.4.0", "delta-storage-4.4.0", "spark-catalyst_2.13-4.2.0-tests"):
+        (tmp_path / f"{name}.jar").touch()
     assert str(tmp_path) in delta_settings()["spark.jars"]
+    assert delta_settings(catalog="lake")["spark.jars"].endswith("-tests.jar")

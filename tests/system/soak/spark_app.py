@@ -57,21 +57,25 @@ def changes(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def _start(rows: DataFrame, query: dict[str, Any]) -> StreamingQuery:
-    return (
+    """One after the other, as docs/spark.md tells: two that start at the same moment may leave Spark's entry of the
+    source damaged, and then no query of this JVM can send a task any more.
+    """
+    started = (
         rows.writeStream.format(query["kind"])
         .queryName(query["kind"])
         .option("checkpointLocation", query["checkpoint"])
         .option("path", query["output"])
         .start()
     )
+    while started.isActive and started.status["message"].startswith("Initializing"):
+        time.sleep(POLL_S)
+    return started
 
 
 def main(settings_json: str) -> None:
     settings = json.loads(settings_json)
     spark = session()
-    # A session each: two queries that one session starts at the same moment can leave it unable to send any task
-    # ("Task serialization failed: Illegal size of collection"), until it is closed.
-    wanted = [(query, changes(spark.newSession(), query["options"])) for query in settings["queries"]]
+    wanted = [(query, changes(spark, query["options"])) for query in settings["queries"]]
     with Path(settings["events"]).open("a", encoding="utf-8") as events:
 
         def say(**event: object) -> None:

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource as spark
 
-from streaming_source.selection.resolver import OPERATIONS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from replica.rows.batch import Groups
     from streaming_source.selection.group_extent import GroupExtent
 
+OPERATIONS: Final = ("insert", "update", "delete")
+"""Of row changes, in the order in which the decoder numbers them."""
 ROW_FIELDS: Final = frozenset({"op", "database", "table"})
 GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
 _FLAT_NAMES: Final = {

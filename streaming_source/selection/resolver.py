@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from replica.schema.patterns import matcher
 from replica.schema.shadows import is_shadow
 from streaming_source.selection.columns import check_columns, column_matcher
+from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
     from replica.rows.target import TableTarget
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import RowOptions
-    from streaming_source.selection.pushed_filters import ChangeFilter
 
 _log = logging.getLogger(__name__)
 
 Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
 """Tables by (database, table)."""
-
-OPERATIONS: Final = ("insert", "update", "delete")
-"""Of row changes, in the order in which the decoder numbers them."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ ready-made  a source that hands the very same batches to Spark without making th
 client      python-mysql-replication feeding createDataFrame, a DataFrame a batch, noop sink (spark_peer.py)
 
 For each workload and row shape: the relay log is filled first, then both sources run in turn in one session, local[2],
-with the same schema, rows, batches, partitions a micro-batch and micro-batches. One run warms up. Wanted, for noop:
-0.75 of the ready-made source's rate or more, and 50 times the client's.
+with the same schema, rows, batches, partitions a micro-batch and micro-batches, after a run of each that warms up.
+Wanted, for noop: 0.75 of the ready-made source's rate or more, and 50 times the client's.
 """
 
 from __future__ import annotations
@@ -131,13 +131,14 @@ class Comparison:
         assert isinstance(kind, StructType)
         return kind
 
-    def runs(self, sink: str, repeats: int, *, warm: bool) -> dict[str, list[Run]]:
+    def runs(self, sink: str, repeats: int) -> dict[str, list[Run]]:
+        """One more of each comes before: the JVM compiles a sink's code in the first minute that it is used."""
         changes = {kind: _storable(rows) if sink == "delta" else rows for kind, rows in self._changes.items()}
         made: dict[str, list[Run]] = {kind: [] for kind in KINDS}
-        for turn in range(repeats + warm):
+        for turn in range(1 + repeats):
             for kind in KINDS:
                 run = drain(changes[kind], self._folder, sink)
-                if turn or not warm:
+                if turn:
                     made[kind].append(run)
         return made
 
@@ -187,7 +188,7 @@ def measure(
             if sink != "noop" and shape == "flat" and not options.shape:
                 continue  # the shapes differ in what reading costs; sinks take the typed envelope, and VARIANT
             repeats = options.repeats if sink == "noop" else 1
-            runs = comparison.runs(sink, repeats, warm=sink == "noop")
+            runs = comparison.runs(sink, repeats)
             results.append(summary(workload, shape, sink, size / runs["source"][0].all_rows, runs))
             print(_line(results[-1]), flush=True)
         if shape == "envelope" and options.client_seconds:
@@ -205,7 +206,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--megabytes", type=int, default=300, help="binlog of each workload (10^6 bytes)")
-    parser.add_argument("--repeats", type=int, default=2, help="of the noop runs, after one that warms up")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="of the noop runs (other sinks: one), after one that warms up"
+    )
     parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
     parser.add_argument("--workload", action="append", choices=list(TABLES), help="repeatable; default all")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="repeatable; default all")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.spark, pytest.mark.server]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow]
 
 
 class _Reader:

@@ -89,7 +89,9 @@ def test_a_real_binlog_reads_the_same_with_both_decoders(
     for name in run.schemas:
         tables = Tables({name: None if mode[0] == "FULL" else run.schemas[name]})
         check_twin(run.data, tables, DecodeOptions(shape=shape), checksum=checksum)
-        check_twin(run.data, tables, DecodeOptions(shape=shape, invalid_dates="text", batch_rows=3), checksum=checksum)
+        if mode[0] == "FULL":  # neither depends on who names the columns
+            options = DecodeOptions(shape=shape, invalid_dates="text", batch_rows=3)
+            check_twin(run.data, tables, options, checksum=checksum)
 
 
 @pytest.mark.server

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def exposed(paths: Iterable[Path | None]) -> list[str]:
     """A warning for each of the files that every user of the machine may read; None and missing files have none."""
     found = []
-    for path in paths:
+    for path in dict.fromkeys(paths):
         try:
             readable = path is not None and path.stat().st_mode & stat.S_IROTH
         except OSError:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from replica.daemon.record import StatusRecord
 from replica.errors import RelayError
-from replica.relay.disk import FULL
+from replica.relay.disk import FULL, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,15 +32,11 @@ _PAUSE_S = 0.02
 def write_status(directory: Path, record: StatusRecord) -> None:
     """Replace the file. Raises OSError, but not for a full disk."""
     path, data = directory / STATUS_NAME, record.model_dump_json().encode()
-    fresh = path.with_name(f"{STATUS_NAME}.new")
     try:
-        fresh.write_bytes(data)
-        fresh.replace(path)
+        replace_file(path, data)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        with contextlib.suppress(OSError):
-            fresh.unlink()
         _overwrite(path, data)
 
 

@@ -15,6 +15,7 @@ from replica.dump.kernel_escapes import PLAIN
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.unseen import visible, visible_bytes
 from replica.protocol.events import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,
@@ -76,7 +77,7 @@ class HumanDump:
     def _write_item(self, item: Item) -> None:
         if item.role is Role.ROWS and item.chunk is not None:
             self._release()
-            self._out.write(item.chunk.text)
+            self._out.write(visible_bytes(item.chunk.text))
         elif item.role is Role.CUT:
             self._say(
                 "# the file ends inside this transaction: its rows are not shown, nothing says it was committed\n"
@@ -104,6 +105,7 @@ class HumanDump:
 
     def _say(self, text: str, *, keep: bool = True) -> None:
         """Write, or with `only_rows` keep for the rows that may follow."""
+        text = visible(text)
         if not self._only_rows:
             self._out.write(text.encode("utf-8", "backslashreplace"))
         elif keep:

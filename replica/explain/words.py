@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.dump.column_names import one_line
 from replica.dump.event_words import utc, xa_words
+from replica.dump.unseen import visible
 from replica.rows.xa import XaAction
-from replica.tail.row_lines import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -64,6 +64,9 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         os.fchmod(descriptor, 0o644)
         write_all(descriptor, data)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs its bytes
+        raise
     finally:
         os.close(descriptor)
     temporary.rename(path)

@@ -7,12 +7,12 @@ what would command a terminal or turn its text around is shown by its number.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.dump.column_names import one_line
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.unseen import visible
 from replica.rows import records as r
 
 if TYPE_CHECKING:
@@ -26,13 +26,6 @@ WORDS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "dele
 NULL: Final = "NULL"
 _SIDE, _COLUMN, _VALUE = "\x1d", "\x1f", "\x1e"
 _SIDES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELETE: (BEFORE,)}
-# C1 controls, and the marks that change the direction of text or hide in it; the kernel has dealt with the others.
-_UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
-
-def visible(text: str) -> str:
-    """Text without characters that a terminal obeys instead of showing them."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @dataclass(frozen=True, slots=True)

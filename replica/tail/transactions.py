@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.dump.column_names import one_line
 from replica.dump.event_words import statement_text, utc, xa_words
+from replica.dump.unseen import visible
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent
 from replica.rows import records as r
-from replica.tail.row_lines import RowLines, TableLines, table_lines, values, visible
+from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

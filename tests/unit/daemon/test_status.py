@@ -30,10 +30,11 @@ def test_a_full_disk_is_written_over_in_place(tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    monkeypatch.setattr("replica.relay.disk.write_all", full)
     write_status(tmp_path, record(state="disk full", pid=1))
     assert read_status(tmp_path) == record(state="disk full", pid=1)
     assert (tmp_path / "relay.status").stat().st_ino == before
+    assert [path.name for path in tmp_path.iterdir()] == ["relay.status"]
 
 
 def test_other_errors_are_not_hidden(tmp_path: Path) -> None:

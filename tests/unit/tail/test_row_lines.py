@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from replica.dump.unseen import visible
 from replica.rows import records as r
 from replica.tail.colours import Colours, wanted
-from replica.tail.row_lines import SHOWN_CHARACTERS, RowLines, TableLines, values, visible
+from replica.tail.row_lines import SHOWN_CHARACTERS, RowLines, TableLines, values
 
 TABLE = TableLines("d.t", ("id", "name", "note"), (0,))
 KEYLESS = TableLines("d.t", ("id", "name", "note"), ())

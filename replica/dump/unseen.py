@@ -1,0 +1,27 @@
+r"""Characters that a terminal obeys, or that hide in a line, made visible: C1 controls, and the marks that change the
+direction of text or have no width. C0 controls are dealt with where texts are made.
+
+In: text, or text as UTF-8. Out: the same with `\u202e` in the place of such a character.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_UNSEEN_BYTES: Final = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf"
+)
+
+
+def visible(text: str) -> str:
+    """Text without characters that a terminal obeys instead of showing them."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def visible_bytes(text: bytes | memoryview) -> bytes | memoryview:
+    """The same for UTF-8; bytes that are none stay as they are."""
+    if _UNSEEN_BYTES.search(text) is None:
+        return text
+    return _UNSEEN_BYTES.sub(lambda found: f"\\u{ord(bytes(found[0]).decode()):04x}".encode(), text)

@@ -254,6 +254,17 @@ def test_a_listener_and_lag_see_rows_and_the_position(workbench: Workbench, prim
     assert any(rows > 0 for rows, _, _ in reports)
 
 
+def test_several_queries_run_side_by_side(workbench: Workbench, primary: MariaDb) -> None:
+    primary.sql("INSERT INTO shop.customers VALUES (70, 'seventy')")
+    seen = """
+for query in queries:
+    query.processAllAvailable()
+    query.stop()
+result = [sorted({row.table for row in spark.read.parquet(f"/lake/all_{q.name}").collect()}) for q in queries]
+"""
+    assert workbench.recipe("several", then=seen) == [["orders"], ["customers"]]
+
+
 def test_every_block_of_the_page_was_run(workbench: Workbench) -> None:
     """The last of this file: a block that no test uses is code that nobody runs."""
     assert workbench.used == blocks().keys()

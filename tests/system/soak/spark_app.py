@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from streaming_source import started
 from tests.system.job import session
 
 if TYPE_CHECKING:
@@ -57,19 +58,13 @@ def changes(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 
 def _start(rows: DataFrame, query: dict[str, Any]) -> StreamingQuery:
-    """One after the other, as docs/spark.md tells: two that start at the same moment may leave Spark's entry of the
-    source damaged, and then no query of this JVM can send a task any more.
-    """
-    started = (
+    return started(
         rows.writeStream.format(query["kind"])
         .queryName(query["kind"])
         .option("checkpointLocation", query["checkpoint"])
         .option("path", query["output"])
         .start()
     )
-    while started.isActive and started.status["message"].startswith("Initializing"):
-        time.sleep(POLL_S)
-    return started
 
 
 def main(settings_json: str) -> None:

@@ -1,0 +1,24 @@
+"""Several queries in one application: each starts when the one before it has its source process.
+
+Spark keeps one entry for a source that it found by its name, for all sessions of the driver. The first start of a
+query writes variables into it without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1); two at the same moment
+can leave it damaged, and then no query of the source can send a task until the driver is started anew.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_S: Final = 0.1
+_BEFORE: Final = "Initializing"  # sources, and StreamExecution itself
+
+
+def started(query: StreamingQuery) -> StreamingQuery:
+    """The query, as soon as its source process runs, some two seconds after `start()`; or it has ended."""
+    while query.isActive and query.status["message"].startswith(_BEFORE):
+        time.sleep(POLL_S)
+    return query

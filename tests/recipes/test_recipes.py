@@ -243,7 +243,8 @@ print(json.dumps([type(spark).__module__, lag(query).position, errors]))
 
 def test_a_listener_and_lag_see_rows_and_the_position(workbench: Workbench, primary: MariaDb) -> None:
     position = primary.gtid_binlog_pos()
-    told = workbench.recipe("watch", then="result = [lag(query).position, str(lag(query)), lag(query).running]")
+    seen = "result = [lag(query).position, str(lag(query)), lag(query).running]"
+    told = workbench.recipe("parquet", "watch", then=seen)
     assert told[0] == position
     assert "ended" in told[1]
     assert told[2] is False

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from demo.replay import Change, Rebuilt
 from demo.shop import DATABASE, KEYS
+from streaming_source import started
 from streaming_source.driver.relay_directory import is_free
 
 if TYPE_CHECKING:
@@ -172,8 +173,9 @@ class Stream:
             if rows:
                 self.arrived.add(changes_of(rows), self._written)
 
-        query = frame.writeStream.foreachBatch(arrived).queryName(name)
-        self._queries.append(query.option("checkpointLocation", str(self._folder / f"checkpoint-{name}")).start())
+        writer = frame.writeStream.foreachBatch(arrived).queryName(name)
+        writer = writer.option("checkpointLocation", str(self._folder / f"checkpoint-{name}"))
+        self._queries.append(started(writer.start()))
 
     def check(self) -> None:
         """Raise what a query died of."""

@@ -47,13 +47,13 @@ def _report(query: StreamingQuery) -> dict[str, Any]:
 
 
 def test_a_query_reads_what_the_daemon_writes_and_connects_to_nobody(shop: Shop, daemon: Daemon) -> None:
-    threads = shop.primary.dump_threads()
+    threads = set(shop.primary.dump_threads())  # those of queries that ended before may go meanwhile
     run = shop.run()
     query = run.start(_attached(shop, daemon))
     wait(lambda: ids(run.rows) == [1], "the first row", query)
     shop.insert(2, 3)
     wait(lambda: ids(run.rows) == [1, 2, 3, 4], "rows that come later", query)
-    assert shop.primary.dump_threads() == threads
+    assert set(shop.primary.dump_threads()) <= threads
     assert {row.source.server for row in run.rows} == {f"127.0.0.1:{shop.primary.port}"}
     wait(lambda: _report(query).get("bytesBehind") == 0, "the progress says that nothing is left", query)
     query.stop()

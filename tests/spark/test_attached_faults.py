@@ -14,6 +14,7 @@ import pytest
 
 from replica.protocol.gtid import GtidPosition
 from replica.relay.readers import registered_readers
+from streaming_source import started
 from streaming_source.ranges.places import covers
 from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.test_failover import hosts, in_step, replicate
@@ -61,7 +62,7 @@ def test_two_queries_read_every_change_once_while_the_daemon_is_killed(
         options = {"relayDir": str(daemon.relay_dir), "tables": f"{DATABASE}.*", "startingPosition": "earliest"}
         limits = ({"readerName": "small", "maxBytesPerTrigger": "300k"}, {"readerName": "large"})
         runs = [Run(tmp_path / limit["readerName"]) for limit in limits]
-        queries = [run.start(changes(spark, options | limit)) for run, limit in zip(runs, limits, strict=True)]
+        queries = [started(run.start(changes(spark, options | limit))) for run, limit in zip(runs, limits, strict=True)]
         writer = threading.Thread(target=work.run, args=(1000,), kwargs={"pause_s": 0.25})
         writer.start()
         for _ in range(2):

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from pyspark import cloudpickle
 
+from streaming_source import started
 from streaming_source.driver.relay_directory import is_free
 from streaming_source.source import MariaDbBinlogSource
 from tests.spark.queries import Shop, ids, wait
@@ -47,7 +48,7 @@ def test_two_queries_with_the_same_options_use_two_folders_and_server_ids(shop: 
     changes = shop.changes(relayDir=None)
     runs = [shop.run("one"), shop.run("two")]
     before = set(shop.primary.dump_threads())
-    queries = [run.start(changes) for run in runs]
+    queries = [started(run.start(changes)) for run in runs]
     for run, query in zip(runs, queries, strict=True):
         wait(lambda run=run: len(run.rows) == 2, "rows", query)  # type: ignore[misc]
     assert len(set(shop.primary.dump_threads()) - before) == 2

@@ -242,7 +242,12 @@ def test_beside_a_writer_and_readers_that_do_not_stop(tmp_path: Path) -> None:
             stop.set()
             thread.join()
         registration.check()
-        assert removed[0] > 100
+        # How many turns the thread had among the writer's is the machine's choice; after one more turn at rest what went
+        # is exactly what no reader needs, whoever removed it.
+        removed[0] += retention.apply(NOW, 0.0).files
+        left = relay_numbers(tmp_path)
+        assert left[0] == place.file
+        assert removed[0] == left[0] - 1
         sizes = [relay_path(tmp_path, number).stat().st_size for number in relay_numbers(tmp_path)]
         assert relay.total_bytes() == sum(sizes)
 

@@ -57,6 +57,8 @@ def attached_directory(options: SourceOptions) -> Path | None:
     while identity is None and options.replica is not None and is_held(directory) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
         identity = read_identity(directory)
+    if identity is None and options.replica is not None:
+        identity = read_identity(directory)  # it may have been marked and left between the two looks
     if identity is not None:
         if identity.owner == "daemon":
             return directory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,26 +75,48 @@ def test_a_log_from_before_folders_had_owners_can_be_read_without_a_server(tmp_p
 
 
 @pytest.mark.parametrize("owner", ["daemon", "embedded", None])
-def test_a_folder_that_is_just_being_taken_is_looked_at_again(tmp_path: Path, owner: str | None) -> None:
+def test_a_folder_that_is_just_being_taken_is_looked_at_again(
+    tmp_path: Path, owner: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query that was stopped while it opened its log holds the lock for a moment, and is no daemon."""
     lock = RelayLock(tmp_path)
 
-    def decide() -> None:
-        if owner is not None:
-            _owned_by(tmp_path, owner)
-        lock.close()
+    pauses = []
 
-    soon = threading.Timer(0.2, decide)
-    soon.start()
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            if owner is not None:
+                _owned_by(tmp_path, owner)
+            lock.close()
+
+    monkeypatch.setattr(attached, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=pause))
     found = attached_directory(_options(relayDir=str(tmp_path), **SERVER))
-    soon.join()
+    assert len(pauses) == 2
     assert found == (tmp_path if owner == "daemon" else None)
 
 
+def test_a_mark_that_comes_between_two_looks_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon marked its folder and stopped after we had read that nobody had, and before we looked at its lock."""
+
+    def came_and_went(_: Path) -> bool:
+        _owned_by(tmp_path, "daemon")
+        return False
+
+    monkeypatch.setattr(attached, "is_held", came_and_went)
+    assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) == tmp_path
+
+
 def test_a_folder_that_stays_unmarked_is_no_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "UNMARKED_S", 0.15)
+    now = [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(attached, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
     with RelayLock(tmp_path):
         assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) is None
+    assert now[0] >= attached.UNMARKED_S
 
 
 def test_the_primary_is_called_what_the_daemon_calls_it(tmp_path: Path) -> None:

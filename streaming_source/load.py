@@ -23,7 +23,6 @@ from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
 from replica.rows.types import ValuePolicy
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
-from streaming_source.attached.table import newest_table
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
@@ -104,6 +103,8 @@ def _from_log(options: SourceOptions, directory: Path) -> _Known:
                 hint="Set host and user: then a server's catalog tells it.",
             )
         return _Known(options.patterns, None, {})
+    from streaming_source.attached.table import newest_table
+
     log = RelayLog(directory)
     head = log.head()
     described = newest_table(log, options.table, _policy(options), options.columns)

@@ -97,7 +97,6 @@ class MariaDbBinlogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
         _require_spark()
-        from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions, names_files
         from streaming_source.stream import ChangeStreamReader
 
@@ -107,6 +106,8 @@ class MariaDbBinlogSource(DataSource):
                 hint="Use spark.read, or remove path and set host.",
             )
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
+            from streaming_source.load import load_plan
+
             self._plan = load_plan(self.options)
         options = SourceOptions.parse(self.options)
         if options.ending_position is not None:

@@ -25,12 +25,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.protocol.gtid import GtidPosition
-from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, batch_limits
 from streaming_source.planning.backlog import Backlog
-from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.open_history import open_history
 from streaming_source.ranges.cutting import RangeCutter
@@ -218,7 +216,13 @@ class ChangePlanner:
 def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
     """The planner of a query in this process. Nothing connects before its first call."""
     directory = attached_directory(options)
-    return planner_over(ReplicaFeed(options) if directory is None else AttachedFeed(options, directory), options, plan)
+    if directory is None:
+        from streaming_source.planning.feed import ReplicaFeed
+
+        return planner_over(ReplicaFeed(options), options, plan)
+    from streaming_source.attached.feed import AttachedFeed
+
+    return planner_over(AttachedFeed(options, directory), options, plan)
 
 
 def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:

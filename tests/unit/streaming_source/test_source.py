@@ -41,6 +41,13 @@ def test_what_every_worker_imports_is_light(statement: str) -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_what_plans_a_query_does_not_load_what_only_tasks_and_attached_queries_need() -> None:
+    # Each query starts an interpreter that imports this; pyarrow.compute and an array made of a list load pandas.
+    loaded = _imports("import streaming_source.planning.planner, streaming_source.planning.feed")
+    assert "numba" in loaded
+    assert not loaded & {"pandas", "pyarrow.compute", "streaming_source.attached.feed"}
+
+
 def test_without_pyspark_the_discovery_module_is_harmless() -> None:
     script = "import sys; sys.modules['pyspark'] = None; import pyspark_mariadb_binlog as m; print(m.DefaultSource)"
     root = Path(__file__).parents[3]

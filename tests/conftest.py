@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.fixtures.class_archive import use_class_archive
 from tests.fixtures.installation import MISSING, installations
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.spark_home import unpacked_spark_home
@@ -23,9 +26,26 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 
+# The same on every machine, also where hypothesis would see a CI and take its own profile: no example has a time
+# limit, no check of the speed or of the luck of the first draws ends a test, and no earlier run's examples are
+# replayed. Each run draws others; a failure prints the example and the decorator that repeats exactly it.
+settings.register_profile(
+    "properties",
+    deadline=None,
+    derandomize=False,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.load_profile("properties")
+
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what runs in its background, and every process that a test interrupts would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("SPARK_HOME", str(unpacked_spark_home()))
+    use_class_archive()
 
 
 def pytest_report_header() -> str:

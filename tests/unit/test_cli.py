@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from click.testing import CliRunner
 
@@ -7,6 +9,9 @@ from replica import __version__
 from replica.cli import main, program
 from replica.commands.options import flags
 from replica.daemon.config import DaemonConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
@@ -34,10 +39,12 @@ def test_the_version_is_the_packages() -> None:
     ],
 )
 def test_mistakes_end_with_code_20_and_one_message(
-    arguments: list[str], word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # no option file of whoever runs the tests
     monkeypatch.setattr("sys.argv", ["mariadb-replica", *arguments])
-    monkeypatch.delenv("MARIADB_REPLICA_USER", raising=False)
+    for name in ("USER", "RELAY_DIR"):
+        monkeypatch.delenv(f"MARIADB_REPLICA_{name}", raising=False)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 20

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")]
+DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
 NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")  # a path with a folder in it; `*` makes it a pattern, not a name
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Documents leave out the package they are about: ARCHITECTURE.md replica/, docs/protocol.md replica/protocol/.

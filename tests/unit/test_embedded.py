@@ -35,7 +35,7 @@ def test_a_permanent_error_is_raised_from_every_call_and_frees_the_directory(tmp
         seen = []
         for _ in range(2):
             with pytest.raises(ConfigError, match="password_file") as caught:
-                replica.wait_for(GtidPosition.parse("0-1-1"), 20)
+                replica.wait_for(GtidPosition.parse("0-1-1"), 60)
             seen.append(caught.value)
         assert seen[0] is not seen[1]
         with pytest.raises(ConfigError):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError
 from replica.option_file import MAX_FILE_BYTES, Setting, read_option_file
 from tests.fixtures.installation import installation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GROUPS = ("client", "client-server", "client-mariadb")  # those of the client that are no version's own
 
@@ -82,11 +80,12 @@ _LINE = st.one_of(
 
 
 @pytest.mark.server
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40)
 @given(st.lists(_LINE, max_size=30))
-def test_and_whatever_else_is_written(tmp_path: Path, lines: list[str]) -> None:
-    path = write(tmp_path / "random.cnf", "\n".join(["[client]", *lines, ""]))
-    assert told_by_us(path) == told_by_the_client(path)
+def test_and_whatever_else_is_written(lines: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "random.cnf", "\n".join(["[client]", *lines, ""]))
+        assert told_by_us(path) == told_by_the_client(path)
 
 
 @pytest.mark.server

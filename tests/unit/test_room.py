@@ -15,7 +15,7 @@ from replica.relay.writer import RelayWriter
 from replica.room import Room
 from replica.session import Session
 from tests.unit.relay.streams import Primary
-from tests.unit.sessions import one_group, play, sending
+from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +50,13 @@ def test_without_a_limit_of_its_own_only_the_disk_counts(relay: RelayWriter, mon
     assert Room(relay, max_relay_bytes=999, min_free_bytes=1).lacking(paused=False) == "disk nearly full"
 
 
+@in_own_time
 async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(relay: RelayWriter) -> None:
     primary = one_group()
     for seq in range(2, 200):
         primary.transaction(Gtid(0, 1, seq), (5000,))
     wire = primary.wire()
-    session = Session(relay, semi_sync=False, heartbeat_s=0.2, room=Room(relay, max_relay_bytes=200_000))
+    session = Session(relay, semi_sync=False, heartbeat_s=10, room=Room(relay, max_relay_bytes=200_000))
     log = RelayLog(relay.directory)
     held_back: list[int] = []
 
@@ -68,11 +69,11 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
 
     async def purge() -> None:
         # Longer than the silence that ends a session: a full log is not a dead link.
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(40)
         held_back.append(relay.total_bytes())
         while True:
             log.purge_before(relay.committed)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1)
 
     purging = asyncio.ensure_future(purge())
     error = await play(session, script)
@@ -82,15 +83,17 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     assert held_back[0] < len(wire) // 2
 
 
+@in_own_time
 async def test_a_transaction_larger_than_the_limit_passes(relay: RelayWriter) -> None:
     primary = Primary()
     primary.open_file()
     primary.transaction(Gtid(0, 1, 1), (200_000,) * 5)
-    session = Session(relay, semi_sync=False, heartbeat_s=0.5, room=Room(relay, max_relay_bytes=100_000))
+    session = Session(relay, semi_sync=False, heartbeat_s=10, room=Room(relay, max_relay_bytes=100_000))
     await play(session, sending(primary.wire()))
     assert relay.position == GtidPosition.parse("0-1-1"), "no reader could have made room: it must not wait for one"
 
 
+@in_own_time
 async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
     relay: RelayWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +104,7 @@ async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
     session = Session(
         relay,
         semi_sync=False,
-        heartbeat_s=0.1,
+        heartbeat_s=10,
         room=Room(relay, min_free_bytes=1 << 20),
         progress=progress,
         on_pause=reasons.append,
@@ -109,7 +112,7 @@ async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
 
     async def make_room() -> None:
         nonlocal free
-        await asyncio.sleep(0.5)  # longer than a link may be silent
+        await asyncio.sleep(400)  # longer than a link may be silent
         assert (progress.state, progress.pause, progress.received_bytes) == ("paused", "disk nearly full", 0)
         free = 1 << 30
 

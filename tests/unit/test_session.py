@@ -27,7 +27,7 @@ from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
 from replica.session import Session
 from tests.unit.relay.streams import FILE, packet
-from tests.unit.sessions import one_group, play, sending
+from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
         yield writer
 
 
+@in_own_time
 async def test_groups_are_kept_and_a_closed_connection_is_an_invitation_to_try_again(relay: RelayWriter) -> None:
     seen: list[GtidPosition] = []
     session = Session(relay, semi_sync=False, heartbeat_s=5, on_progress=lambda: seen.append(relay.position))
@@ -51,6 +52,7 @@ async def test_groups_are_kept_and_a_closed_connection_is_an_invitation_to_try_a
     assert session.progress.received_bytes == len(wire)
 
 
+@in_own_time
 async def test_bytes_the_driver_had_already_read_come_first(relay: RelayWriter) -> None:
     wire = one_group().wire()
     error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(wire[90:]), leftover=wire[:90])
@@ -59,6 +61,7 @@ async def test_bytes_the_driver_had_already_read_come_first(relay: RelayWriter) 
 
 
 @pytest.mark.edge(71)
+@in_own_time
 async def test_half_a_group_is_dropped_when_the_connection_ends(relay: RelayWriter) -> None:
     primary = one_group()
     primary.transaction(Gtid(0, 1, 2), (9000,), end="")
@@ -69,35 +72,44 @@ async def test_half_a_group_is_dropped_when_the_connection_ends(relay: RelayWrit
     assert (relay.directory / "relay.000001").stat().st_size == head.location.offset
 
 
-async def test_an_end_packet_and_a_reset(relay: RelayWriter) -> None:
+@in_own_time
+async def test_an_end_packet(relay: RelayWriter) -> None:
     end = pack(bytes.fromhex("fe00000200"), 1)
     error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(end, then_close=False))
     assert type(error) is DisconnectedError
 
+
+async def test_a_reset(relay: RelayWriter) -> None:
     async def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
 
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), reset)
-    assert type(error) is DisconnectedError
+    server = await asyncio.start_server(reset, "127.0.0.1", 0)
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        asyncio.Protocol, *server.sockets[0].getsockname()
+    )
+    transport.pause_reading()
+    with pytest.raises(DisconnectedError):
+        await Session(relay, semi_sync=False, heartbeat_s=0).run(transport)
+    server.close()
 
 
-async def test_silence_ends_the_session_sooner_once_groups_came(relay: RelayWriter) -> None:
-    loop = asyncio.get_running_loop()
-    took: dict[str, float] = {}
-    for name, pieces in (("skipping", ()), ("streaming", (one_group().wire(),))):
-        begin = loop.time()
-        session = Session(relay, semi_sync=False, heartbeat_s=0.1)
-        error = await play(session, sending(*pieces, then_close=False))
-        took[name] = loop.time() - begin
-        assert type(error) is DisconnectedError
-        assert "heartbeat" in str(error)
+@pytest.mark.parametrize(("pieces", "limit_s"), [((), 300), ((one_group().wire(),), 30)], ids=["skipping", "streaming"])
+@in_own_time
+async def test_silence_ends_the_session_sooner_once_groups_came(
+    relay: RelayWriter, pieces: tuple[bytes, ...], limit_s: int
+) -> None:
     # The server says nothing while it reads its way to our position: the first wait is ten times as long.
-    assert took["skipping"] > took["streaming"]
+    loop = asyncio.get_running_loop()
+    error = await play(Session(relay, semi_sync=False, heartbeat_s=10), sending(*pieces, then_close=False))
+    assert type(error) is DisconnectedError
+    assert "heartbeat" in str(error)
+    assert limit_s <= loop.time() <= limit_s + 1
 
 
 @pytest.mark.edge(66)
+@in_own_time
 async def test_heartbeats_keep_an_idle_session_alive(relay: RelayWriter) -> None:
     primary = one_group()
     count = len(primary.events)
@@ -108,16 +120,18 @@ async def test_heartbeats_keep_an_idle_session_alive(relay: RelayWriter) -> None
     async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for wire in wires:
             writer.write(wire)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(10)
         writer.close()
 
-    session = Session(relay, semi_sync=False, heartbeat_s=0.1)
+    session = Session(relay, semi_sync=False, heartbeat_s=10)
     error = await play(session, script)
+    assert asyncio.get_running_loop().time() >= 90
     assert "closed" in str(error), "no silence was found in a session with heartbeats"
     assert session.progress.primary == BinlogPosition(FILE, primary.position)
     assert relay.position == GtidPosition.parse("0-1-1")
 
 
+@in_own_time
 async def test_damaged_events_end_it_with_their_own_error(relay: RelayWriter) -> None:
     primary = one_group()
     primary.transaction(Gtid(0, 1, 2))
@@ -129,6 +143,7 @@ async def test_damaged_events_end_it_with_their_own_error(relay: RelayWriter) ->
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EIO, RelayError), (errno.ENOSPC, DiskFullError)])
+@in_own_time
 async def test_an_unusable_log_ends_it(
     relay: RelayWriter, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[RelayError]
 ) -> None:
@@ -158,19 +173,20 @@ async def test_cancelling_closes_the_connection_and_drops_the_open_group(relay: 
     )
     transport.pause_reading()
     reached = asyncio.Event()
-    session = Session(relay, semi_sync=False, heartbeat_s=5, on_progress=reached.set)
+    session = Session(relay, semi_sync=False, heartbeat_s=0, on_progress=reached.set)
     task = asyncio.ensure_future(session.run(transport))
-    await asyncio.wait_for(reached.wait(), 10)
+    await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(closed.wait(), 10)
+    await asyncio.wait_for(closed.wait(), 60)
     server.close()
     head = RelayLog(relay.directory).head()
     assert head is not None
     assert (relay.directory / "relay.000001").stat().st_size == head.location.offset
 
 
+@in_own_time
 async def test_an_error_packet_ends_the_session_with_its_meaning(relay: RelayWriter) -> None:
     wire = one_group().wire() + pack(b"\xff" + struct.pack("<H", 4052) + b"#HY000same server_id", 9)
     error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(wire, then_close=False))
@@ -178,6 +194,7 @@ async def test_an_error_packet_ends_the_session_with_its_meaning(relay: RelayWri
     assert relay.position == GtidPosition.parse("0-1-1")
 
 
+@in_own_time
 async def test_unknown_events_name_their_place(relay: RelayWriter) -> None:
     primary = one_group()
     before = primary.position
@@ -187,6 +204,7 @@ async def test_unknown_events_name_their_place(relay: RelayWriter) -> None:
     assert "173" in str(error)
 
 
+@in_own_time
 async def test_counters(relay: RelayWriter) -> None:
     progress = Progress()
     for seq in (1, 2):
@@ -203,10 +221,10 @@ async def test_counters(relay: RelayWriter) -> None:
     assert progress.last_receipt_at > 1_700_000_000
 
 
+@in_own_time
 async def test_an_idle_session_closes_a_relay_file_that_is_old_enough(
     relay: RelayWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replica.session._TICK_S", 0.02)
     rolled = asyncio.Event()
     groups: list[int] = []
 
@@ -225,9 +243,8 @@ async def test_an_idle_session_closes_a_relay_file_that_is_old_enough(
     assert set(groups) == {slots.GROUP_NONE}
 
 
+@in_own_time
 async def test_what_goes_wrong_beside_the_stream_ends_it(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica.session._TICK_S", 0.02)
-
     def refuse() -> None:
         raise DiskFullError("no room for a new file")
 

@@ -18,7 +18,7 @@ from replica.relay.writer import RelayWriter
 from replica.semisync.frame import ack_packet
 from replica.session import Session
 from tests.unit.relay.streams import CRC32, FILE, SERVER_ID, Primary, packet
-from tests.unit.sessions import one_group, play, sending
+from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
         yield writer
 
 
+@in_own_time
 async def test_a_wanted_ack_is_one_packet_after_the_sync(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     primary = one_group()
     wire = b"".join(packet(e, semi_sync=True) for e in primary.events[:-1])
@@ -58,6 +59,7 @@ async def test_a_wanted_ack_is_one_packet_after_the_sync(relay: RelayWriter, mon
     assert session.progress.acknowledged == BinlogPosition(FILE, primary.position)
 
 
+@in_own_time
 async def test_a_silent_primary_is_nudged_with_what_it_has_and_may_say_why(relay: RelayWriter) -> None:
     """One that threw us out for a replica with our server id sends 4052 only once its ACK receiver wakes."""
     primary = one_group()
@@ -71,45 +73,42 @@ async def test_a_silent_primary_is_nudged_with_what_it_has_and_may_say_why(relay
         writer.write(pack(b"\xff" + struct.pack("<H", 4052) + b"#HY000same server_id", 9))
         await reader.read()
 
-    error = await play(Session(relay, semi_sync=True, heartbeat_s=0.5), script)
+    error = await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
     assert type(error) is DuplicateServerIdError
     assert answers == [ack_packet(FILE, primary.position)] * 2, "nothing new is acknowledged"
 
 
+@in_own_time
 async def test_a_primary_that_never_wanted_an_ack_is_nudged_with_the_beginning_of_its_file(relay: RelayWriter) -> None:
     primary = one_group()
     answers: list[bytes] = []
-    ended = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(primary.wire(semi_sync=True))
         answers.extend([await reader.read(1000), await reader.read()])
-        ended.set()
         writer.close()
 
-    error = await play(Session(relay, semi_sync=True, heartbeat_s=0.3), script)
-    await asyncio.wait_for(ended.wait(), 10)
+    error = await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
     assert "heartbeat" in str(error)
     assert answers == [ack_packet(FILE, 4), b""], "once a silence"
 
 
+@in_own_time
 async def test_a_primary_that_said_nothing_is_not_nudged(relay: RelayWriter) -> None:
     """The file we know is another connection's: its name may lie in this server's future."""
     await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(one_group().wire()))
     assert relay.primary_file == FILE
     answers: list[bytes] = []
-    ended = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers.append(await reader.read())
-        ended.set()
         writer.close()
 
-    await play(Session(relay, semi_sync=True, heartbeat_s=0.02), script)
-    await asyncio.wait_for(ended.wait(), 10)
+    await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
     assert answers == [b""]
 
 
+@in_own_time
 async def test_what_is_wanted_between_groups_acknowledges_the_last_group(relay: RelayWriter) -> None:
     """While its semi-sync is off a primary asks for an answer to any event, ends of files and checkpoints included."""
     primary = one_group()
@@ -126,6 +125,7 @@ async def test_what_is_wanted_between_groups_acknowledges_the_last_group(relay: 
     assert answers == [ack_packet(FILE, end)]
 
 
+@in_own_time
 async def test_an_ack_wanted_in_a_file_is_of_that_file_though_the_next_one_has_begun(relay: RelayWriter) -> None:
     primary = one_group()
     end = primary.position
@@ -144,6 +144,7 @@ async def test_an_ack_wanted_in_a_file_is_of_that_file_though_the_next_one_has_b
     assert answers == [ack_packet(FILE, end)]
 
 
+@in_own_time
 async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -> None:
     primary = Primary(seq=1)
     primary.open_file()
@@ -164,17 +165,17 @@ async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -
     assert answers == [ack_packet(FILE, primary.position)]
 
 
+@in_own_time
 async def test_a_primary_that_reads_no_acks_is_left_before_they_fill_the_memory(relay: RelayWriter) -> None:
-    opened: list[asyncio.StreamReader] = []
-
-    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        opened.append(reader)  # and never read from
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Below the stream, which would read ahead.
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(one_group().wire(semi_sync=True))
-        await asyncio.sleep(5)
-        writer.close()
+        await asyncio.sleep(3600)
 
-    def swamp() -> None:
-        session._transport.write(bytes(32 << 20))  # so many acknowledgements would take minutes
+    def swamp() -> None:  # as many acknowledgements would in minutes, however much this machine's sockets take
+        while not session._ended.done():
+            session._transport.write(bytes(1 << 20))
 
     session = Session(relay, semi_sync=True, heartbeat_s=5, on_progress=swamp)
     error = await play(session, script)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,12 @@ from tests.unit.checks.facts import config
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def half_a_terabyte_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the disk of the tests has."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=512 << 30))
 
 
 def states(directory: Path, **options: object) -> dict[str, str]:

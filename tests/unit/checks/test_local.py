@@ -37,6 +37,7 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     assert (one.check, one.state, "no directory" in one.what) == ("relay_dir", "missing", True)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     pid = os.fork()  # root may write everywhere
@@ -54,14 +55,18 @@ def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        (one,) = [one for one in local(config(http_listen=address), None) if one.check == "http_listen"]
-        assert one.state == "missing"
-        assert one.what.endswith("cannot be listened on: Address already in use")
-        assert states(tmp_path, "4711", http_listen=address)["http_listen"] == "note"
-    assert states(tmp_path, http_listen=address)["http_listen"] == "ok"
-    assert states(tmp_path, http_listen=address.replace("127.0.0.1", ""))["http_listen"] == "ok"
+    with socket.socket() as ours:
+        # Bound all the while, so that no other program gets the port; who listens is another matter.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        ours.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{ours.getsockname()[1]}"
+        with socket.create_server(ours.getsockname()):
+            (one,) = [one for one in local(config(http_listen=address), None) if one.check == "http_listen"]
+            assert one.state == "missing"
+            assert one.what.endswith("cannot be listened on: Address already in use")
+            assert states(tmp_path, "4711", http_listen=address)["http_listen"] == "note"
+        assert states(tmp_path, http_listen=address)["http_listen"] == "ok"
+        assert states(tmp_path, http_listen=address.replace("127.0.0.1", ""))["http_listen"] == "ok"
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:

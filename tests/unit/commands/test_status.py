@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine stands still between two steps of a test."""
+    monkeypatch.setattr("replica.daemon.verdict.STALE_S", 3600.0)
+    monkeypatch.setattr("replica.commands.status.ANSWER_TIMEOUT_S", 60.0)
+
+
 def asked(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(status, arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):

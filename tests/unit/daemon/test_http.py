@@ -23,8 +23,7 @@ def broken() -> tuple[int, str, bytes]:
 
 
 @pytest.fixture
-def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    monkeypatch.setattr(daemon_http, "CLIENT_TIMEOUT_S", 0.5)
+def address() -> Iterator[tuple[str, int]]:
     routes = {
         "/metrics": lambda: as_metrics(b"x 1\n"),
         "/readyz": lambda: as_json(503, {"ready": False}),
@@ -38,7 +37,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
 
 
 def asked(address: tuple[str, int], path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(*address, timeout=5)
+    connection = http.client.HTTPConnection(*address, timeout=60)
     with contextlib.closing(connection):
         connection.request(method, path)
         answer = connection.getresponse()
@@ -69,14 +68,18 @@ def test_a_bug_is_an_answer_without_its_words(address: tuple[str, int]) -> None:
 
 def test_too_much_is_refused(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as client:
-        client.sendall(b"GET /" + b"x" * 70_000 + b" HTTP/1.0\r\n\r\n")
+        # As much as it reads of a line that does not end: what it left unread would make its answer a reset.
+        client.sendall(b"GET /".ljust(65_537, b"x"))
         assert b" 414 " in client.recv(1000)
     with socket.create_connection(address) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 200 + b"\r\n")
         assert b" 431 " in client.recv(1000)
 
 
-def test_slow_clients_are_cut_off_and_do_not_lock_others_out(address: tuple[str, int]) -> None:
+def test_slow_clients_are_cut_off_and_do_not_lock_others_out(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_http, "CLIENT_TIMEOUT_S", 0.2)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection(address)) for _ in range(MAX_CLIENTS)]
         ended = threading.Event()
@@ -89,7 +92,7 @@ def test_slow_clients_are_cut_off_and_do_not_lock_others_out(address: tuple[str,
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         code = 0
         while code != 200 and time.monotonic() < deadline:
             with contextlib.suppress(OSError, http.client.HTTPException):

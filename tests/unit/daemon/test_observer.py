@@ -45,13 +45,14 @@ def observer(relay: RelayWriter, progress: Progress) -> Observer:
     )
 
 
-def test_a_log_that_has_just_begun(relay: RelayWriter) -> None:
+def test_a_log_that_has_just_begun(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "free_bytes", lambda: 12_345)
     record = observer(relay, Progress(state="connecting", started_at=NOW, last_error="no route")).record()
     assert (record.ready, record.not_ready) == (False, "connecting: no route")
     assert (record.position.gtid, record.position.time, record.relay.files) == ("", None, 0)
     assert (record.loop_delay_s, record.errors) == (0.25, {"x": 3, "monitor": 0})
     assert record.behind.purge == "unknown"
-    assert record.relay.free_bytes == relay.free_bytes()
+    assert record.relay.free_bytes == 12_345
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,15 @@ def test_what_ended_it_stands_in_the_record(relay: RelayWriter) -> None:
     assert seen.record().not_ready == "failed: It is gone."
 
 
-def test_many_questions_are_one_look(relay: RelayWriter) -> None:
+def test_many_questions_are_one_look(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replica.daemon.observer.FRESH_S", 3600.0)
     seen = observer(relay, Progress())
     first = seen.record()
     assert seen.record() is first
-    assert seen.record(fresh=True) is not first
+    second = seen.record(fresh=True)
+    assert second is not first
+    monkeypatch.setattr("replica.daemon.observer.FRESH_S", 0.0)
+    assert seen.record() is not second
 
 
 def test_semi_sync_is_of_the_connection_there_is(relay: RelayWriter) -> None:

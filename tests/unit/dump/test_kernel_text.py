@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.dump import kernel_digits as kd
@@ -46,7 +46,6 @@ def written(function: Any, *arguments: int) -> bytes:
     return out[:used].tobytes()
 
 
-@settings(deadline=None)  # the first example waits for the compiler
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers(value: int) -> None:
     assert written(run_number, value) == str(value).encode()
@@ -57,13 +56,11 @@ def test_numbers_at_their_borders(value: int) -> None:
     assert written(run_number, value) == str(value).encode()
 
 
-@settings(deadline=None)  # the first example waits for the compiler
 @given(st.integers(0, 0xFFFFFFFF))
 def test_times(seconds: int) -> None:
     assert written(run_time, seconds).decode() == datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-@settings(deadline=None)  # the first example waits for the compiler
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
 def test_decimals(unscaled: int, scale: int) -> None:
     sizes = [size for size in (4, 8, 16) if -(1 << size * 8 - 1) <= unscaled < 1 << size * 8 - 1]
@@ -80,7 +77,6 @@ def escaped(text: bytes, notation: int) -> bytes:
     return written(run_escaped, data.ctypes.data, len(text), notation)
 
 
-@settings(deadline=None)  # the first example waits for the compiler
 @given(st.text(max_size=60))
 def test_text_in_json(text: str) -> None:
     assert (
@@ -99,7 +95,6 @@ def test_every_byte_in_json_in_every_place() -> None:
 SQL_ESCAPES = {"\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z", "'": "\\'", "\\": "\\\\"}
 
 
-@settings(deadline=None)  # the first example waits for the compiler
 @given(st.text(max_size=60))
 def test_text_in_sql(text: str) -> None:
     encoded = text.encode("utf-8", "replace")

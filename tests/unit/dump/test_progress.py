@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from replica.dump import progress as module
@@ -18,7 +19,8 @@ def run(progress: Progress) -> None:
             pass
 
 
-def test_a_short_dump_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_dump_shows_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 7.0))
     run(TerminalProgress(FILES))
     assert capsys.readouterr().err == ""
 

@@ -17,7 +17,7 @@ def test_what_is_shown_and_what_is_named() -> None:
     assert not any(character in visible(UNSEEN) for character in UNSEEN)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from(UNSEEN + SEEN) | st.characters(exclude_categories=["Cs"])))
 def test_bytes_are_the_text(text: str) -> None:
     assert bytes(visible_bytes(memoryview(text.encode()))) == visible(text).encode()

@@ -160,7 +160,7 @@ def test_without_checksums_lengths_are_checked(tmp_path: Path) -> None:
         assert got.places == [unit for unit in units(UNCHECKED) if unit != lost]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_change_is_our_error_or_none(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without checksums nearly everything passes: it must come out in order, end, and go around damage if told to."""

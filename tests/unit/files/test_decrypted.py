@@ -53,7 +53,7 @@ def stream(sizes: list[int], offset: int, checksum: ChecksumAlgorithm) -> list[b
     return events
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(0, 100) | st.integers(0, 3000), max_size=40),
     chunks=st.lists(st.integers(0, 4000), max_size=20),

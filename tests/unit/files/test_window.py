@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
         monkeypatch.setattr(window, name, size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     places=st.lists(st.integers(0, len(TRANSACTIONS)), max_size=50),
     read_bytes=st.integers(1, 3000),
@@ -91,7 +92,7 @@ def test_any_chunking(places: list[int], read_bytes: int, buffer_bytes: int, max
     assert all(len(part.data) <= max_bytes or len(part.data) in small for part in parts)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     changes=st.lists(st.tuples(st.integers(300, len(TRANSACTIONS) - 1), st.integers(1, 255)), min_size=1, max_size=4),
     read_bytes=st.integers(1, 3000),
@@ -128,26 +129,27 @@ def test_the_error_of_a_reader_comes_after_what_it_read() -> None:
     assert b"".join(part.data for part in got) == TRANSACTIONS[4:]
 
 
-def mapped_files() -> int:
-    """How many temporary files are mapped, which have no name any more."""
+def mapped_files() -> set[str]:
+    """The inodes of mapped temporary files, which have no name any more."""
     lines = Path("/proc/self/maps").read_text(encoding="ascii").splitlines()
-    return len({line.split()[4] for line in lines if "mariadb-replica-" in line or line.endswith("(deleted)")})
+    return {line.split()[4] for line in lines if "mariadb-replica-" in line or line.endswith("(deleted)")}
 
 
 def test_a_large_transaction_goes_to_disk_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch, READ_BYTES=4096, BUFFER_BYTES=20_000, MEMORY_BYTES=50_000, GROWTH_BYTES=100_000)
     large = gtid(1) + ROWS * 10_000 + XID
     data = as_file([GROUP, large] + [GROUP] * 5000)
+    gc.collect()  # what earlier tests left mapped must not go in between
     before = mapped_files()
     most, got = 0, b""
     for part in ranges(Chunks([data]), max_bytes=10_000):
-        most = max(most, mapped_files())
+        most = max(most, len(mapped_files() - before))
         assert len(part.data) <= 10_000 or part.data == large
         got += part.data
         del part
     assert got == data[4:]
-    assert most == before + 1
-    assert mapped_files() == before
+    assert most == 1
+    assert mapped_files() <= before
 
 
 def test_views_of_a_large_transaction_stay(monkeypatch: pytest.MonkeyPatch) -> None:

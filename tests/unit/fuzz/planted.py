@@ -1,4 +1,4 @@
-"""A worker with a fault put in at case 5: what the fuzzer has to notice. Which one: `PLANTED` in the environment."""
+"""A worker with a fault put in at case AT: what the fuzzer has to notice. Which one: `PLANTED` in the environment."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Planted(Targets):
 
     def __init__(self) -> None:
         super().__init__()
-        self._cases = -len(worker.corpus().groups) - 7  # the worker warms itself with the whole groups
+        # The worker warms itself with the whole groups before its first case.
+        self._case = int(sys.argv[2]) - len(worker.corpus().groups) - 7
 
     def run(self, events: list[bytes], group: Group, rng: random.Random) -> None:  # noqa: ARG002
-        self._cases += 1
-        if self._cases == AT + 1:
+        at_hand, self._case = self._case, self._case + 1
+        if at_hand == AT:
             {"error": self._error, "crash": self._crash, "hang": self._hang, "memory": self._memory}[
                 os.environ["PLANTED"]
             ]()

@@ -11,6 +11,7 @@ from replica.errors import DisconnectedError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_position
 from replica.protocol.gtid import GtidPosition
+from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 async def test_a_refused_connection_is_tried_again(any_server: MariaDb) -> None:
     with FaultProxy(any_server.host, any_server.port) as proxy:
         proxy.refuse = True
-        config = replica_config(any_server, port=proxy.port, connect_retry_s=20)
-        opening = threading.Timer(0.3, lambda: setattr(proxy, "refuse", False))
+        config = replica_config(any_server, port=proxy.port, connect_retry_s=60)
+
+        def let_in_after_a_refusal() -> None:
+            wait_until(lambda: proxy.accepted, "a connection that was refused")
+            proxy.refuse = False
+
+        opening = threading.Thread(target=let_in_after_a_refusal)
         opening.start()
         position = await ask(config, lambda _: latest_position())
         opening.join()
@@ -42,7 +48,7 @@ async def test_the_next_host_is_asked_and_named(any_server: MariaDb) -> None:
         return latest_position()
 
     there = f"{any_server.host}:{any_server.port}"
-    await ask(replica_config(any_server, host=f"127.0.0.1:1,{there}", connect_retry_s=20), question)
+    await ask(replica_config(any_server, host=f"127.0.0.1:1,{there}", connect_retry_s=60), question)
     assert asked == [there]
 
 

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import AuthenticationError, ProtocolError, ReplicaError
@@ -106,7 +106,6 @@ def test_the_password_stays_here_when_the_way_is_not_private(payload: bytes) -> 
         go_on()
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from(sorted(PLUGINS)))
 def test_whatever_a_server_says_it_is_a_login_or_one_of_our_errors(payloads: list[bytes], plugin: str) -> None:
     conversation = begun(secret=Secret(conversations.PASSWORD, private=False))

@@ -1,21 +1,29 @@
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
 from replica.errors import ServerError
+from replica.handshake import primary
 from replica.handshake.primary import BinlogFile, ask_primary, list_binlogs
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.unit.handshake.steps import converse
 
+NOW = 1_700_000_000.0
 STATUS = (("Binlog_snapshot_file", "bin.000007"), ("Binlog_snapshot_position", "1234"))
 SEMI_SYNC = (("Rpl_semi_sync_master_status", "ON"), ("Rpl_semi_sync_master_clients", "2"))
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours stands still, and the primary's is five seconds ahead."""
+    monkeypatch.setattr(primary, "time", SimpleNamespace(time=lambda: NOW))
+
+
 def answers(**variables: str) -> dict[str, object]:
     return {
-        "SELECT TIMESTAMPDIFF": ((str(int(time.time() * 1e6) + 5_000_000), "0-1-7,3-2-1", "42"),),
+        "SELECT TIMESTAMPDIFF": ((str(int(NOW * 1e6) + 5_000_000), "0-1-7,3-2-1", "42"),),
         "SHOW STATUS": (*STATUS, *SEMI_SYNC),
         "SHOW GLOBAL VARIABLES": tuple(variables.items()),
         "SELECT BINLOG_GTID_POS": (("",),),
@@ -28,7 +36,7 @@ def test_a_full_answer() -> None:
     )  # type: ignore[arg-type]
     assert (answer.server_id, answer.position) == (42, GtidPosition.parse("0-1-7,3-2-1"))
     assert answer.place == BinlogPosition("bin.000007", 1234)
-    assert answer.clock_offset_s == pytest.approx(5.0, abs=0.5)
+    assert answer.clock_offset_s == pytest.approx(5.0)
     assert (answer.expiry_s, answer.max_total_bytes, answer.file_kept) == (3600.0, None, True)
     assert (answer.semi_sync, answer.semi_sync_clients) == (True, 2)
     assert len(said) == 4

@@ -7,7 +7,7 @@ import random
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError
@@ -34,7 +34,6 @@ def read(reader: FrameReader, size: int = 1 << 16) -> bytes:
     return bytes(out)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=3000), st.booleans()), max_size=8),
     st.lists(st.integers(1, 700), min_size=1, max_size=5),
@@ -106,7 +105,6 @@ def test_frames_that_no_server_sends(frame: bytes, words: str) -> None:
         reader.read_into(target)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=4))
 def test_damage_is_damage_and_nothing_else(noise: bytes, flips: list[tuple[int, int]]) -> None:
     wire = bytearray(deflated(b"first" * 60) + noise + deflated(noise) + frames(b"last"))

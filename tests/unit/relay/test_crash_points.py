@@ -153,7 +153,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda _: None)
     monkeypatch.setattr(open_file, "reserve", lambda _, offset: offset + (16 << 20))
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
         yield Path(made)
 
 
@@ -201,6 +201,15 @@ def check(life: Life, directory: Path, files: dict[str, bytes], stop: Stop, *, a
     shutil.rmtree(directory)
 
 
+def told_apart(states: Iterator[tuple[dict[str, bytes], Stop]]) -> Iterator[tuple[dict[str, bytes], Stop]]:
+    """Without those that leave the same files as the one before, of which the same must be true."""
+    before: object = None
+    for files, stop in states:
+        if (files, stop[1:]) != before:
+            yield files, stop
+        before = files, stop[1:]
+
+
 def test_the_life_has_everything_in_it(life: Life) -> None:
     kinds = Counter(change.kind for change in life.changes)
     assert kinds["write"] > 150
@@ -208,13 +217,17 @@ def test_the_life_has_everything_in_it(life: Life) -> None:
 
 
 def test_a_process_killed_between_any_two_calls_loses_nothing_it_published(life: Life, folder: Path) -> None:
-    for disk, stop in stops(life):
-        check(life, folder / "relay", disk.after_kill(), stop, at_least=stop.published)
+    for left, stop in told_apart((disk.after_kill(), stop) for disk, stop in stops(life)):
+        check(life, folder / "relay", left, stop, at_least=stop.published)
 
 
 @pytest.mark.parametrize(
     ("life", "some"),
-    [pytest.param(1, False, id="nothing loose stays"), *(pytest.param(n, True, id=f"some stays, {n}") for n in (1, 2))],
+    [
+        pytest.param(1, False, id="nothing loose stays"),
+        pytest.param(2, True, id="some stays, 2"),
+        pytest.param(1, True, id="some stays, 1", marks=pytest.mark.slow),  # the same with other chances
+    ],
     indirect=["life"],
 )
 def test_a_power_cut_between_any_two_calls_loses_nothing_acknowledged(
@@ -222,8 +235,11 @@ def test_a_power_cut_between_any_two_calls_loses_nothing_acknowledged(
     folder: Path,
     some: bool,  # noqa: FBT001
 ) -> None:
-    for at, (disk, stop) in enumerate(stops(life)):
-        left = disk.after_power_cut(random.Random(at) if some else None)
+    def states() -> Iterator[tuple[dict[str, bytes], Stop]]:
+        for at, (disk, stop) in enumerate(stops(life)):
+            yield disk.after_power_cut(random.Random(at) if some else None), stop
+
+    for left, stop in told_apart(states()):
         check(life, folder / "relay", left, stop, at_least=stop.acknowledged)
 
 

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replica.errors import RelayError
-from replica.relay.lock import RelayLock, lock_holder
+from replica.relay import lock
+from replica.relay.lock import LOCK_NAME, RelayLock, lock_holder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +33,9 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_closing_twice_does_no_harm(tmp_path: Path) -> None:
-    lock = RelayLock(tmp_path)
-    lock.close()
-    lock.close()
+    held = RelayLock(tmp_path)
+    held.close()
+    held.close()
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
@@ -56,19 +58,26 @@ def test_who_holds_it_is_told_to_everybody(tmp_path: Path) -> None:
     assert lock_holder(tmp_path) is None
 
 
-def test_looking_at_it_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+def test_looking_at_it_keeps_nobody_from_taking_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     RelayLock(tmp_path).close()
-    ended = threading.Event()
+    looking = os.open(tmp_path / LOCK_NAME, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert lock_holder(tmp_path) is None, "two that look do not take each other for a replica"
+    pauses: list[float] = []
 
-    def look() -> None:
-        while not ended.is_set():
-            lock_holder(tmp_path)
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.close(looking)  # whoever looks lets go after a moment
 
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        for _ in range(100):
-            RelayLock(tmp_path).close()
-    finally:
-        ended.set()
-        watcher.join()
+    monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=pause))
+    RelayLock(tmp_path).close()
+    assert len(pauses) == 3
+
+
+def test_a_lock_that_stays_taken_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=pauses.append))
+    with RelayLock(tmp_path), pytest.raises(RelayError, match="in use"):
+        RelayLock(tmp_path)
+    assert 0 < sum(pauses) < 1

@@ -3,10 +3,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import stat
+import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +28,6 @@ from replica.relay.readers import (
 from replica.relay.writer import RelayWriter
 from tests.unit.relay.driving import receive
 from tests.unit.relay.test_writer import primary_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACE = RelayLocation(3, 4000)
 
@@ -219,17 +218,21 @@ def test_a_mark_that_only_the_replicas_user_may_remove_does_not_hold_a_reader_ba
 def test_who_may_not_write_there_is_told_how(directory: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can become another user")
-    (directory / READERS_NAME).chmod(0o755)
-    for parent in (directory, *directory.parents[:2]):
-        parent.chmod(parent.stat().st_mode | 0o755)
-    child = os.fork()
-    if not child:
-        os.setgroups([])
-        os.setgid(65_534)
-        os.setuid(65_534)
-        try:
-            ReaderRegistration(directory, "q").keep_from(PLACE, "0-1-7")
-        except RelayError as error:
-            os._exit(0 if "may not register" in str(error) and "group" in error.hint else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    # The folders of pytest are for its own user.
+    with tempfile.TemporaryDirectory() as everybodys:
+        seen = Path(shutil.copytree(directory, Path(everybodys) / "relay"))
+        for one in (seen.parent, seen, seen / READERS_NAME):
+            one.chmod(0o755)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setgid(65_534)
+                os.setuid(65_534)
+                ReaderRegistration(seen, "q").keep_from(PLACE, "0-1-7")
+            except RelayError as error:
+                code = 0 if "may not register" in str(error) and "group" in error.hint else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
@@ -77,7 +77,7 @@ def primaries(draw: st.DrawFn) -> Primary:  # noqa: C901  (one branch a shape)
     return primary
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(
     primary=primaries(),
     sizes=st.lists(st.integers(1, 700), min_size=1, max_size=6),
@@ -383,7 +383,7 @@ def test_an_ack_names_the_file_its_event_stands_in(tmp_path: Path) -> None:
         assert receive(relay, wire, semi_sync=True).take_ack() == BinlogPosition(FILE, end)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     primary=primaries(),
     edits=st.lists(

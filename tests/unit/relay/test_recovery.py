@@ -62,7 +62,7 @@ def test_a_torn_tail_is_cut_to_the_last_complete_group_at_every_byte(
                 assert relay_numbers(torn) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(at=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_a_flipped_bit_ends_the_log_before_its_group(at: int, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -40,7 +40,7 @@ def test_a_slow_disk_makes_the_writer_wait() -> None:
 
     def slow(wanted: bool) -> None:  # noqa: FBT001
         begun.append(wanted)
-        release.wait(10)
+        release.wait(60)
 
     for _ in range(MAX_WAITING):
         sealer.submit(slow)

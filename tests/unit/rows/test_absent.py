@@ -37,7 +37,7 @@ def lacking(bits: list[bool]) -> list[str] | None:
     return None if all(bits) else [name for name, there in zip(NAMES, bits, strict=True) if not there]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(CHANGE, min_size=1, max_size=30), st.sampled_from(("envelope", "flat", "variant")), st.integers(2, 9))
 def test_lists_are_the_bitmaps_by_name(
     changes: list[tuple[int, list[bool], list[bool]]], shape: Literal["envelope", "flat", "variant"], batch_rows: int

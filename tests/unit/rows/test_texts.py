@@ -47,7 +47,7 @@ def array(values: list[bytes | None]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(values), *stored.buffers()[1:], stored.buffers()[0])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.none() | TEXT, min_size=1, max_size=12))
 def test_damage_is_found_and_repaired_as_python_does_it(values: list[bytes | None]) -> None:
     good = [value is None or value == value.decode("utf-8", "replace").encode() for value in values]

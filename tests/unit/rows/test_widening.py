@@ -41,7 +41,7 @@ def widenings() -> list[tuple[Wire, str]]:
 
 
 @pytest.mark.parametrize(("wire", "out"), widenings(), ids=lambda v: v if isinstance(v, str) else f"{v.code}-{v[2]:d}")
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data(), flat=st.booleans())
 def test_an_integer_keeps_its_value(wire: Wire, out: str, data: st.DataObject, *, flat: bool) -> None:
     bits = 8 * wire.size

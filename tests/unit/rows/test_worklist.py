@@ -130,7 +130,7 @@ def expected(
 
 
 @pytest.mark.parametrize("shape", ["envelope", "variant"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     groups=_groups,
     operations=st.integers(1, 7),
@@ -190,7 +190,7 @@ def test_where_no_column_is_read_every_update_comes() -> None:
     assert [batch.rows for batch in decoder.decode(data, checksum=True)] == [2]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(_groups)
 def test_flat_rows_are_those_of_the_envelope(
     groups: list[list[tuple[str, int, bool, list[tuple[Row, Row]]]]],

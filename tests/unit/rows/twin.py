@@ -151,9 +151,15 @@ def _masked(array: pa.Array, valid: list[bool]) -> pa.Array:
     return array.take(pa.array(taken, pa.int64()))
 
 
-def check_twin(data: bytes, tables: Tables, options: DecodeOptions, *, checksum: bool = True) -> Decoded:
-    """Decode with both and compare everything; returns what the kernels gave."""
-    rows = list(reference_rows(data, tables, options.policy))
+def check_twin(
+    data: bytes, tables: Tables, options: DecodeOptions, *, checksum: bool = True, rows: list[Row] | None = None
+) -> Decoded:
+    """Decode with both and compare everything; returns what the kernels gave.
+
+    `rows`: what `reference_rows` gave for the same data, tables and policy.
+    """
+    if rows is None:
+        rows = list(reference_rows(data, tables, options.policy))
     assert rows, "a comparison of nothing with nothing proves nothing"
     output = None if options.shape == "variant" else rows[0].layout.outputs
     decoded = kernel_rows(data, RangeDecoder(tables, options, output), checksum=checksum)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.schema.history import Applied, SchemaHistory
@@ -131,7 +131,6 @@ WORDS = (
 words = st.sampled_from([*WORDS.split(), "\n", "9" * 30])
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(words, max_size=12).map(" ".join), max_size=6))
 def test_any_words_leave_a_history_that_answers(statements: list[str]) -> None:
     made = history(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import SchemaError
@@ -36,7 +36,6 @@ TABLES = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(TABLES, max_size=4))
 def test_what_goes_in_comes_out_and_equal_tables_are_equal_text(tables: list[TableSchema]) -> None:
     known = {(table.database, table.table): table for table in tables}

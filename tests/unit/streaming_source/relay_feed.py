@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from replica.handshake.start import Latest
@@ -49,6 +50,17 @@ def history(tables: SelectedTables = EVERYTHING) -> TableHistory:
     """What is known of the tables of a query that asked no server."""
     changes = SchemaChanges("ignore", None, tables.catalog, ValuePolicy())
     return TableHistory(tables, None, changes, SchemaStore(None))
+
+
+def next_file_time(folder: Path) -> None:
+    """Wait until the clock of the file system has moved on: two files written in one of its ticks have one time."""
+    probe = folder / "probe"
+    probe.touch()
+    began = probe.stat().st_mtime_ns
+    while probe.stat().st_mtime_ns == began:
+        time.sleep(0.001)
+        probe.touch()
+    probe.unlink()
 
 
 class RelayFeed:

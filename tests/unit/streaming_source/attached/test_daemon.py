@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +15,7 @@ from replica.relay.lock import RelayLock
 from streaming_source.attached import daemon as attached_daemon
 from streaming_source.attached.daemon import DaemonWatch, is_held
 from tests.unit.daemon.records import record
+from tests.unit.streaming_source.relay_feed import next_file_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def test_every_start_of_a_writer_is_another_epoch_and_so_is_a_new_folder(tmp_pat
     watch = DaemonWatch(folder, timeout_s=1)
     epochs = [watch.epoch]
     for _ in range(2):
-        time.sleep(0.02)  # the clock of a file system ticks some milliseconds apart
+        next_file_time(tmp_path)
         with RelayLock(folder):
             (folder / HEAD_NAME).touch()
             epochs.append(watch.epoch)

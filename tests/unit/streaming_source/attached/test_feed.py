@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +20,9 @@ from streaming_source.attached import feed as attached_feed
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning import planner as planner_module
 from tests.unit.daemon.records import record
-from tests.unit.streaming_source.relay_feed import RelayFeed, plan
+from tests.unit.streaming_source.relay_feed import RelayFeed, next_file_time, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,6 @@ class Daemon:
         self.folder = folder
         self.files = 0
         self.feeds: list[AttachedFeed] = []
-        self.arriving: list[threading.Timer] = []
         self.writer = RelayFeed(folder)
 
     def arrive(self, *groups: str) -> None:
@@ -48,20 +48,26 @@ class Daemon:
             self.writer.primary.file = f"bin.{self.files:06d}"
             self.writer.arrive(group)
 
-    def arrive_later(self, *groups: str) -> None:
-        self.arriving.append(threading.Timer(0.1, self.arrive, groups))
-        self.arriving[-1].start()
+    def arrive_in_a_pause(self, monkeypatch: pytest.MonkeyPatch, *groups: str) -> None:
+        """When a feed waits for the first time: not before it has looked, whatever the machine does meanwhile."""
+        left = [groups]
+
+        def pause(seconds: float) -> None:
+            if left:
+                self.arrive(*left.pop())
+            else:
+                time.sleep(seconds)
+
+        monkeypatch.setattr(attached_feed, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
 
     def close(self) -> None:
-        for timer in self.arriving:
-            timer.join()
         for feed in self.feeds:
             feed.close()
         self.writer.close()
 
     def restart(self) -> None:
         self.writer.close()
-        time.sleep(0.02)  # the clock of a file system ticks some milliseconds apart
+        next_file_time(self.folder.parent)
         self.writer = RelayFeed(self.folder)
 
     def begin_anew(self, *groups: str, first_file: int = 0) -> None:
@@ -91,7 +97,9 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    # What a test lets arrive is there before it asks: nothing is gained by waiting for more.
+    monkeypatch.setattr(planner_module, "LONG_POLL_S", 0.001)
     daemon = Daemon(tmp_path / "relay")
     yield daemon
     daemon.close()
@@ -124,10 +132,11 @@ def test_a_start_is_a_place_of_the_log(daemon: Daemon, start: str, position: str
     assert _gtids(planner, first) == GROUPS[GROUPS.index(position) + 1 :] if position else GROUPS
 
 
-def test_latest_of_an_empty_log_has_everything_that_comes(daemon: Daemon) -> None:
+def test_latest_of_an_empty_log_has_everything_that_comes(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = daemon.attach()
-    daemon.arrive_later(*GROUPS[:2])
+    daemon.arrive_in_a_pause(monkeypatch, *GROUPS[:2])
     assert str(feed.starting_offset().position) == ""
+    assert str(feed.head().position) == "0-1-2"
 
 
 def test_a_primary_without_a_transaction_has_an_end_too(daemon: Daemon) -> None:
@@ -255,10 +264,10 @@ def test_a_restart_of_the_writer_is_a_new_look_at_every_place(daemon: Daemon) ->
 
 def test_a_log_that_lost_its_end_is_waited_for(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.arrive(*GROUPS)
-    planner = daemon.plan(daemonTimeout="20s")
+    planner = daemon.plan(daemonTimeout="60s")
     end = planner.latest_offset(_offset("0-1-5"), bounded=True)
     daemon.begin_anew(*GROUPS[:4])
-    daemon.arrive_later("0-1-5", "0-1-6", "0-1-7")
+    daemon.arrive_in_a_pause(monkeypatch, "0-1-5", "0-1-6", "0-1-7")
     parts = planner.partitions(_offset("0-1-5"), end)
     assert [part.file for partition in parts for part in partition.ranges] == ["bin.000006"]
 
@@ -276,15 +285,20 @@ def test_a_position_of_another_server_with_the_same_numbers_is_refused(daemon: D
 
 
 def test_a_daemon_that_is_down_is_waited_for_and_not_for_ever(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(attached_daemon, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(attached_daemon, "LOOK_EVERY_S", 0.0)
     daemon.arrive(*GROUPS)
-    planner = daemon.plan()
+    planner = daemon.plan(daemonTimeout="60s")
     daemon.writer.close()
     offset = planner.latest_offset(_offset("0-1-5"), bounded=True)  # what is there is read
     assert planner.latest_offset(offset, bounded=True) == offset
+    now[0] += 60
+    assert planner.latest_offset(offset, bounded=True) == offset
     report = planner.report()
     assert report is not None
-    assert "daemonDownSeconds" in report
+    assert report["daemonDownSeconds"] == 60
+    now[0] += 1
     with pytest.raises(RelayError, match="no daemon has been writing"):
         planner.latest_offset(offset, bounded=True)
 
@@ -313,13 +327,13 @@ def test_who_is_asked_about_forgotten_transactions(daemon: Daemon) -> None:
     assert daemon.attach().latest_and_prepared() is None
 
 
-def test_news_is_seen_within_a_poll(daemon: Daemon) -> None:
+def test_news_is_seen_within_a_poll(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.arrive(*GROUPS[:2])
     feed = daemon.attach()
     here = feed.head().location
     assert not feed.wait_beyond(here, 0.01)
-    daemon.arrive_later("0-1-3")
-    assert feed.wait_beyond(here, 20)
+    daemon.arrive_in_a_pause(monkeypatch, "0-1-3")
+    assert feed.wait_beyond(here, 60)
     assert feed.head().location == RelayLocation(3, feed.head().location.offset)
     assert attached_feed.POLL_S < attached_feed.IDLE_POLL_S
 

@@ -63,10 +63,15 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_rights(tmp_path: Path) -
         take_name(tmp_path / "nowhere", _options(readerName="orders"))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on, where pytest has threads
 def test_a_name_ends_with_its_process(folder: Path) -> None:
     child = os.fork()
     if child == 0:
-        take_name(folder, _options(readerName="orders"))
-        os._exit(0)
-    os.waitpid(child, 0)
+        code = 1
+        try:
+            take_name(folder, _options(readerName="orders"))
+            code = 0
+        finally:
+            os._exit(code)  # whatever happens: a second process must not go on with the tests
+    assert os.waitpid(child, 0)[1] == 0
     take_name(folder, _options(readerName="orders")).close()

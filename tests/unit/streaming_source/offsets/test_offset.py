@@ -61,7 +61,7 @@ def test_version_2_is_written_only_where_version_1_cannot_say_it() -> None:
     assert replace(inside, anchor=True, begin=plain).place == plain
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_offsets)
 def test_the_json_text_is_the_identity(offset: SourceOffset) -> None:
     text = json.dumps(offset.json())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +40,12 @@ ROWS = 500  # of one rows event
 XA = b"XA COMMIT X'78',X'',1"
 
 
+@cache
+def images(number: int) -> bytes:
+    """The rows of the rows event with this number in its transaction."""
+    return b"".join(image([struct.pack("<i", number * ROWS + i)]) for i in range(ROWS))
+
+
 class Log(RelayFeed):
     """A relay log whose transactions hold real rows."""
 
@@ -52,8 +59,8 @@ class Log(RelayFeed):
             primary.gtid(gtid, 64 if xa else 4, xa=xa)
             primary.event(EventType.TABLE_MAP, ORDERS, inside=True)
             for number in range(events):
-                images = b"".join(image([struct.pack("<i", number * ROWS + i)]) for i in range(ROWS))
-                primary.event(EventType.WRITE_ROWS_V1, rows(1, 1, images, flags=int(number == events - 1)), inside=True)
+                event = rows(1, 1, images(number), flags=int(number == events - 1))
+                primary.event(EventType.WRITE_ROWS_V1, event, inside=True)
             if xa is None:
                 primary.event(EventType.XID, struct.pack("<Q", gtid.seq_no))
             else:
@@ -84,11 +91,11 @@ def cut(
 
 def read(partitions: list[ChangePartition]) -> list[tuple[str, int, bool]]:
     plan = ReadPlan("variant", EVERYTHING, None, "server")
-    found = []
+    found: list[tuple[str, int, bool]] = []
     for partition in partitions:
         for batch in read_changes(partition, plan):
-            for row in batch.column("transaction").to_pylist():
-                found.append((row["gtid"], row["ordinal"], row["is_last"]))  # noqa: PERF401  (two loops deep)
+            columns = (batch.column("transaction").field(name) for name in ("gtid", "ordinal", "is_last"))
+            found += zip(*(column.to_pylist() for column in columns), strict=True)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
@@ -134,7 +134,6 @@ def log_file(folder: Path, content: bytes) -> str:
     return str(path)
 
 
-@settings(deadline=None)
 @given(
     made=statements(),
     checksum=st.booleans(),
@@ -185,7 +184,6 @@ def finely_indexed(tables: SelectedTables, group: LogRange, block: int = 1 << 16
     return groups
 
 
-@settings(deadline=None)
 @given(made=statements(), checksum=st.booleans(), target=st.integers(1, 300), tables=st.sampled_from(SELECTIONS))
 def test_a_prepared_transaction_is_cut_under_the_gtid_of_its_xa_commit(
     folder: Path, made: list[dict[str, Any]], *, checksum: bool, target: int, tables: SelectedTables
@@ -209,7 +207,6 @@ def test_a_prepared_transaction_is_cut_under_the_gtid_of_its_xa_commit(
     assert groups.parts(prepared, target) == []
 
 
-@settings(deadline=None)
 @given(made=statements(), target=st.integers(1, 300), places=st.tuples(st.integers(0, 40), st.integers(0, 40)))
 def test_parts_of_some_rows_hold_these_and_read_little_else(
     folder: Path, made: list[dict[str, Any]], target: int, places: tuple[int, int]

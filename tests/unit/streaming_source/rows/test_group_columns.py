@@ -11,7 +11,7 @@ from streaming_source.rows.group_columns import take, take_positions
 _i64 = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(_i64 | st.just(0), min_size=1, max_size=8),
     st.lists(st.integers(0, 7), max_size=40),
@@ -29,7 +29,7 @@ def test_rows_take_the_values_of_their_groups(values: list[int], rows: list[int]
     assert told == np.count_nonzero(records[group, step - 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)), min_size=1, max_size=6), st.data())
 def test_positions_are_log_pos_less_the_length_modulo_4_gib(
     headers: list[tuple[int, int]], data: st.DataObject

@@ -15,7 +15,7 @@ _groups = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20)), max_size=30
 _bounds = st.none() | st.dictionaries(st.integers(0, 3), st.integers(0, 20)).map(lambda d: tuple(d.items()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_groups, _bounds, _bounds)
 def test_bounds_are_lower_excluded_upper_included_per_domain(
     groups: list[tuple[int, int]], lower: tuple[tuple[int, int], ...] | None, upper: tuple[tuple[int, int], ...] | None

@@ -24,7 +24,7 @@ def _cases(draw: st.DrawFn) -> Case:
     return groups, rows
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_cases())
 def test_texts_are_their_formats_and_sequences_sort_like_the_numbers(case: Case) -> None:
     groups, rows = case

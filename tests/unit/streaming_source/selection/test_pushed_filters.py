@@ -81,7 +81,7 @@ def passes(given: Any, group: tuple[int, ...]) -> bool:
     return bool(ORACLE[type(inner).__name__](mine, inner.value)) != isinstance(given, spark.Not)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_groups, st.lists(_filters(), min_size=1, max_size=3), _groups)
 def test_transactions_are_left_as_spark_would_leave_them(
     rows: list[tuple[int, ...]], filters: list[spark.Filter], more: list[tuple[int, ...]]

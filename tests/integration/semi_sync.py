@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import contextlib
     from pathlib import Path
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 NEVER = GtidPosition.parse("4294967295-1-1")
 LONG_HEARTBEAT_S = 3600
 """No heartbeat comes within a test: what the primary notices, it does not notice by failing to send one."""
 OPTIONS = (
     "--rpl-semi-sync-master-enabled=ON",
     "--rpl-semi-sync-master-wait-no-slave=OFF",
-    "--rpl-semi-sync-master-timeout=20000",
+    "--rpl-semi-sync-master-timeout=60000",
 )
 
 
@@ -43,8 +43,11 @@ def switched_on(server: MariaDb) -> bool:
 def start_semi_sync(
     stack: contextlib.ExitStack, server: MariaDb, directory: Path, **options: object
 ) -> EmbeddedReplica:
-    """A semi-synchronous replica from now on, that the primary waits for; it ends with the stack."""
-    config = replica_config(server, semi_sync=True, **options)
+    """A semi-synchronous replica from now on, that the primary waits for; it ends with the stack.
+
+    No silence ends its connection or makes it repeat an acknowledgement, unless `heartbeat_s` is given.
+    """
+    config = replica_config(server, **({"semi_sync": True, "heartbeat_s": LONG_HEARTBEAT_S} | options))
     replica = stack.enter_context(EmbeddedReplica(config, directory, log=structlog.get_logger()))
     clients = semi_sync(server, "clients")
     replica.start(None)

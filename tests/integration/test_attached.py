@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DisconnectedError, SchemaError
+from streaming_source.attached import feed as feed_module
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.load import load_plan
 from streaming_source.options.source_options import SourceOptions
@@ -14,24 +15,22 @@ from tests.spark.daemons import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-def daemon(any_server: MariaDb, tmp_path: Path) -> Iterator[Daemon]:
+@pytest.fixture(scope="module")
+def daemon(any_server: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Beside a primary whose rows do not name their columns."""
     any_server.add_user()
     any_server.sql(
         "CREATE DATABASE d", "CREATE TABLE d.t (a INT COMMENT 'key', b INT UNSIGNED)", "INSERT INTO d.t VALUES (1, 2)"
     )
-    with Daemon(any_server, tmp_path / "relay") as daemon:
+    with Daemon(any_server, tmp_path_factory.mktemp("attached") / "relay") as daemon:
         daemon.catch_up()
         yield daemon
-    any_server.sql("DROP DATABASE d")
 
 
 def _server(server: MariaDb) -> dict[str, str]:
@@ -49,7 +48,10 @@ def test_columns_without_names_come_from_the_catalog(any_server: MariaDb, daemon
     assert plan.server == f"{any_server.host}:{any_server.port}"
 
 
-def test_a_server_that_is_named_is_asked_about_prepared_transactions(any_server: MariaDb, daemon: Daemon) -> None:
+def test_a_server_that_is_named_is_asked_about_prepared_transactions(
+    any_server: MariaDb, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "ASK_S", 60.0)
     given = {"table": "d.t", "relayDir": str(daemon.relay_dir), **_server(any_server)}
     feed = AttachedFeed(SourceOptions.parse(given), daemon.relay_dir)
     with any_server.connect() as connection, connection.cursor() as cursor:
@@ -60,6 +62,7 @@ def test_a_server_that_is_named_is_asked_about_prepared_transactions(any_server:
     assert latest is not None
     assert {xid.gtrid for xid in latest.prepared} == {b"x"}
     assert str(latest.position) == str(latest.before)
+    monkeypatch.setattr(feed_module, "ASK_S", 0.1)
     feed = AttachedFeed(SourceOptions.parse(given | {"port": "1"}), daemon.relay_dir)
     with pytest.raises(DisconnectedError):
         feed.latest_and_prepared()

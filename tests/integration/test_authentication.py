@@ -159,7 +159,7 @@ async def test_the_password_is_not_given_to_who_asks_for_it(primary: MariaDb) ->
 
         with FaultProxy(primary.host, primary.port) as proxy:
             proxy.mangle = changed
-            config = replica_config(primary, user="p", password="marked-password", port=proxy.port, connect_timeout_s=2)
+            config = replica_config(primary, user="p", password="marked-password", port=proxy.port)
             with pytest.raises(ReplicaError) as caught:
                 await outcome(config)
             assert b"client_ed25519" in said

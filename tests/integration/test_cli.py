@@ -46,23 +46,27 @@ def called(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[
 
 def test_run_receives_until_sigterm(any_server: MariaDb, tmp_path: Path) -> None:
     config = tmp_path / "replica.toml"
-    config.write_text('start = "earliest"\nheartbeat_s = "1s"\n')
+    config.write_text('start = "earliest"\nheartbeat_s = "1m"\n')
     relay = tmp_path / "relay"
     command = [*PROGRAM, "run", "--config", str(config), "--relay-dir", str(relay)]
     with subprocess.Popen(
         command, env=environment(any_server), stderr=subprocess.PIPE, text=True, cwd=PROJECT
     ) as process:
-        assert process.stderr is not None
-        lines: list[dict[str, Any]] = []
-        for line in process.stderr:
-            lines.append(json.loads(line))
-            if lines[-1]["event"] == "connected":
-                break
-        any_server.sql("CREATE OR REPLACE DATABASE cli")
-        wait_until(lambda: relay_gtids(any_server, relay) == server_gtids(any_server), "everything is in the relay log")
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-        assert process.wait(20) == 0
+        try:
+            assert process.stderr is not None
+            lines: list[dict[str, Any]] = []
+            for line in process.stderr:
+                lines.append(json.loads(line))
+                if lines[-1]["event"] == "connected":
+                    break
+            any_server.sql("CREATE OR REPLACE DATABASE cli")
+            theirs = server_gtids(any_server)
+            wait_until(lambda: relay_gtids(any_server, relay) == theirs, "everything is in the relay log")
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
     lines += map(json.loads, rest.splitlines())
     assert [line["event"] for line in lines] == ["started", "server setting", "connected", "stopped"]
     assert lines[-1]["position"] == any_server.gtid_binlog_pos()

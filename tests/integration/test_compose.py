@@ -10,7 +10,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +30,11 @@ PROJECT = Path(__file__).resolve().parents[2]
 VERSIONS = ("10.5", "10.11", "11.8")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:  # open at the same time: never the same port twice
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 @dataclass
@@ -81,6 +81,11 @@ class Compose:
         except pymysql.Error:
             return False
 
+    def in_step(self) -> bool:
+        """Whether the primary waits for acknowledgements: it begins to when a replica has caught up with a commit."""
+        self.sql("CREATE OR REPLACE TABLE shop.step (id INT)")
+        return bool(self.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'")[0][1] == "ON")
+
     def get(self, path: str) -> tuple[int, str]:
         try:
             with urlopen(f"http://127.0.0.1:{self.metrics_port}{path}", timeout=10) as answer:
@@ -97,7 +102,7 @@ def image() -> None:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def project(request: pytest.FixtureRequest, image: None) -> Iterator[Compose]:
-    found = Compose(request.param, free_port(), free_port())
+    found = Compose(request.param, *free_ports())
     try:
         found.run("up", "--detach", "--wait")
         yield found
@@ -108,6 +113,7 @@ def project(request: pytest.FixtureRequest, image: None) -> Iterator[Compose]:
 def test_it_comes_up_healthy_and_semi_synchronous(project: Compose) -> None:
     status, body = project.get("/healthz")
     assert (status, json.loads(body)["healthy"]) == (200, True)
+    wait_until(project.in_step, "the primary waits for the replica")
     before = project.counter("yes_tx")
     project.sql(
         "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(10))", "INSERT INTO shop.orders VALUES (1, 'new')"
@@ -165,6 +171,7 @@ def test_metrics_are_published(project: Compose) -> None:
 def test_it_finds_the_primary_again(project: Compose) -> None:
     project.run("restart", "primary")
     wait_until(project.has_a_replica, "the replica is back")
+    wait_until(project.in_step, "the primary waits for it again")
     before = project.counter("yes_tx")
     project.sql("INSERT INTO shop.orders VALUES (2, 'again')")
     assert project.counter("yes_tx") == before + 1
@@ -172,12 +179,10 @@ def test_it_finds_the_primary_again(project: Compose) -> None:
 
 def test_it_leaves_at_once_and_with_code_0(project: Compose) -> None:
     """PID 1 that ignores SIGTERM would be killed after ten seconds, with code 137; the primary would wait for it."""
-    begin = time.monotonic()
     project.run("stop", "--timeout", "60", "replica")
-    assert time.monotonic() - begin < 50
     name = project.run("ps", "--all", "--quiet", "replica").strip()
     inspect = ["docker", "inspect", "--format", "{{.State.ExitCode}}", name]
     assert subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.strip() == "0"
-    assert project.counter("clients") == 0
+    wait_until(lambda: project.counter("clients") == 0, "the primary has noticed")
     project.run("start", "replica")
     wait_until(project.has_a_replica, "the replica goes on from its volume")

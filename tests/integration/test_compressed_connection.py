@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
 def primary(server_version: str) -> Iterator[MariaDb]:
     """Semi-synchronous, and so patient that a lost acknowledgement would be seen."""
-    options = ("--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-timeout=20000")
+    options = ("--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-timeout=60000")
     with MariaDb(server_version, *options, "--rpl-semi-sync-master-wait-no-slave=OFF", tls=True) as server:
         server.sql("CREATE DATABASE c", "CREATE TABLE c.t (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
         yield server
@@ -61,8 +61,8 @@ def semi_sync_on(server: MariaDb) -> bool:
 
 
 def fill(server: MariaDb, size: int) -> None:
-    """40 small transactions, one of `size` bytes that deflates to nothing, one that does not."""
-    server.sql(*(f"INSERT INTO c.t (b) VALUES (REPEAT('{n}', {n * 10}))" for n in range(40)))
+    """10 small transactions, one of `size` bytes that deflates to nothing, one that does not."""
+    server.sql(*(f"INSERT INTO c.t (b) VALUES (REPEAT('{n}', {n * 10}))" for n in range(10)))
     with server.connect(max_allowed_packet=64 << 20) as session, session.cursor() as cursor:
         cursor.execute("INSERT INTO c.t (b) VALUES (REPEAT('x', %s))", (size,))
         cursor.execute("INSERT INTO c.t (b) VALUES (%s)", (random.Random(1).randbytes(size),))
@@ -92,8 +92,9 @@ async def test_the_server_agrees_and_long_answers_arrive(primary: MariaDb, way: 
 def test_a_semi_synchronous_stream_in_frames(primary: MariaDb, tls: str, size: int, tmp_path: Path) -> None:
     primary.sql("SET GLOBAL max_allowed_packet = 67108864")
     before = len(server_gtids(primary))
+    wait_until(lambda: status(primary, "clients") == 0, "nobody is left of an earlier test")
     with FaultProxy(primary.host, primary.port) as proxy:
-        config = replica_config(primary, port=proxy.port, compress=True, semi_sync=True, tls=tls, heartbeat_s=5)
+        config = replica_config(primary, port=proxy.port, compress=True, semi_sync=True, tls=tls, heartbeat_s=30)
         with EmbeddedReplica(config, tmp_path) as replica:
             replica.start(GtidPosition.parse(primary.gtid_binlog_pos()))
             wait_until(lambda: status(primary, "clients") == 1, "the primary to count us")
@@ -105,7 +106,7 @@ def test_a_semi_synchronous_stream_in_frames(primary: MariaDb, tls: str, size: i
             assert replica.progress.compressed
             assert replica.progress.tls.startswith("TLSv1.") == (tls == "required")
             assert status(primary, "no_tx") == no, "no commit gave up waiting"
-            assert status(primary, "yes_tx") - yes == 42
+            assert status(primary, "yes_tx") - yes == 12
         received = proxy.sent_to_client
     assert relay_gtids(primary, tmp_path) == server_gtids(primary)[before:]
     stored = sum(file.stat().st_size for file in tmp_path.glob("relay.[0-9]*"))
@@ -184,7 +185,7 @@ def test_in_pieces_of_a_few_bytes(any_server: MariaDb, tmp_path: Path, monkeypat
     any_server.sql("CREATE OR REPLACE DATABASE pieces", "CREATE TABLE pieces.t (b LONGBLOB)")
     before = len(server_gtids(any_server))
     with FaultProxy(any_server.host, any_server.port) as proxy:
-        config = replica_config(any_server, port=proxy.port, compress=True, connect_timeout_s=30)
+        config = replica_config(any_server, port=proxy.port, compress=True, heartbeat_s=30)
         with EmbeddedReplica(config, tmp_path) as replica:
             replica.start(GtidPosition.parse(any_server.gtid_binlog_pos()))
             any_server.sql(*(f"INSERT INTO pieces.t VALUES (RANDOM_BYTES({n}))" for n in (1, 30, 200, 1024)))
@@ -212,20 +213,26 @@ def test_damage_anywhere_is_found_and_the_stream_goes_on(any_server: MariaDb, tm
     any_server.sql("CREATE OR REPLACE DATABASE damage", "CREATE TABLE damage.t (b LONGBLOB)")
     before = len(server_gtids(any_server))
     with FaultProxy(any_server.host, any_server.port) as proxy:
-        config = replica_config(any_server, port=proxy.port, compress=True, heartbeat_s=0.2)
+        # A heartbeat between here and there would move the places.
+        config = replica_config(any_server, port=proxy.port, compress=True, heartbeat_s=3600)
         with EmbeddedReplica(config, tmp_path) as replica:
             replica.start(GtidPosition.parse(any_server.gtid_binlog_pos()))
-            wait_until(any_server.dump_threads, "the dump")
+            wait_until(lambda: replica.progress.connections, "the dump")
             for place in (40, 500, 1111):  # the contents of a frame; and, below, every byte of a header
                 proxy.flip_bits([proxy.sent_to_client + place])
                 any_server.sql(*("INSERT INTO damage.t VALUES (RANDOM_BYTES(1024))" for _ in range(3)))
                 assert replica.wait_for(GtidPosition.parse(any_server.gtid_binlog_pos()), WAIT_S)
+            assert replica.progress.checksum_errors == 3
+        # A length that is wrong makes it wait for what never comes: silence ends that.
+        config = replica_config(any_server, port=proxy.port, compress=True, heartbeat_s=0.2)
+        with EmbeddedReplica(config, tmp_path) as replica:
+            replica.start(None)
+            wait_until(lambda: replica.progress.connections, "the dump")
             for place in range(7):
                 assert replica.wait_for(GtidPosition.parse(any_server.gtid_binlog_pos()), WAIT_S)
                 proxy.flip_bits([proxy.sent_to_client + place])
                 any_server.sql("INSERT INTO damage.t VALUES (RANDOM_BYTES(700))")
                 assert replica.wait_for(GtidPosition.parse(any_server.gtid_binlog_pos()), WAIT_S)
-            assert replica.progress.checksum_errors >= 3
     assert relay_gtids(any_server, tmp_path) == server_gtids(any_server)[before:]
 
 

@@ -16,7 +16,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.planner import open_planner
 from streaming_source.rows.reader import read_changes
-from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class Query:
             "password": "replica-secret",
             "relayDir": str(folder),
             "table": "d.t",
-            "connectRetry": "2s",
+            "connectRetry": "60s",
         } | options
         self.offset: SourceOffset | None = None
         self.ids: list[int] = []
@@ -77,9 +77,8 @@ class Query:
 
 def _ready(server: MariaDb) -> None:
     server.add_user()
-    server.sql("RESET MASTER", "CREATE OR REPLACE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
-    if server.version == "11.8":  # by default a binlog that replicas may still want is kept
-        server.sql("SET GLOBAL slave_connections_needed_for_purge = 0")
+    server.reset_master()
+    server.sql("CREATE OR REPLACE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 
 
 def insert(server: MariaDb, *ids: int) -> None:
@@ -90,13 +89,7 @@ def insert(server: MariaDb, *ids: int) -> None:
 def purge(server: MariaDb) -> None:
     """All binlog files but a new one."""
     server.sql("FLUSH BINARY LOGS")
-    last = server.binlogs()[-1]
-
-    def purged() -> bool:
-        server.sql(f"PURGE BINARY LOGS TO '{last}'")
-        return server.binlogs() == [last]
-
-    wait_until(purged, "the binlogs are purged")
+    server.purge_binlogs()
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +159,7 @@ def test_a_reset_with_the_same_numbers_is_another_history(server: MariaDb, tmp_p
     query = Query(server, tmp_path / "relay", startingPosition="earliest", failOnDataLoss=lenient)
     insert(server, 1, 2, 3)
     assert query.run() == [1, 2, 3]
-    server.sql("RESET MASTER")
+    server.reset_master()
     server.sql("INSERT INTO d.t VALUES (101), (102), (103), (104)", *["DO 1"])
     insert(server, *range(105, 112))
     for lose in (False, True):

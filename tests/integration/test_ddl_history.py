@@ -69,9 +69,12 @@ def clean(server: MariaDb) -> None:
 def test_after_each_statement_the_history_is_what_the_server_says(server: MariaDb) -> None:
     clean(server)
     with Follower(server) as follower:
-        for statement in (*cases(server), *SPREAD):
+        for number, statement in enumerate((*cases(server), *SPREAD)):
             assert follower.run(statement) == [], statement
-            follower.assert_equal()
+            follower.assert_touched_equal()
+            if number % 10 == 0:  # the server takes its time to describe them all
+                follower.assert_equal()
+        follower.assert_equal()
         assert len(follower.history.tables()) > 40
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 HOST_PROGRAM = """
 import signal, sys, json, pathlib
 from replica.config import ReplicaConfig
@@ -39,11 +39,10 @@ def ended(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, ended)
 replica.start(GtidPosition())
-head = replica.head()
 while True:
-    if replica.wait_beyond(head.location, 60):
-        head = replica.head()
-        print(head.position, flush=True)
+    head = replica.head()
+    print(head.position, flush=True)
+    replica.wait_beyond(head.location, 60)
 """
 
 

@@ -56,7 +56,7 @@ def test_files_are_what_the_server_sends(tmp_path: Path, version: str, algorithm
     filekey = f"FILE:{phrase}"
     with MariaDb(version, *options(algorithm, key_file), f"--file-key-management-filekey={filekey}") as server:
         write(server)
-        server.sql("ALTER TABLE e.t MODIFY b LONGBLOB", "INSERT INTO e.t VALUES (100, REPEAT('y', 3000000))")
+        server.sql("ALTER TABLE e.t MODIFY b LONGBLOB", "INSERT INTO e.t VALUES (100, REPEAT('y', 1200000))")
         server.sql("SET GLOBAL binlog_checksum = NONE")
         for length in range(16):
             server.sql(f"INSERT INTO e.t VALUES ({200 + length}, REPEAT('z', {length}))")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 NEVER = ("--rpl-semi-sync-master-timeout=600000", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
 
 

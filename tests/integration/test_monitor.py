@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 
+SHORT_S = 0.05
+
+
 @contextlib.contextmanager
-def watched(server: MariaDb, connect_timeout_s: float) -> Iterator[tuple[Monitor, FaultProxy]]:
+def watched(server: MariaDb) -> Iterator[tuple[Monitor, FaultProxy]]:
     """A monitor that has had its first answer, and the proxy it talks through."""
     with FaultProxy(server.host, server.port) as proxy:
-        account = replica_config(server, port=proxy.port, connect_timeout_s=connect_timeout_s)
+        account = replica_config(server, port=proxy.port, connect_timeout_s=30)
         config = DaemonConfig(**account.model_dump(exclude={"unix_socket"}), monitor_s=0.05)
         watching = Monitor(
             config, endpoint=lambda: config.endpoints[0], held_file=lambda: "", log=structlog.get_logger()
@@ -46,26 +49,29 @@ def answered_at(watching: Monitor) -> float:
     return watching.known.answer.answered_at
 
 
-def test_one_session_waits_for_a_server_that_hangs(server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "ANSWER_TIMEOUT_S", 0.05)
-    with watched(server, connect_timeout_s=0.05) as (watching, proxy):
+def test_one_session_waits_for_a_server_that_hangs(any_server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(any_server) as (watching, proxy):
+        # From here on only the turns are short: a session that there is may take its time.
+        monkeypatch.setattr(watching, "_config", watching._config.model_copy(update={"connect_timeout_s": SHORT_S}))
+        monkeypatch.setattr(monitor, "ANSWER_TIMEOUT_S", SHORT_S)
         sessions, before = proxy.accepted, answered_at(watching)
         proxy.stall()
         wait_until(lambda: "waited for" in watching.error, "the silence is told")
         errors = watching.errors
-        wait_until(lambda: watching.errors > errors + 5, "several turns")
+        wait_until(lambda: watching.errors > errors + 3, "several turns")
         assert proxy.accepted == sessions
         proxy.resume()
         wait_until(lambda: answered_at(watching) > before and not watching.error, "a new answer")
         assert proxy.accepted == sessions
 
 
-def test_sessions_that_were_given_up_come_later_and_later(server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "STATEMENT_TIMEOUT_S", 0.05)
-    with watched(server, connect_timeout_s=5.0) as (watching, proxy):
-        proxy.stall()
-        wait_until(lambda: "no answer" in watching.error, "the session is given up")
-        assert watching._pause_s == 0.1
+def test_sessions_that_were_given_up_come_later_and_later(any_server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(any_server) as (watching, proxy):
+        usual_s = watching._pause_s
+        with monkeypatch.context() as impatient:
+            impatient.setattr(login, "STATEMENT_TIMEOUT_S", SHORT_S)
+            proxy.stall()
+            wait_until(lambda: "no answer" in watching.error, "the session is given up")
+            assert watching._pause_s >= 2 * usual_s
         proxy.resume()
-        wait_until(lambda: not watching.error, "a new answer")
-        assert watching._pause_s == 0.05
+        wait_until(lambda: not watching.error and watching._pause_s == usual_s, "a new answer")

@@ -16,10 +16,10 @@ from replica.option_values import shown_instant
 from replica.positions.on_primary import at_place, at_time, behind
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.tail.source import warnings_logger
-from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.fixtures.mariadb import MariaDb
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 LOG = warnings_logger()
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class History(NamedTuple):
@@ -41,8 +41,7 @@ class History(NamedTuple):
         return self.now - 1000 + number * 100
 
 
-@pytest.fixture(scope="module")
-def history(server: MariaDb) -> History:
+def _written(server: MariaDb) -> History:
     server.sql("SET timestamp = UNIX_TIMESTAMP() - 2000", "CREATE DATABASE d", "CREATE TABLE d.t (a INT)")
     history = History(server, int(time.time()))
     for number in range(5):
@@ -50,6 +49,17 @@ def history(server: MariaDb) -> History:
         rows = (f"INSERT INTO d.t VALUES ({number * 10 + row})" for row in range(3))
         server.sql(f"SET timestamp = {moment - 50}", "FLUSH BINARY LOGS", f"SET timestamp = {moment}", *rows)
     return history
+
+
+@pytest.fixture(scope="module")
+def history(server: MariaDb) -> History:
+    return _written(server)
+
+
+@pytest.fixture
+def own_history(make_server: Callable[..., MariaDb], server_version: str) -> History:
+    """For a test that changes it."""
+    return _written(make_server(server_version))
 
 
 def _files(server: MariaDb) -> list[str]:
@@ -102,7 +112,8 @@ def test_what_is_no_place_of_the_binlog_is_refused_with_what_there_is(history: H
         at_place(replica_config(history.server), BinlogPosition(file, int(offset)), LOG)
 
 
-def test_behind_a_transaction_is_the_position_of_all_domains(history: History) -> None:
+def test_behind_a_transaction_is_the_position_of_all_domains_until_it_is_purged(own_history: History) -> None:
+    history = own_history
     server, config = history.server, replica_config(history.server)
     server.sql("SET gtid_domain_id = 7", "INSERT INTO d.t VALUES (70)")
     server.sql("INSERT INTO d.t VALUES (71)")
@@ -114,7 +125,15 @@ def test_behind_a_transaction_is_the_position_of_all_domains(history: History) -
     for missing in (Gtid(0, 1, 99), Gtid(0, 2, 5), Gtid(3, 1, 1)):
         with pytest.raises(PositionLostError, match=f"{missing} is not in the binlog"):
             behind(config, missing, LOG)
-    server.sql("SET sql_log_bin = 0", "DELETE FROM d.t WHERE a > 69")
+    server.purge_binlogs("bin.000004")
+    with pytest.raises(PositionPurgedError, match=f"begin at {shown_instant(history.time(2) - 50)}") as caught:
+        at_time(config, history.time(0), LOG)
+    assert "earliest, which is 0-1-8" in caught.value.hint
+    accepted = at_time(config, history.time(0), LOG, accept_gap=True)
+    assert str(accepted.position) == "0-1-8"
+    assert str(at_time(config, history.time(3), LOG).position) == "0-1-11"
+    with pytest.raises(ReplicaError):
+        behind(config, Gtid(0, 1, 4), LOG)
 
 
 def _command(*arguments: str) -> dict[str, Any]:
@@ -150,32 +169,10 @@ def test_server_replica_and_files_answer_alike(history: History, tmp_path: Path)
         assert [answer["next"]["gtid"] for answer in answers] == [f"0-1-{following}"] * 3
 
 
-def test_purged_binlogs_are_no_answer_but_with_the_gap_accepted(history: History) -> None:
-    """Last of all: the first files go."""
-    server, config = history.server, replica_config(history.server)
-    wait_until(lambda: not server.dump_threads(), "the searches have hung up")
-    if server.version == "11.8":  # by default one that replicas may still want is kept
-        server.sql("SET GLOBAL slave_connections_needed_for_purge = 0")
-
-    def purged() -> bool:
-        """A file that a dump has open stays, and a dump that nobody hears ends when it next writes."""
-        server.sql("PURGE BINARY LOGS TO 'bin.000004'")
-        return server.binlogs()[0] == "bin.000004"
-
-    wait_until(purged, "the first files are purged")
-    with pytest.raises(PositionPurgedError, match=f"begin at {shown_instant(history.time(2) - 50)}") as caught:
-        at_time(config, history.time(0), LOG)
-    assert "earliest, which is 0-1-8" in caught.value.hint
-    accepted = at_time(config, history.time(0), LOG, accept_gap=True)
-    assert str(accepted.position) == "0-1-8"
-    assert str(at_time(config, history.time(3), LOG).position) == "0-1-11"
-    with pytest.raises(ReplicaError):
-        behind(config, Gtid(0, 1, 4), LOG)
-
-
 def test_transactions_prepared_at_a_time_are_resumed_from(any_server: MariaDb) -> None:
     server, now = any_server, int(time.time())
-    server.sql("RESET MASTER", f"SET timestamp = {now - 2000}", "CREATE DATABASE x", "CREATE TABLE x.t (a INT)")
+    server.reset_master()
+    server.sql(f"SET timestamp = {now - 2000}", "CREATE DATABASE x", "CREATE TABLE x.t (a INT)")
     with server.connect() as session, session.cursor() as cursor:
         cursor.execute(f"SET timestamp = {now - 300}")
         for statement in ("XA START 'x'", "INSERT INTO x.t VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):

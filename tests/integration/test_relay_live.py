@@ -6,7 +6,7 @@ import asyncio
 import re
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -26,39 +26,51 @@ from replica.relay.writer import RelayWriter
 from replica.session import Session
 from tests.bench.bench_memory import WANTED_PEAK_MB
 from tests.bench.bench_memory import measure as measure_memory
-from tests.fixtures.mariadb import wait_until
+from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
+from tests.integration.semi_sync import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server
 
-HEARTBEAT_S = 0.5
-SEMI_SYNC = ("--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-timeout=2000")
+WAIT_S = 60
+HEARTBEAT_S = 30.0
+"""Three of them are silence enough to end a session: no test that is not about that may come near it."""
+
+
+class Running(NamedTuple):
+    session: Session
+    task: asyncio.Task[None]
+    thread_id: int
+
+    async def cancel(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
 
 
 async def start(
-    server: MariaDb, relay: RelayWriter, *, server_id: int = 4711, semi_sync: bool = False
-) -> tuple[Session, asyncio.Task[None]]:
-    """A running session at the relay log's position."""
+    server: MariaDb, relay: RelayWriter, *, semi_sync: bool = False, heartbeat_s: float = HEARTBEAT_S
+) -> Running:
+    """A running session at the relay log's position; the primary has begun its dump."""
     config = replica_config(server)
     login = await log_in(config, config.endpoints[0])
     wanted = Registration(
-        server_id=server_id,
+        server_id=4711,
         position=relay.position,
-        heartbeat_s=HEARTBEAT_S,
+        heartbeat_s=heartbeat_s,
         semi_sync=semi_sync,
         strict_mode=False,
         annotate=True,
     )
     await login.run(register(wanted))
     detached = login.detach()
-    session = Session(relay, semi_sync=semi_sync, heartbeat_s=HEARTBEAT_S)
-    return session, asyncio.ensure_future(_run(session, detached))
+    session = Session(relay, semi_sync=semi_sync, heartbeat_s=heartbeat_s)
+    task = asyncio.ensure_future(_run(session, detached))
+    await asyncio.to_thread(wait_until, lambda: task.done() or login.thread_id in server.dump_threads(), "the dump")
+    return Running(session, task, login.thread_id)
 
 
 async def _run(session: Session, detached: object) -> None:
@@ -69,19 +81,18 @@ async def _run(session: Session, detached: object) -> None:
 async def receive(server: MariaDb, relay: RelayWriter, target: str | None = None) -> None:
     """Receive up to the server's position, then hang up."""
     wanted = GtidPosition.parse(server.gtid_binlog_pos() if target is None else target)
-    _, task = await start(server, relay)
-    deadline = asyncio.get_running_loop().time() + 30
+    running = await start(server, relay)
+    deadline = asyncio.get_running_loop().time() + WAIT_S
     while relay.position != wanted:
-        assert not task.done(), task.exception()
+        assert not running.task.done(), running.task.exception()
         assert asyncio.get_running_loop().time() < deadline, f"{relay.position}, not {wanted}"
         await asyncio.sleep(0.01)
-    task.cancel()
-    await asyncio.wait([task])
+    await running.cancel()
 
 
 async def ended(task: asyncio.Task[None]) -> ReplicaError:
     with pytest.raises(ReplicaError) as caught:
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, WAIT_S)
     return caught.value
 
 
@@ -147,28 +158,32 @@ async def test_the_tool_lists_the_same_events_as_in_the_primarys_files(server: M
     assert rows(ours) == rows(theirs)
 
 
+@pytest.fixture(scope="module")
+def large(server_version: str) -> Iterator[MariaDb]:
+    with MariaDb(server_version, *OPTIONS, "--max-allowed-packet=1G") as server:
+        server.sql("CREATE DATABASE big", "CREATE TABLE big.t (b LONGBLOB) ENGINE=MyISAM")
+        yield server
+
+
 @pytest.mark.parametrize("semi_sync", [False, True])
 @pytest.mark.edge(55)
-async def test_rows_around_the_packet_limit(
-    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, *, semi_sync: bool
-) -> None:
-    server = make_server(server_version, "--max-allowed-packet=1G", "--innodb-log-file-size=128M", *SEMI_SYNC)
-    server.sql("CREATE DATABASE big", "CREATE TABLE big.t (b LONGBLOB)")
-    with RelayWriter.open(tmp_path) as relay:
-        session, task = await start(server, relay, semi_sync=semi_sync)
+async def test_rows_around_the_packet_limit(large: MariaDb, tmp_path: Path, *, semi_sync: bool) -> None:
+    large.sql(f"SET GLOBAL rpl_semi_sync_master_enabled = {semi_sync:d}", "FLUSH BINARY LOGS")
+    with RelayWriter.open(tmp_path, start=GtidPosition.parse(large.gtid_binlog_pos())) as relay:
+        running = await start(large, relay, semi_sync=semi_sync)
         # One row of one LONGBLOB costs 38 bytes in its event, with its checksum.
-        for event in (2**24 - 4, 2**24 - 3, 2**24 - 2, 2**24 - 1, 2**24, 2 * 0xFFFFFF - 1, 64 << 20):
-            await asyncio.to_thread(server.sql, f"INSERT INTO big.t VALUES (REPEAT('b', {event - 38}))")
-        wanted = GtidPosition.parse(server.gtid_binlog_pos())
+        for event in (2**24 - 4, 2**24 - 3, 2**24 - 2, 2**24 - 1, 2**24, 2 * 0xFFFFFF - 1):
+            await asyncio.to_thread(large.sql, f"INSERT INTO big.t VALUES (REPEAT('b', {event - 38}))")
+        wanted = GtidPosition.parse(large.gtid_binlog_pos())
         await asyncio.to_thread(wait_until, lambda: relay.position == wanted, "all rows in the relay log")
         if semi_sync:
-            assert session.progress.acknowledged == relay.head.primary
-        task.cancel()
-        await asyncio.wait([task])
-    ours = [line for n in relay_numbers(tmp_path) for line in await sizes(server, relay_path(tmp_path, n))]
-    theirs = [line for name in server.binlogs() for line in await sizes(server, server.datadir / name)]
+            assert running.session.progress.acknowledged == relay.head.primary
+        await running.cancel()
+    large.sql("SET GLOBAL rpl_semi_sync_master_enabled = 0", "SET sql_log_bin = 0", "TRUNCATE big.t")
+    ours = [line for n in relay_numbers(tmp_path) for line in await sizes(large, relay_path(tmp_path, n))]
+    theirs = [line for name in large.binlogs()[-1:] for line in await sizes(large, large.datadir / name)]
     assert ours == theirs
-    assert len(ours) == 7
+    assert len(ours) == 6
 
 
 async def sizes(server: MariaDb, path: Path) -> list[str]:
@@ -189,40 +204,51 @@ async def sizes(server: MariaDb, path: Path) -> list[str]:
 async def test_semi_sync_commits_wait_for_our_disk(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
-    server = make_server(server_version, *SEMI_SYNC)
+    server = make_server(server_version, *OPTIONS)
 
     def status(name: str) -> str:
         return str(server.sql(f"SHOW STATUS LIKE 'Rpl_semi_sync_master_{name}'")[0][1])
 
+    def waits() -> bool:
+        if status("clients") == "1":
+            server.sql("CREATE OR REPLACE DATABASE waits")
+        return (status("clients"), status("status")) == ("1", "ON")
+
     with RelayWriter.open(tmp_path) as relay:
-        session, task = await start(server, relay, semi_sync=True)
-        await asyncio.to_thread(wait_until, lambda: status("clients") == "1", "the replica counts as semi-synchronous")
-        before = int(status("yes_tx"))
+        running = await start(server, relay, semi_sync=True)
+        progress = running.session.progress
+        await asyncio.to_thread(wait_until, waits, "the primary waits for the replica")
+        before, unacknowledged = int(status("yes_tx")), status("no_tx")
         await asyncio.to_thread(write, server)
         wanted = GtidPosition.parse(server.gtid_binlog_pos())
         assert relay.position == wanted, "every commit returned after its acknowledgement"
         assert status("status") == "ON"
-        assert status("no_tx") == "0"
+        assert status("no_tx") == unacknowledged
         assert int(status("yes_tx")) > before + 10
-        assert session.progress.acknowledged == relay.head.primary
+        assert progress.acknowledged == relay.head.primary
         await asyncio.to_thread(server.sql, "FLUSH BINARY LOGS", "INSERT INTO shop.m VALUES (9)")
-        assert session.progress.acknowledged == end_of_binlog(server)
-        task.cancel()
-        await asyncio.wait([task])
+        assert progress.acknowledged == relay.head.primary
+        assert_end(server, progress.acknowledged)
+        await running.cancel()
         # A dump that begins inside a file (11.4+ jumps there) must find the same positions.
-        session, task = await start(server, relay, semi_sync=True)
-        await asyncio.to_thread(wait_until, lambda: status("clients") == "1", "the replica is back")
+        again = await start(server, relay, semi_sync=True)
+        old = running.thread_id
+        await asyncio.to_thread(wait_until, lambda: old not in server.dump_threads(), "the first one's dump has ended")
+        await asyncio.to_thread(wait_until, waits, "the primary waits for the second")
         before = int(status("yes_tx"))
         await asyncio.to_thread(server.sql, "INSERT INTO shop.t (b) VALUES ('again')", "INSERT INTO shop.m VALUES (10)")
         assert int(status("yes_tx")) == before + 2
-        assert session.progress.acknowledged == end_of_binlog(server) == relay.head.primary
-        task.cancel()
-        await asyncio.wait([task])
+        assert again.session.progress.acknowledged == relay.head.primary
+        assert_end(server, again.session.progress.acknowledged)
+        await again.cancel()
 
 
-def end_of_binlog(server: MariaDb) -> BinlogPosition:
-    file, position, *_ = server.sql("SHOW MASTER STATUS")[0]
-    return BinlogPosition(str(file), int(position))
+def assert_end(server: MariaDb, place: BinlogPosition | None) -> None:
+    """Not SHOW MASTER STATUS: the server appends a BINLOG_CHECKPOINT behind the last group whenever it likes."""
+    assert place is not None
+    assert place.file == server.binlogs()[-1]
+    there = server.value(f"SELECT BINLOG_GTID_POS('{place.file}', {place.position})")
+    assert GtidPosition.parse(there) == GtidPosition.parse(server.gtid_binlog_pos())
 
 
 @pytest.mark.edge(57)
@@ -234,13 +260,11 @@ async def test_checksums_switched_off_and_on(
     with RelayWriter.open(tmp_path) as relay:
         await receive(server, relay)
         for algorithm in ("NONE", "CRC32", "NONE"):
-            _, task = await start(server, relay)
-            await asyncio.sleep(0.1)
+            running = await start(server, relay)
             server.sql(f"SET GLOBAL binlog_checksum = {algorithm}", "INSERT INTO c.t VALUES (2)")
             wanted = GtidPosition.parse(server.gtid_binlog_pos())
             await asyncio.to_thread(wait_until, lambda w=wanted: relay.position == w, "the row after the change")
-            task.cancel()
-            await asyncio.wait([task])
+            await running.cancel()
     log, head = RelayLog(tmp_path), RelayLog(tmp_path).head()
     assert head is not None
     begin = log.locate(GtidPosition())
@@ -258,11 +282,11 @@ async def test_crashes_of_the_primary_lose_and_double_nothing(
     server.sql("CREATE DATABASE k", "CREATE TABLE k.t (a INT AUTO_INCREMENT PRIMARY KEY, b TEXT)")
     with RelayWriter.open(tmp_path) as relay:
         for _ in range(3):
-            _, task = await start(server, relay)
+            running = await start(server, relay)
             for _ in range(20):
                 await asyncio.to_thread(server.sql, "INSERT INTO k.t (b) VALUES (REPEAT('k', 3000))")
             await asyncio.to_thread(server.kill)
-            assert type(await ended(task)) is DisconnectedError
+            assert type(await ended(running.task)) is DisconnectedError
             await asyncio.to_thread(server.start)
         await receive(server, relay)
     ours = [line for n in relay_numbers(tmp_path) for line in await listed(server, relay_path(tmp_path, n))]
@@ -279,31 +303,38 @@ async def test_how_dumps_end(make_server: Callable[..., MariaDb], server_version
     server = make_server(server_version)
     server.sql("CREATE DATABASE e")
     with RelayWriter.open(tmp_path / "a") as relay, RelayWriter.open(tmp_path / "b") as other:
-        _, task = await start(server, relay)
-        await asyncio.sleep(0.3)
-        _, second = await start(server, other)  # the same server id
-        assert type(await ended(task)) is DuplicateServerIdError
-        await asyncio.to_thread(wait_until, lambda: len(server.dump_threads()) == 1, "one dump thread is left")
-        server.sql(f"KILL QUERY {server.dump_threads()[0]}")
-        assert type(await ended(second)) is DisconnectedError
-        _, task = await start(server, relay)
-        await asyncio.to_thread(wait_until, server.dump_threads, "the dump runs")
-        server.sql(f"KILL {server.dump_threads()[0]}")
-        assert type(await ended(task)) is DisconnectedError
-        session, task = await start(server, relay)
+        first = await start(server, relay)
+        second = await start(server, other)  # the same server id
+        assert type(await ended(first.task)) is DuplicateServerIdError
+        server.sql(f"KILL QUERY {second.thread_id}")
+        assert type(await ended(second.task)) is DisconnectedError
+        third = await start(server, relay)
+        server.sql(f"KILL {third.thread_id}")
+        assert type(await ended(third.task)) is DisconnectedError
+        fourth = await start(server, relay, heartbeat_s=0.2)
         # Before its first packet a server may be silent for long; it is reading its way to our position.
-        await asyncio.to_thread(wait_until, lambda: session.progress.heartbeats, "it streams")
+        heard = fourth.session.progress
+        await asyncio.to_thread(wait_until, lambda: heard.heartbeats or fourth.task.done(), "it streams")
         server.signal(signal.SIGSTOP)
         try:
-            error = await ended(task)
+            error = await ended(fourth.task)
         finally:
             server.signal(signal.SIGCONT)
         assert type(error) is DisconnectedError
         assert "heartbeat" in str(error)
-        _, task = await start(server, relay)
-        await asyncio.sleep(0.3)
+        fifth = await start(server, relay)
         await asyncio.to_thread(server.stop)
-        assert type(await ended(task)) is DisconnectedError
+        assert type(await ended(fifth.task)) is DisconnectedError
+
+
+@pytest.fixture(scope="module")
+def purged(server_version: str) -> Iterator[MariaDb]:
+    """0-1-4 is what it still has."""
+    with MariaDb(server_version) as server:
+        server.sql("CREATE DATABASE p", "CREATE TABLE p.t (a INT)", "INSERT INTO p.t VALUES (1)", "FLUSH BINARY LOGS")
+        server.sql("INSERT INTO p.t VALUES (2)")
+        server.purge_binlogs()
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -316,25 +347,13 @@ async def test_how_dumps_end(make_server: Callable[..., MariaDb], server_version
     ],
 )
 async def test_positions_the_server_does_not_have(
-    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, position: str, kind: type[ReplicaError]
+    purged: MariaDb, tmp_path: Path, position: str, kind: type[ReplicaError]
 ) -> None:
-    server = make_server(server_version)
-    server.sql("CREATE DATABASE p", "CREATE TABLE p.t (a INT)", "INSERT INTO p.t VALUES (1)", "FLUSH BINARY LOGS")
-    server.sql("INSERT INTO p.t VALUES (2)")
-    wait_until(lambda: purged(server), "the first file can be purged")
     with RelayWriter.open(tmp_path, start=GtidPosition.parse(position)) as relay:
-        _, task = await start(server, relay)
-        error = await ended(task)
+        error = await ended((await start(purged, relay)).task)
         assert type(error) is kind
         assert error.code == 1236
         assert error.hint
-
-
-def purged(server: MariaDb) -> bool:
-    """The primary keeps a file until its checkpoint has moved on."""
-    newest = server.binlogs()[-1]
-    server.sql(f"PURGE BINARY LOGS TO '{newest}'")
-    return server.binlogs() == [newest]
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import traceback
@@ -21,6 +20,7 @@ from replica.handshake.login import log_in
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.man_in_the_middle import ManInTheMiddle
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.ports import reserved_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,12 +56,6 @@ def started(attempt: Attempt) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, cwd=PROJECT, env=environment | attempt.environment, stdout=pipe, stderr=pipe, text=True
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def written(path: Path, text: str) -> str:
@@ -141,12 +135,13 @@ def test_no_server_gets_it_out_of_a_daemon(primary: MariaDb, tmp_path: Path) -> 
     with (
         ManInTheMiddle(primary.host, primary.port, certificates) as man,
         ManInTheMiddle(primary.host, primary.port, certificates, asks_for="mysql_clear_password") as asker,
+        reserved_port() as nobody,
     ):
         ways = (
             (*where(primary), "--user", "other"),
             (*where(primary, man.port), "--user", "repl", "--tls", "verify-ca"),
             (*where(primary, asker.port), "--user", "repl", "--tls", "verify-password"),
-            ("--host", f"127.0.0.1:{free_port()}", "--user", "repl", "--connect-retry", "0.1"),
+            ("--host", f"127.0.0.1:{nobody}", "--user", "repl", "--connect-retry", "0.1"),
         )
         attempts = [
             Attempt(("run", *way, "--relay-dir", str(tmp_path / str(n))), GIVEN, 31 if n < 3 else 40)
@@ -158,19 +153,25 @@ def test_no_server_gets_it_out_of_a_daemon(primary: MariaDb, tmp_path: Path) -> 
         assert MARKER.encode() not in man.heard + asker.heard
 
 
-def test_nor_does_a_daemon_at_work(primary: MariaDb, tmp_path: Path) -> None:
+@pytest.fixture
+def http_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
+
+
+def test_nor_does_a_daemon_at_work(primary: MariaDb, tmp_path: Path, http_port: int) -> None:
     option_file = written(tmp_path / "my.cnf", f"[client]\nuser=repl\npassword='{MARKER}'\n")
-    directory, port = tmp_path / "relay", free_port()
+    directory = tmp_path / "relay"
     arguments = (
         *("run", "--defaults-file", option_file, *where(primary), "--relay-dir", str(directory)),
-        *("--http-listen", f"127.0.0.1:{port}", "--log-level", "debug", "--tls", "required", "--compress"),
+        *("--http-listen", f"127.0.0.1:{http_port}", "--log-level", "debug", "--tls", "required", "--compress"),
     )
     process = started(Attempt(arguments, {}, 0))
     try:
         wait_until(primary.dump_threads, "the daemon to replicate")
         primary.sql("CREATE OR REPLACE DATABASE secret_work")
         pages = [
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10).read().decode()
+            urllib.request.urlopen(f"http://127.0.0.1:{http_port}/{page}", timeout=WAIT_S).read().decode()
             for page in ("metrics", "status", "healthz")
         ]
         wait_until(lambda: any(directory.glob("relay.status")), "the status file")

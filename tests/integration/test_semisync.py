@@ -103,7 +103,7 @@ def test_under_load_over_rotations_each_commit_is_acknowledged_after_it_is_durab
     yes, no = semi_sync(primary, "yes_tx"), semi_sync(primary, "no_tx")
     load(primary, sessions=4, transactions=40)
     assert (semi_sync(primary, "yes_tx"), semi_sync(primary, "no_tx")) == (yes + 160, no)
-    assert replica.head().position == GtidPosition.parse(primary.gtid_binlog_pos()), "acknowledged is written"
+    assert replica.wait_for(GtidPosition.parse(primary.gtid_binlog_pos()), WAIT_S), "readers see it a moment later"
     progress = replica.progress
     assert progress.acks == len(acknowledged) == progress.syncs == progress.ack_latency.count
     assert progress.acknowledged == replica.head().primary
@@ -193,7 +193,7 @@ def test_what_the_primary_does_not_log_is_not_waited_for(
         server.sql("USE s", "INSERT INTO s.t VALUES (1)")
         server.sql("USE s", "BEGIN", "INSERT INTO hidden.t VALUES (2)", "INSERT INTO s.t VALUES (2)", "COMMIT")
     assert (semi_sync(server, "yes_tx"), semi_sync(server, "no_tx")) == (yes + 10, no)
-    assert replica.head().position == GtidPosition.parse(server.gtid_binlog_pos())
+    assert replica.wait_for(GtidPosition.parse(server.gtid_binlog_pos()), WAIT_S)
     replica.close()
     check_each(server, acknowledged)
 
@@ -201,7 +201,7 @@ def test_what_the_primary_does_not_log_is_not_waited_for(
 def test_a_primary_that_waits_for_nobody_is_pointed_out(make_server: Callable[..., MariaDb], tmp_path: Path) -> None:
     server = with_database(make_server(None))
     with structlog.testing.capture_logs() as logs:
-        config = replica_config(server, semi_sync=True)
+        config = replica_config(server, semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S)
         with EmbeddedReplica(config, tmp_path, log=structlog.get_logger()) as replica:
             replica.start(None)
             wait_until(lambda: semi_sync(server, "clients") == 1, "the primary counts us")

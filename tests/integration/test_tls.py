@@ -58,7 +58,7 @@ def test_a_stream_inside_tls(tls_server: MariaDb, certificates: Certificates, tm
         replica.start(GtidPosition.parse(tls_server.gtid_binlog_pos()))
         tls_server.sql("CREATE OR REPLACE DATABASE tls", "CREATE TABLE tls.t(b LONGBLOB)")
         tls_server.sql("INSERT INTO tls.t VALUES (REPEAT('x', 3000000))")
-        assert replica.wait_for(GtidPosition.parse(tls_server.gtid_binlog_pos()), 20)
+        assert replica.wait_for(GtidPosition.parse(tls_server.gtid_binlog_pos()), 60)
     assert relay_gtids(tls_server, tmp_path) == server_gtids(tls_server)[before:]
 
 
@@ -158,7 +158,7 @@ def test_somebody_in_between_who_asks_for_the_password_gets_none(
     tls_server: MariaDb, certificates: Certificates, plugin: str, tmp_path: Path
 ) -> None:
     user, password = tls_server.add_user("asked", "marked-password")
-    account = {"user": user, "password": password, "connect_timeout_s": 2, "connect_retry_s": 0.1}
+    account = {"user": user, "password": password, "connect_timeout_s": 60, "connect_retry_s": 0.1}
     with ManInTheMiddle(tls_server.host, tls_server.port, certificates, asks_for=plugin) as man:
         for tls in ("disabled", "verify-password", "verify-ca", "verify-identity"):
             with (

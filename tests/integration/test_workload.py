@@ -48,7 +48,7 @@ def test_the_model_is_what_the_server_did(server_version: str, make_server: Call
     server = make_server(server_version)
     work = Workload(server, seed=7)
     work.create()
-    work.run(3000)
+    work.run(1500)
     for table in TABLES:
         assert work.server_rows(table.name) == work.rows(table.name)
     expected = {

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 XAER_NOTA = 1397
 Row = tuple[str, int, int]  # GTID, ordinal, id
 
@@ -282,7 +282,10 @@ def test_a_transaction_prepared_on_one_server_and_committed_on_the_next(
     user, password = second.add_user()
     first.add_user()
     source = f"master_host='{first.host}', master_port={first.port}, master_user='{user}'"
-    second.sql(f"CHANGE MASTER TO {source}, master_password='{password}', master_use_gtid=slave_pos", "START SLAVE")
+    second.sql(
+        f"CHANGE MASTER TO {source}, master_password='{password}', master_use_gtid=slave_pos, master_connect_retry=1",
+        "START SLAVE",
+    )
     first.sql("CREATE DATABASE xa", "CREATE TABLE xa.t (id INT PRIMARY KEY) ENGINE=InnoDB")
     hosts = ",".join(f"{server.host}:{server.port}" for server in (first, second))
     query = Query(first, tmp_path, first.gtid_binlog_pos(), host=hosts)

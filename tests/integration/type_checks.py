@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.rows.decode import DecodeOptions
+from replica.rows.layout import compile_layout
+from replica.rows.types import ValuePolicy, output_column
 from tests.integration.edges.log import Log, catalog
 from tests.integration.type_tables import same
 from tests.unit.rows.twin import Tables, check_twin
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 DATABASE = "matrix"
 VARIANT = DecodeOptions(shape="variant", invalid_dates="text")
+TEXT = ValuePolicy("text")
 LARGE = ("BLOB", "TEXT", "JSON")  # what NOBLOB leaves out if it did not change; geometries stay
 
 
@@ -111,11 +114,21 @@ def check_order(table: TypeTable, changes: list[Change], inserted: Selected, upd
     assert {key for key, row in inserted.items() if row != updated[key]} <= set(updates) <= set(inserted)
 
 
+def check_layout(table: TypeTable, log: Log, schema: TableSchema, unknown: frozenset[str], *, named: bool) -> None:
+    """What Spark was told before the first event is what the events bring."""
+    layout = compile_layout(log.table_map(table.name, DATABASE), None if named else schema, None, TEXT)
+    assert [column.key for column in layout.columns] == [column.name == "id" for column in layout.columns]
+    assert {column.name for column in layout.columns if column.nullable} == table.nullable
+    for output, column in zip(layout.outputs, schema.columns, strict=True):
+        assert column.name in unknown or output == output_column(column, TEXT)
+
+
 def check(log: Log, found: list[tuple[TypeTable, Selected, Selected]], image: str, *, with_catalog: bool) -> None:
     """Every row change of these tables, through both decoders, typed and as VARIANT."""
     for table, inserted, updated in found:
         schema = log.catalog[DATABASE, table.name]
-        changes = log.changes(table.name, with_catalog=with_catalog, database=DATABASE)
+        alone = log.only(table.name, DATABASE)
+        changes = alone.changes(table.name, with_catalog=with_catalog, database=DATABASE)
         check_order(table, changes, inserted, updated)
         unknown = frozenset(
             f"{kind}{i}"
@@ -123,6 +136,7 @@ def check(log: Log, found: list[tuple[TypeTable, Selected, Selected]], image: st
             for kind in "nm"
             if case.catalog_only and not with_catalog
         )
+        check_layout(table, alone, schema, unknown, named=not with_catalog)
         for change in changes:
             check_images(table, change, sides_of(change.op, inserted, updated), image, schema, unknown)
     names = {f"{DATABASE}.{table.name}": log.catalog[DATABASE, table.name] for table, _, _ in found}

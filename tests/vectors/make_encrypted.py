@@ -44,7 +44,8 @@ def sent(server: MariaDb, name: str) -> bytes:
 
 def write(server: MariaDb) -> None:
     """Events of every length modulo 16."""
-    server.sql("CREATE DATABASE e", "CREATE TABLE e.t (id INT PRIMARY KEY, b BLOB)", "RESET MASTER")
+    server.sql("CREATE DATABASE e", "CREATE TABLE e.t (id INT PRIMARY KEY, b BLOB)")
+    server.reset_master()
     for length in range(16):
         server.sql(f"INSERT INTO e.t VALUES ({length}, REPEAT('x', {length}))")
 

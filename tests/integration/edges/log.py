@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replica.protocol.binlog_file import decode_file
+from replica.protocol.binlog_file import decode_file, walk
+from replica.protocol.constants import FIRST_POSITION, EventType
 from replica.protocol.table_map import TableMapEvent
 from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.layout import compile_layout
@@ -58,7 +59,24 @@ class Log(NamedTuple):
 
     def columns(self, table: str) -> list[Any]:
         """The `ColumnDef`s of the first table map of a table."""
-        return next(list(event.columns) for event in self.events(TableMapEvent) if event.table == table)
+        return list(self.table_map(table).columns)
+
+    def table_map(self, table: str, database: str | None = None) -> TableMapEvent:
+        """The first one of a table."""
+        maps = (event for _, event in decode_file(self.data) if isinstance(event, TableMapEvent))
+        return next(event for event in maps if event.table == table and database in (None, event.database))
+
+    def only(self, table: str, database: str) -> Log:
+        """A log of the groups alone that name this table: the plain decoder need not walk over all the others."""
+        name = b"".join(bytes([len(part)]) + part + b"\0" for part in (database.encode(), table.encode()))
+        kept, group, wanted = bytearray(self.data[:FIRST_POSITION]), bytearray(), True  # what is before any group stays
+        for found in walk(self.data):
+            if found.header.event_type == EventType.GTID:
+                kept += group if wanted else b""
+                group, wanted = bytearray(), False
+            group += found.event
+            wanted = wanted or (found.header.event_type == EventType.TABLE_MAP and name in bytes(found.event))
+        return Log(bytes(kept + group if wanted else kept), self.catalog)
 
     def changes(
         self, table: str, *, with_catalog: bool = False, database: str = DATABASE, twin: bool = True
@@ -70,7 +88,7 @@ class Log(NamedTuple):
         schema = self.catalog[database, table] if with_catalog else None
         if twin:
             check_twin(self.data, Tables({f"{database}.{table}": schema}), OPTIONS)
-        table_map = next(e for e in self.events(TableMapEvent) if (e.database, e.table) == (database, table))
+        table_map = self.table_map(table, database)
         outputs = compile_layout(table_map, schema, None, ValuePolicy("text")).outputs
         decoder = RangeDecoder(_Only(database, table, schema), OPTIONS, outputs)
         found = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Received(NamedTuple):

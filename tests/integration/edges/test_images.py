@@ -9,13 +9,22 @@ import pytest
 
 from replica.protocol.events import QueryEvent
 from replica.protocol.rows_event import RowsEvent
+from tests.fixtures.mariadb import MariaDb
 from tests.integration.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, log_of, version
 
 if TYPE_CHECKING:
-    from tests.fixtures.mariadb import MariaDb
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(server_version: str) -> Iterator[MariaDb]:
+    """In the end, what the tests have written is what mariadb-binlog -vv reads, row by row and value by value."""
+    with MariaDb(server_version) as running:
+        yield running
+        check_binlogs(running)
 
 
 def present(log: Log) -> list[tuple[int | None, int | None]]:
@@ -148,8 +157,3 @@ def test_truncate_is_a_statement(server: MariaDb) -> None:
     log = log_of(server, "TRUNCATE TABLE a", before=["CREATE TABLE a (id INT)", "INSERT INTO a VALUES (1)"])
     assert log.events(RowsEvent) == []
     assert [event.query for event in log.events(QueryEvent)] == [b"TRUNCATE TABLE a"]
-
-
-def test_the_tool_agrees_on_every_file_of_this_module(server: MariaDb) -> None:
-    """Runs last: what the tests above have written is what mariadb-binlog -vv reads, row by row and value by value."""
-    check_binlogs(server)

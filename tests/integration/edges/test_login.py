@@ -25,7 +25,7 @@ def position_seen_by(server: MariaDb, directory: Path, user: str, password: str)
     try:
         target = replica.server_position()
         replica.start(GtidPosition())
-        assert replica.wait_for(target, 30)
+        assert replica.wait_for(target, 60)
         return replica.head().position
     finally:
         replica.close()

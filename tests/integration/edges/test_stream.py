@@ -22,6 +22,7 @@ from tests.fixtures.raw_dump import REGISTERED, RawDump
 from tests.fixtures.replicas import replica_config
 from tests.integration.edges.log import log_of
 from tests.integration.edges.streams import WAIT_S, receive
+from tests.integration.semi_sync import LONG_HEARTBEAT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,13 +88,7 @@ def test_every_kind_of_start_position(make_server: Callable[..., MariaDb], serve
     server.sql("CREATE DATABASE s", "CREATE TABLE s.t (a INT)", insert, "FLUSH BINARY LOGS")  # 0-1-1 to 0-1-3
     server.sql(insert, insert, "SET gtid_domain_id = 5", insert, "FLUSH BINARY LOGS")  # 0-1-4, 0-1-5, 5-1-1
     server.sql(insert)  # 0-1-6
-    newest = server.binlogs()
-
-    def only_two_files() -> bool:
-        server.sql(f"PURGE BINARY LOGS TO '{newest[1]}'")
-        return len(server.binlogs()) == 2
-
-    wait_until(only_two_files, "the first file can be purged")
+    server.purge_binlogs(server.binlogs()[1])
     cases = [
         Case("", PositionLostError, "purged"),
         Case("0-1-2", PositionLostError, "purged"),
@@ -220,7 +215,8 @@ def test_compressed_events(server: MariaDb, size: int, tmp_path: Path) -> None:
         ("update", {"id": 1, "b": text}, {"id": 1, "b": other}),
         ("delete", {"id": 1, "b": other}, None),
     ]
-    found = [(change.op, change.before, change.after) for change in log.changes("a")]
+    # The plain decoder reads as much in test_compressed_log.py.
+    found = [(change.op, change.before, change.after) for change in log.changes("a", twin=size < 1 << 24)]
     assert found == expected
     received = receive(server, start, tmp_path).changes("a")
     assert [(change.op, change.before, change.after) for change in received] == expected
@@ -255,8 +251,9 @@ def test_heartbeats_stand_between_groups_and_name_the_file(server: MariaDb) -> N
     statements = (
         *REGISTERED[:2],
         f"SET @slave_connect_state = '{position}'",
-        "SET @master_heartbeat_period = 100000000",
+        "SET @master_heartbeat_period = 20000000",
     )
+    deadline = time.monotonic() + WAIT_S
     with RawDump(server, *statements, flags=0) as dump:
         description, file, beats = None, "", []
         for arrived in dump.events():
@@ -269,31 +266,37 @@ def test_heartbeats_stand_between_groups_and_name_the_file(server: MariaDb) -> N
                 beats.append((event.file, file))
                 if len(beats) == 3:
                     server.sql("FLUSH BINARY LOGS")
-                if len(beats) == 6:
+                if event.file != beats[0][0]:
                     break
+            assert time.monotonic() < deadline, "after the rotation it names the new file"
     assert all(named == current for named, current in beats)
-    assert beats[0] != beats[-1], "after the rotation it names the new file"
+    assert len(beats) > 3
 
 
 @pytest.mark.edge(69)
 def test_a_slow_consumer_is_no_disconnect(any_server: MariaDb, tmp_path: Path) -> None:
-    any_server.sql("SET GLOBAL net_write_timeout = 2")
+    any_server.sql("SET GLOBAL net_write_timeout = 1")
     any_server.sql("CREATE OR REPLACE DATABASE slow", "CREATE TABLE slow.t (b LONGBLOB)")
-    start = GtidPosition.parse(any_server.gtid_binlog_pos())
+    start = any_server.gtid_binlog_pos()
     limits = {"relay_max_bytes": 8 << 20, "relay_max_file_bytes": 1 << 20}
-    replica = EmbeddedReplica(replica_config(any_server, **limits), tmp_path)
+    replica = EmbeddedReplica(replica_config(any_server, heartbeat_s=LONG_HEARTBEAT_S, **limits), tmp_path)
+
+    def all_read() -> bool:
+        replica.log.purge_before(replica.head().location)
+        return replica.wait_for(target, 0.05)
+
     try:
-        replica.start(start)
-        wait_until(any_server.dump_threads, "the dump has begun")
-        (thread,) = any_server.dump_threads()
-        for _ in range(40):
-            any_server.sql("INSERT INTO slow.t VALUES (REPEAT('s', 1000000))")
+        replica.start(GtidPosition.parse(start))
+        any_server.sql(*["INSERT INTO slow.t VALUES (REPEAT('s', 1000000))"] * 40)
         target = GtidPosition.parse(any_server.gtid_binlog_pos())
-        time.sleep(5)  # longer than the server waits for a reader that does not know better
-        assert not replica.wait_for(target, 0.1), "the relay log is full, nothing is read"
-        while not replica.wait_for(target, 0.2):
-            replica.log.purge_before(replica.head().location)
-        assert any_server.dump_threads() == [thread]
+        wait_until(lambda: replica.progress.pause == "relay log full", "the relay log is full, nothing is read")
+        # Somebody who reads nothing either, since later than us, and does not know better.
+        with RawDump(any_server, *REGISTERED[:2], f"SET @slave_connect_state = '{start}'", flags=0) as other:
+            his = f"SELECT COUNT(*) FROM information_schema.processlist WHERE id = {other.connection.thread_id()}"
+            wait_until(lambda: any_server.value(his) == 0, "the server waits for him no longer")
+        wait_until(all_read, "room is made, and everything comes")
+        assert replica.progress.connections == 1
+        assert replica.progress.thread_id in any_server.dump_threads()
     finally:
         replica.close()
         any_server.sql("SET GLOBAL net_write_timeout = 60")

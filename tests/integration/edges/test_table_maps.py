@@ -10,13 +10,22 @@ from replica.errors import SchemaError
 from replica.protocol.constants import RowsFlag
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent
+from tests.fixtures.mariadb import MariaDb
 from tests.integration.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, catalog, log_of, version
 
 if TYPE_CHECKING:
-    from tests.fixtures.mariadb import MariaDb
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(server_version: str) -> Iterator[MariaDb]:
+    """In the end, what the tests have written is what mariadb-binlog -vv reads, row by row and value by value."""
+    with MariaDb(server_version) as running:
+        yield running
+        check_binlogs(running)
 
 
 @pytest.mark.edge(28)
@@ -172,8 +181,3 @@ def test_one_statement_in_many_events(server: MariaDb) -> None:
     assert len(rows) > 10
     assert [bool(event.flags & RowsFlag.STMT_END) for event in rows] == [False] * (len(rows) - 1) + [True]
     assert log.inserted("a") == [(i, f"row {i}") for i in range(1, 10001)]
-
-
-def test_the_tool_agrees_on_every_file_of_this_module(server: MariaDb) -> None:
-    """Runs last: what the tests above have written is what mariadb-binlog -vv reads, row by row and value by value."""
-    check_binlogs(server)

@@ -12,13 +12,23 @@ import pytest
 
 from replica.errors import UnsupportedColumnError
 from replica.protocol.constants import ColumnType
+from tests.fixtures.mariadb import MariaDb
 from tests.integration.dump_agreement import check_binlogs
 from tests.integration.edges.log import log_of, version
 
 if TYPE_CHECKING:
-    from tests.fixtures.mariadb import MariaDb
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(server_version: str) -> Iterator[MariaDb]:
+    """In the end, what the tests have written is what mariadb-binlog -vv reads, row by row and value by value."""
+    with MariaDb(server_version) as running:
+        yield running
+        # Neither can read the fractions of the old format: the tool prints what is no row.
+        check_binlogs(running, without=b"digits")
 
 
 def micro(text: str) -> timedelta:
@@ -352,9 +362,3 @@ def test_many_columns(server: MariaDb, count: int) -> None:
         server, f"CREATE TABLE a ({', '.join(f'c{i} TINYINT' for i in range(count))})", f"INSERT INTO a VALUES ({sql})"
     )
     assert log.inserted("a") == [row]
-
-
-def test_the_tool_agrees_on_every_file_of_this_module(server: MariaDb) -> None:
-    """Runs last: what the tests above have written is what mariadb-binlog -vv reads, row by row and value by value."""
-    # Neither can read the fractions of the old format: the tool prints what is no row.
-    check_binlogs(server, without=b"digits")

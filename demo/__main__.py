@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from demo.proof import Verdict
 
 LOG = Path(__file__).resolve().parents[1] / ".cache" / "demo.log"
-PATIENCE_S = 60.0
-"""How long nothing at all may arrive while something is on its way. Two idle cores need a second or two; the first rows
-also wait for Spark's Python workers."""
+PATIENCE_S = 180.0
+"""How long nothing at all may arrive while something is on its way. Two idle cores need a second or two, busy ones a
+minute; the first rows also wait for Spark's Python workers."""
 SERVER_OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--max-allowed-packet=64M",

@@ -107,3 +107,19 @@ def test_a_file_that_retention_takes_stays_in_the_copy(watch: RelayWatch) -> Non
     watch.check_retained()
     assert watch.removed == 1
     assert len(list(watch.archive.iterdir())) == 2
+
+
+def test_a_file_that_goes_while_it_is_found_is_found_again_when_it_is_back(
+    watch: RelayWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(watch, stream(1).wire())
+
+    def gone(path: Path, flags: int) -> int:
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(os, "open", gone)
+        watch.poll()
+    assert watch.missing(["0-1-1"]) == ["0-1-1"]
+    watch.poll()
+    assert watch.missing(["0-1-1"]) == []

@@ -11,12 +11,14 @@ from tests.system.soak.daemon import soak
 
 SEED = 20
 FAULTS = 20
+PAUSE_S = (0.05, 0.5)
+"""Three faults are nearly always at work: as many overlap as in a long soak, in half of its time."""
 
 
 @pytest.mark.server
 @pytest.mark.timeout(900)  # half a minute on a quiet machine; a dozen times that where many tests share two cores
 def test_twenty_faults() -> None:
-    summary = soak(None, faults=FAULTS, seed=SEED)
+    summary = soak(None, faults=FAULTS, seed=SEED, pause_s=PAUSE_S)
     assert summary["faults"] == FAULTS
     assert summary["promised"] > 0
     assert summary["groups"] >= summary["promised"]

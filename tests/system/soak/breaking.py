@@ -22,18 +22,22 @@ CALM_EVERY = 8
 LATELY_S = 5.0
 """How long after a fault an exit is counted as under it."""
 PAUSE_S = (0.05, 1.5)
+"""Between the beginnings of two faults."""
 
 
 class Breaking:
     """`run` returns when all faults are over and everything is well again."""
 
-    def __init__(self, soak: Soak, *, count: int, seed: int, minutes: float = 0.0) -> None:
+    def __init__(
+        self, soak: Soak, *, count: int, seed: int, minutes: float = 0.0, pause_s: tuple[float, float] = PAUSE_S
+    ) -> None:
         self.injected: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.failure: BaseException | None = None
         self._soak = soak
         self._count = count
         self._seed = seed
+        self._pause_s = pause_s
         self._until = time.monotonic() + 60 * minutes if minutes else float("inf")
         self._resources = {fault.resource: threading.Lock() for fault in FAULTS}
         self._slots = threading.Semaphore(AT_ONCE)
@@ -59,9 +63,10 @@ class Breaking:
                 # Each kind once, then as often as its weight says.
                 deck = [fault for fault in FAULTS for _ in range(fault.weight if drawn else 1)]
                 chance.shuffle(deck)
+            pause_s = chance.uniform(*self._pause_s)  # before the fault, which draws in a thread of its own
             self._launch(deck.pop(), chance)
             drawn += 1
-            time.sleep(chance.uniform(*PAUSE_S))
+            time.sleep(pause_s)
             self._soak.raise_failure()
             if drawn % CALM_EVERY == 0:
                 self._soak.calm(f"draw {drawn}")

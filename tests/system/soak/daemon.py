@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from tests.fixtures.mariadb import wait_until
+from tests.fixtures.ports import reserved_port
 from tests.system.soak import judge
-from tests.system.soak.breaking import Breaking
+from tests.system.soak.breaking import PAUSE_S, Breaking
 from tests.system.soak.disk import SmallDisk
 from tests.system.soak.ledger import Ledger
 from tests.system.soak.pair import DATABASE, REPLICA, Pair
@@ -47,7 +48,15 @@ class Soak:
     """One run: `run()` once."""
 
     def __init__(
-        self, version: str | None, *, faults: int, seed: int, folder: Path, minutes: float = 0.0, say: bool = False
+        self,
+        version: str | None,
+        *,
+        faults: int,
+        seed: int,
+        folder: Path,
+        minutes: float,
+        pause_s: tuple[float, float],
+        say: bool,
     ) -> None:
         self.seed = seed
         self.folder = folder
@@ -58,7 +67,7 @@ class Soak:
         self.disk = SmallDisk(folder / "disk")
         self.relay = self.disk.path / "relay"
         self.writers: list[Writer] = []
-        self.breaking = Breaking(self, count=faults, seed=seed, minutes=minutes)
+        self.breaking = Breaking(self, count=faults, seed=seed, minutes=minutes, pause_s=pause_s)
         self.say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
         self._failure: BaseException | None = None
         self._over = threading.Event()
@@ -85,7 +94,8 @@ class Soak:
         self.watch = RelayWatch(self.relay, archive)
         stack.callback(self.watch.close)
         hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.pair.proxies)
-        self.daemon = DaemonProcess(self.folder, hosts, REPLICA, self.relay)
+        http_port = stack.enter_context(reserved_port())
+        self.daemon = DaemonProcess(self.folder, hosts, REPLICA, self.relay, http_port)
         self.daemon.start()  # before the first commit, which would wait for it
         stack.callback(self.daemon.kill)
         self.writers = make_writers(self.pair, self.ledger, self.seed)
@@ -185,8 +195,8 @@ class Soak:
         target = primary.gtid_binlog_pos().split(",")
         wait_until(lambda: not self.watch.missing(target), "the daemon has everything")
         self.daemon.stop()
-        clients = self.pair.status()["Rpl_semi_sync_master_clients"]
-        assert clients == "0", f"{clients} semi-sync clients are left on the primary after a clean stop"
+        # Its goodbye ends the dump, and the primary then cleans up in a time of its own.
+        wait_until(self._nobody_is_left, "no semi-sync client is left on the primary after a clean stop")
         self._over.set()
         self.look("the end")
         self._check_exits()
@@ -194,6 +204,9 @@ class Soak:
         servers, ends = self.watch.server_of, self.watch.position.items()
         last = ",".join(sorted(f"{domain}-{servers[domain, number]}-{number}" for domain, number in ends))
         assert found == last, f"the relay log ends at {last}, the primary at {found}"
+
+    def _nobody_is_left(self) -> bool:
+        return self.pair.status()["Rpl_semi_sync_master_clients"] == "0"
 
     def _judge(self) -> None:
         """The pair is still up, at rest."""
@@ -241,10 +254,18 @@ def _ended(primary: Any, xid: Any) -> bool:
     return True
 
 
-def soak(version: str | None, *, faults: int, seed: int, minutes: float = 0.0, say: bool = False) -> dict[str, Any]:
+def soak(
+    version: str | None,
+    *,
+    faults: int,
+    seed: int,
+    minutes: float = 0.0,
+    pause_s: tuple[float, float] = PAUSE_S,
+    say: bool = False,
+) -> dict[str, Any]:
     """Run it once; the folder is kept if it fails."""
     folder = Path(tempfile.mkdtemp(prefix="soak-daemon-"))
-    one = Soak(version, faults=faults, seed=seed, folder=folder, minutes=minutes, say=say)
+    one = Soak(version, faults=faults, seed=seed, folder=folder, minutes=minutes, pause_s=pause_s, say=say)
     try:
         summary = one.run()
     except BaseException as error:

@@ -88,7 +88,9 @@ def fill_disk(soak: Soak, chance: random.Random) -> None:
 
 
 def purge_relay(soak: Soak, chance: random.Random) -> None:
-    done = soak.daemon.command("purge", "--all-but-last")
+    """All files before the last group that the judge has seen: what it never saw, it would miss."""
+    sequence = soak.watch.position[0]
+    done = soak.daemon.command("purge", "--before", f"0-{soak.watch.server_of[0, sequence]}-{sequence}")
     assert done.returncode == 0, f"purge: {done.stdout}{done.stderr}"
 
 
@@ -219,11 +221,15 @@ def slow_link(soak: Soak, chance: random.Random) -> None:
 
 
 def corrupt_link(soak: Soak, chance: random.Random) -> None:
-    """A few flipped bits somewhere in the next 64 KB."""
+    """A few flipped bits somewhere in the next 64 KB.
+
+    In a packet's length they make whoever just logs in wait for the rest of it, for two minutes: the link is cut then.
+    """
     proxy = soak.pair.proxy
     proxy.flip_bits([proxy.sent_to_client + chance.randrange(1 << 16) for _ in range(chance.randint(1, 3))])
     time.sleep(chance.uniform(0.5, 2))
     proxy.flip_bits([])
+    proxy.reset_all()
 
 
 FAULTS = (

@@ -10,7 +10,6 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -47,12 +46,6 @@ def clock_library() -> str | None:
     return next((place for place in places if place and Path(place).exists()), None)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass
 class DaemonProcess:
     """`start` and `tend`, then signals; `wanted` says whether it should be up."""
@@ -61,6 +54,7 @@ class DaemonProcess:
     hosts: str
     account: tuple[str, str]
     relay: Path
+    http_port: int
     wanted: bool = False
     starts: int = 0
     exits: list[Exit] = field(default_factory=list)
@@ -69,7 +63,6 @@ class DaemonProcess:
     first_descriptors: int = 0
     peak_threads: int = 0
     slowest_stop_s: float = 0.0
-    http_port: int = field(default_factory=_free_port)
     _process: subprocess.Popen[bytes] | None = None
     _died_at: float = 0.0
     _log_start: int = 0

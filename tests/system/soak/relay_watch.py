@@ -13,6 +13,7 @@ import re
 import struct
 import threading
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -64,7 +65,7 @@ class RelayWatch:
         with self._lock:
             self._find()
             numbers = sorted(self._open)
-            for number, later in zip(numbers, [*numbers[1:], None], strict=True):
+            for number, later in zip_longest(numbers, numbers[1:]):
                 file = self._open[number]
                 self._read(file)
                 if later is not None:
@@ -106,17 +107,21 @@ class RelayWatch:
                 continue
             number = int(match[1])
             known = self._open.get(number)
-            inode = entry.inode()
-            if known is not None and known.inode == inode:
+            if known is not None and known.inode == entry.inode():
                 continue
             if known is not None:
                 # A file without a whole group may be made again under the same number, no other.
                 assert not known.groups, f"{known.path} with {known.groups} whole groups was replaced"
                 os.close(known.descriptor)
             path = self.directory / entry.name
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                self._open.pop(number, None)
+                continue  # it is being made again, or was taken: then the groups in it are missed
             copy = self.archive / entry.name
             copy.write_bytes(b"")
-            self._open[number] = _File(number, path, copy, os.open(path, os.O_RDONLY), inode)
+            self._open[number] = _File(number, path, copy, descriptor, os.fstat(descriptor).st_ino)
 
     def _read(self, file: _File) -> None:
         size = os.fstat(file.descriptor).st_size
@@ -173,8 +178,8 @@ class RelayWatch:
         where = f"{file.path.name}, the group that ends at {end}"
         assert (domain, sequence) not in self.server_of, f"{domain}-{server}-{sequence} is there twice: {where}"
         assert sequence == last + 1, f"{domain}-{server}-{sequence} follows {last}: {where}"
-        self.position[domain] = sequence
         self.server_of[domain, sequence] = server
+        self.position[domain] = sequence  # last: other threads look up its server
         file.groups += 1
 
     def _finish(self, file: _File) -> None:

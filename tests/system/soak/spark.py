@@ -181,7 +181,7 @@ class SparkSoak:
         elif point == BEFORE_PLANNING:
             deadline = time.monotonic() + MOMENT_TIMEOUT_S
             while len(driver.runners()) < len(self.queries) and time.monotonic() < deadline:
-                time.sleep(0.01)
+                time.sleep(0.05)  # it looks through all processes of the machine
             time.sleep(self._chance.uniform(0, 0.3))
         else:
             skip = self._chance.randrange(self._skips) if before.planned >= 0 else 0

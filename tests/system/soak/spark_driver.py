@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WARM_TIMEOUT_S = 300.0
 """A JVM and a first look at the source take 8 s on a quiet machine, two minutes where twenty share two cores."""
-ORPHAN_TIMEOUT_S = 30.0
+ORPHAN_TIMEOUT_S = 60.0
 """A source process says goodbye for two seconds, a worker ends when it finds its socket closed."""
 TOO_SLOW = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, and no setting changes that."""
@@ -58,8 +58,8 @@ class Driver:
 
     def _configuration(self) -> list[str]:
         settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # A life of ten seconds: compiling well would take longer than it lasts.
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        # A life of ten seconds: compiling well, or collecting in parallel, would take longer than it saves.
+        settings["spark.driver.extraJavaOptions"] = "'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'"
         if any(query["kind"] == "delta" for query in self.queries):
             settings |= delta_settings()
         return ["--driver-memory 1g", *(f"--conf {key}={value}" for key, value in settings.items())]

@@ -74,7 +74,7 @@ class SideFaults:
     def _kill(self, targets: Callable[[], list[psutil.Process]], name: str, *, one: bool = False) -> str:
         deadline = time.monotonic() + TARGET_PATIENCE_S
         while not (found := targets()):
-            if self._over.wait(0.02) or time.monotonic() > deadline:
+            if self._over.wait(0.05) or time.monotonic() > deadline:
                 return ""
         for process in found[:1] if one else found:
             with contextlib.suppress(psutil.NoSuchProcess):

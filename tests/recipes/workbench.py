@@ -44,11 +44,13 @@ class Workbench:
     def __init__(self, settings: Mapping[str, str], folder: Path, replaced: Mapping[str, str]) -> None:
         self.settings = settings
         self.folder = folder
-        self.replaced = replaced
+        self.replaced = dict(replaced)
         self.blocks = blocks()
-        self.used: set[str] = set()
 
     def __enter__(self) -> Self:
+        # Queries without relayDir find the log of an earlier run under the temp folder: here there is no earlier run.
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
         ours, theirs = socket.socketpair()
         with theirs:
             driver = [sys.executable, str(Path(__file__).with_name("driver.py"))]
@@ -56,7 +58,7 @@ class Workbench:
                 [*driver, json.dumps(self.settings), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd=self.folder,
-                env=environment(),
+                env=environment() | {"TMPDIR": str(temporary)},
                 stdin=subprocess.DEVNULL,
             )
         self._stream = ours.makefile("rw", encoding="utf-8")
@@ -67,18 +69,14 @@ class Workbench:
     def __exit__(self, *_: object) -> None:
         self._stream.close()
         try:
-            self._driver.wait(30)
+            self._driver.wait(60)
         except subprocess.TimeoutExpired:
             self._driver.kill()
             self._driver.wait()
 
     def code(self, name: str) -> str:
         """A block of the page, with this test's hosts and folders in it."""
-        return self.adapted(self._block(name))
-
-    def _block(self, name: str) -> str:
-        self.used.add(name)
-        return self.blocks[name]
+        return self.adapted(self.blocks[name])
 
     def adapted(self, code: str) -> str:
         for written, real in self.replaced.items():
@@ -87,7 +85,7 @@ class Workbench:
 
     def recipe(self, *names: str, then: str = "") -> Any:
         """Run blocks of the page and, behind them, more code; the `result` it leaves."""
-        return self.run("\n".join([*map(self._block, names), then]))
+        return self.run("\n".join([*map(self.blocks.__getitem__, names), then]))
 
     def run(self, code: str) -> Any:
         """Run code that names hosts and folders as the page does; the `result` it leaves."""
@@ -96,7 +94,7 @@ class Workbench:
 
     def _answer(self) -> Any:
         line = self._stream.readline()
-        assert line, f"the Spark driver has ended with {self._driver.wait(10)}"
+        assert line, f"the Spark driver has ended with {self._driver.wait(60)}"
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
         return answer["result"]

@@ -40,14 +40,17 @@ CONFIGURATION = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Spark's Python processes are new interpreters: they need ours, and the tree under test.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog tests")
     for key, value in CONFIGURATION.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        # Queries without a relayDir name theirs by host and port, and another run's server may have had the same port.
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     for query in session.streams.active:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
+from replica.relay.readers import registered_readers
 from streaming_source.ranges.places import covers
 from tests.fixtures.mariadb import wait_until
 
@@ -52,6 +54,11 @@ class Daemon:
                 [sys.executable, "-m", "replica", "run", *arguments], stdout=log, stderr=log, cwd=ROOT, env=environment
             )
 
+    def forget(self) -> None:
+        """Take its folder away, at one moment for whoever reads there."""
+        gone = self.relay_dir.rename(self.relay_dir.with_name(f"{self.relay_dir.name}-gone"))
+        shutil.rmtree(gone)
+
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
@@ -69,6 +76,12 @@ class Daemon:
         assert self._process.poll() is None, self.log.read_text(errors="replace")[-3000:]
         head = RelayLog(self.relay_dir).head()
         return head is not None and bool(head.location.offset) and covers(head.position, GtidPosition.parse(position))
+
+    def is_read_by(self, name: str) -> bool:
+        """Whether a reader has told that it needs nothing of what the primary has written so far."""
+        goal = GtidPosition.parse(self._primary.gtid_binlog_pos())
+        readers = registered_readers(self.relay_dir)
+        return any(covers(GtidPosition.parse(reader.position), goal) for reader in readers if reader.name == name)
 
     def catch_up(self) -> None:
         """Wait until it has what the primary has."""

@@ -6,6 +6,7 @@ union of all batches over any number of restarts is what exactly-once promises.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import threading
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from streaming_source.driver.relay_directory import is_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 90.0
 """Two cores may be shared with a compiling neighbour; nothing waits this long that works."""
+IDLE_PROGRESS = "spark.sql.streaming.noDataProgressEventInterval"
 COLUMNS = "id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2)"
 
 
@@ -136,6 +138,16 @@ class Shop:
 
     def run(self, name: str = "checkpoint") -> Run:
         return Run(self.folder / name)
+
+
+@contextlib.contextmanager
+def frequent_progress(spark: SparkSession) -> Iterator[None]:
+    """Queries started inside report every tenth of a second also while they are idle; Spark's default is 10 s."""
+    spark.conf.set(IDLE_PROGRESS, "100ms")
+    try:
+        yield
+    finally:
+        spark.conf.unset(IDLE_PROGRESS)
 
 
 def ids(rows: list[Row]) -> list[int]:

@@ -13,18 +13,21 @@ import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.ranges.places import covers
-from tests.spark.queries import Run, Shop, ids, wait
+from tests.spark.queries import Run, Shop, frequent_progress, ids, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
-IDLE_PROGRESS = "spark.sql.streaming.noDataProgressEventInterval"
-PAUSE_S = 0.002
-"""Between two transactions: a few hundred a second, so that a limited query can keep up with what it must read."""
+AT_FIRST = 101
+"""Transactions before a query begins: one more than a batch may have."""
+PAUSE_S = 0.02
+"""Between those that come later: what a slow start of the queries adds must stay a few batches."""
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def _written(shop: Shop, first: int) -> Iterator[list[tuple[int, Gtid]]]:
     def write() -> None:
         with shop.primary.connect(autocommit=True) as connection, connection.cursor() as cursor:
             number = first
-            while not stopping.wait(PAUSE_S):
+            while not stopping.wait(PAUSE_S if len(written) >= AT_FIRST else 0):
                 cursor.execute(f"SET gtid_domain_id = {number % 2 * 3}")
                 cursor.execute(f"INSERT INTO {shop.orders} VALUES ({number}, 'under load', 1)")
                 cursor.execute("SELECT @@last_gtid")
@@ -46,11 +49,24 @@ def _written(shop: Shop, first: int) -> Iterator[list[tuple[int, Gtid]]]:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        wait(lambda: len(written) > 100, "the load")
+        wait(lambda: len(written) >= AT_FIRST, "the load")
         yield written
     finally:
         stopping.set()
         writer.join()
+
+
+class _UnderLoad(Run):
+    """Holds each batch until the primary has gone on behind its end."""
+
+    def __init__(self, folder: Path, written: list[tuple[int, Gtid]]) -> None:
+        super().__init__(folder)
+        self._written = written
+
+    def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        super()._keep(batch, batch_id)
+        known = len(self._written)  # the next one was perhaps committed when the batch was planned
+        wait(lambda: len(self._written) >= known + 2, "the primary goes on")
 
 
 def _end(run: Run) -> GtidPosition:
@@ -65,8 +81,8 @@ def test_available_now_and_once_end_where_the_primary_was_under_load(shop: Shop)
         "minRowsPerTrigger": 120,
         "maxBytesPerTrigger": "1m",
     }
-    run, fresh = shop.run(), shop.run("once")
     with _written(shop, 1) as written:
+        run, fresh = (_UnderLoad(shop.folder / name, written) for name in ("run", "once"))
         for reading, once in ((run, False), (run, True), (fresh, True)):
             batches = len(reading.batches)
             before = GtidPosition.parse(shop.primary.gtid_binlog_pos())
@@ -122,20 +138,18 @@ def test_a_transaction_in_pieces_is_whole_after_a_crash_between_them(shop: Shop,
 
 def test_a_batch_waits_for_its_rows_and_the_progress_says_so(shop: Shop) -> None:
     run = shop.run()
-    shop.spark.conf.set(IDLE_PROGRESS, "100ms")
-    try:
-        query = run.start(shop.changes(minRowsPerTrigger=5, maxTriggerDelay="10m"))
-        wait((run.checkpoint / "commits" / "0").exists, "the first batch, which is empty", query)
-        shop.insert(1, 3)
-        wait(lambda: _reported(query).get("rowsWaiting") == 3, "three rows that wait", query)
-        assert _reported(query)["bytesBehind"] > 0
-        assert 500 < _reported(query)["waitsAtMostSeconds"] <= 600
-        assert run.rows == []
-        shop.insert(4, 2)
-        wait(lambda: run.rows, "rows", query)
-        query.stop()
-    finally:
-        shop.spark.conf.unset(IDLE_PROGRESS)
+    with frequent_progress(shop.spark):
+        query = run.start(shop.changes(minRowsPerTrigger=5, maxTriggerDelay="1h"))
+    wait((run.checkpoint / "commits" / "0").exists, "the first batch, which is empty", query)
+    shop.insert(1, 3)
+    wait(lambda: _reported(query).get("rowsWaiting") == 3, "three rows that wait", query)
+    report = _reported(query)
+    assert report["bytesBehind"] > 0
+    assert 1800 < report["waitsAtMostSeconds"] <= 3600
+    assert run.rows == []
+    shop.insert(4, 2)
+    wait(lambda: run.rows, "rows", query)
+    query.stop()
     assert [ids(rows) for rows in run.batches.values() if rows] == [[1, 2, 3, 4, 5]]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,13 +21,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+    from tests.fixtures.mariadb import MariaDb
+
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
+@pytest.fixture(scope="module")
+def shared_daemon(primary: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("daemon") / "relay"
+    with Daemon(primary, folder, "--start", primary.gtid_binlog_pos()) as daemon:
+        yield daemon
+
+
 @pytest.fixture
-def daemon(shop: Shop) -> Iterator[Daemon]:
-    with Daemon(shop.primary, shop.folder / "daemon") as daemon:
-        shop.insert(1)  # the log knows what the table looks like
+def daemon(shop: Shop, shared_daemon: Daemon) -> Daemon:
+    """For tests that only read its log."""
+    shop.insert(1)  # the log knows what the table looks like
+    shared_daemon.catch_up()
+    return shared_daemon
+
+
+@pytest.fixture
+def own_daemon(shop: Shop) -> Iterator[Daemon]:
+    """For tests that stop it."""
+    with Daemon(shop.primary, shop.folder / "daemon", "--start", shop.start) as daemon:
+        shop.insert(1)
         daemon.catch_up()
         yield daemon
 
@@ -47,6 +64,7 @@ def _report(query: StreamingQuery) -> dict[str, Any]:
 
 
 def test_a_query_reads_what_the_daemon_writes_and_connects_to_nobody(shop: Shop, daemon: Daemon) -> None:
+    others = {reader.name for reader in registered_readers(daemon.relay_dir)}
     threads = set(shop.primary.dump_threads())  # those of queries that ended before may go meanwhile
     run = shop.run()
     query = run.start(_attached(shop, daemon))
@@ -57,9 +75,8 @@ def test_a_query_reads_what_the_daemon_writes_and_connects_to_nobody(shop: Shop,
     assert {row.source.server for row in run.rows} == {f"127.0.0.1:{shop.primary.port}"}
     wait(lambda: _report(query).get("bytesBehind") == 0, "the progress says that nothing is left", query)
     query.stop()
-    (reader,) = registered_readers(daemon.relay_dir)
-    assert reader.name.startswith("spark-")
-    daemon.stop()
+    (reader,) = {reader.name for reader in registered_readers(daemon.relay_dir)} - others
+    assert reader.startswith("spark-")
 
 
 def test_with_a_server_its_catalog_tells_the_columns_and_a_checkpoint_can_move(shop: Shop, daemon: Daemon) -> None:
@@ -100,35 +117,38 @@ def test_what_a_load_can_know_to_be_wrong_is_said_there(shop: Shop, daemon: Daem
     refused("option user is missing", host="127.0.0.1")
 
 
-def test_a_daemon_that_is_down_is_waited_for(shop: Shop, daemon: Daemon) -> None:
+def test_a_daemon_that_is_down_is_waited_for(shop: Shop, own_daemon: Daemon) -> None:
     run = shop.run()
-    daemon.stop()
-    query = run.start(_attached(shop, daemon))
+    own_daemon.stop()
+    query = run.start(_attached(shop, own_daemon))
     wait(lambda: ids(run.rows) == [1], "what is in the log", query)
     shop.insert(2, 2)
-    daemon.start()
+    own_daemon.start()
     wait(lambda: ids(run.rows) == [1, 2, 3], "what came while it was down", query)
     query.stop()
 
 
-def test_a_folder_that_was_made_anew_is_no_gap(shop: Shop, daemon: Daemon) -> None:
+def test_a_folder_that_was_made_anew_is_no_gap(shop: Shop, own_daemon: Daemon) -> None:
     run = shop.run()
-    query = run.start(_attached(shop, daemon))
+    query = run.start(_attached(shop, own_daemon, readerName="anew"))
     shop.insert(2, 2)
     wait(lambda: ids(run.rows) == [1, 2, 3], "rows", query)
+    wait(lambda: own_daemon.is_read_by("anew"), "the query has told so", query)
     # The same history from its beginning: the query finds its place in it.
-    daemon.stop()
-    shutil.rmtree(daemon.relay_dir)
-    daemon.start()
+    own_daemon.stop()
+    own_daemon.forget()
+    own_daemon.start()
     shop.insert(4)
     wait(lambda: ids(run.rows) == [1, 2, 3, 4], "rows of the new log", query)
+    wait(lambda: own_daemon.is_read_by("anew"), "the query has told so", query)
     # A log that begins behind the query's place: refused.
-    daemon.stop()
+    own_daemon.stop()
     shop.insert(5)
-    shutil.rmtree(daemon.relay_dir)
-    daemon.start("--start", "latest")
+    lost = shop.primary.gtid_binlog_pos()
+    own_daemon.forget()
+    own_daemon.start("--start", "latest")
     orders = itertools.count(6)  # where the log begins, it learns with the first of them that it receives
-    wait(lambda: daemon.has(shop.primary.gtid_binlog_pos()) or shop.insert(next(orders)), "the daemon begins")
+    wait(lambda: own_daemon.has(lost) or shop.insert(next(orders)), "the daemon begins")
     with pytest.raises(Exception, match=r"begins at .*: what follows .* was removed"):
         wait(lambda: False, "the error", query)
     assert ids(run.rows) == [1, 2, 3, 4]

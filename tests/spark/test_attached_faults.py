@@ -5,6 +5,7 @@ Rows are held against what was written: each exactly once, and their replay equa
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -42,9 +43,11 @@ def _finished(run: Run, query: StreamingQuery, position: str) -> None:
     goal = GtidPosition.parse(position)
 
     def reached() -> bool:
-        done = {int(path.name) for path in (run.checkpoint / "commits").glob("*") if path.name.isdigit()}
-        offsets = run.offsets()
-        return bool(done) and covers(GtidPosition.parse(offsets[max(done)]["gtid"]), goal)
+        done = [int(path.name) for path in (run.checkpoint / "commits").glob("*") if path.name.isdigit()]
+        if not done:
+            return False
+        lines = (run.checkpoint / "offsets" / str(max(done))).read_text().splitlines()
+        return covers(GtidPosition.parse(json.loads(lines[-1])["gtid"]), goal)
 
     wait(reached, f"the query reaches {position}", query)
     query.stop()
@@ -113,7 +116,8 @@ class Large:
         self.table = f"{shop.database}.large"
         shop.sql(f"CREATE TABLE {self.table} (id INT PRIMARY KEY, note MEDIUMTEXT)")
         sizes = ("--relay-max-file-bytes=150k", "--retain-bytes=300k", "--relay-max-bytes=2m")
-        self.daemon = Daemon(shop.primary, shop.folder / "relay", *sizes, "--slow-readers", slow_readers)
+        begin = ("--start", shop.start)  # what other tests wrote may be many times what it keeps
+        self.daemon = Daemon(shop.primary, shop.folder / "relay", *sizes, *begin, "--slow-readers", slow_readers)
 
     def insert(self, *numbers: int) -> None:
         self.shop.sql(*(f"INSERT INTO {self.table} VALUES ({n}, REPEAT('x', 100000))" for n in numbers))
@@ -141,6 +145,7 @@ def test_files_of_a_stopped_query_are_dropped_at_the_limit_and_it_is_told(shop: 
         for last in (14, 26):  # more than is kept with them, but no more at once than a live query can have unread
             large.insert(*range(last - 11, last + 1))
             wait(lambda last=last: _keys(live) == [*range(1, last + 1)], "what the live query reads", query)
+            wait(lambda: daemon.is_read_by("live"), "the live query lets go of it", query)
         wait(lambda: large.readers == {"live"}, "the stopped query is dropped")
         with pytest.raises(Exception, match=r"for the reader 'stopped'.*slow_readers=pause"):
             stopped.drain(large.changes("stopped"))
@@ -153,8 +158,8 @@ def test_with_pause_the_daemon_waits_for_a_stopped_query(shop: Shop) -> None:
         large.insert(1)
         daemon.catch_up()
         stopped.drain(large.changes("stopped"))
-        large.insert(*range(2, 52))
-        wait(lambda: "pause" in daemon.log.read_text(), "the daemon pauses")
+        large.insert(*range(2, 52))  # more than the limit and one receive of 2 MB
+        wait(lambda: "receiving paused" in daemon.log.read_text(), "the daemon pauses")
         assert large.readers == {"stopped"}
         assert not daemon.has(shop.primary.gtid_binlog_pos())
         query = stopped.start(large.changes("stopped"))

@@ -13,7 +13,7 @@ import zstandard
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import Geometry
 
-from tests.spark.queries import ids
+from tests.spark.queries import PATIENCE_S, ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -59,11 +59,14 @@ def test_files_of_a_running_server_give_the_rows_of_a_stream(shop: Shop) -> None
         cursor.execute(f"INSERT INTO {shop.orders} VALUES (10, 'prepared', 1), (11, 'in another file', 2)")
         cursor.execute("XA END 'x'")
         cursor.execute("XA PREPARE 'x'")
-    shop.sql(f"CREATE TABLE {other} (id INT PRIMARY KEY, tags SET('a','b'), at POINT)")
-    shop.sql("FLUSH BINARY LOGS")
+        shop.sql(
+            f"CREATE TABLE {other} (id INT PRIMARY KEY, tags SET('a','b'), at POINT)",
+            "FLUSH BINARY LOGS",
+            f"INSERT INTO {other} VALUES (1, 'b', POINT(1, 2))",
+        )
+        # By the connection that prepared it: another one would have to wait until the server noticed that it has gone.
+        cursor.execute("XA COMMIT 'x'")
     shop.sql(
-        f"INSERT INTO {other} VALUES (1, 'b', POINT(1, 2))",
-        "XA COMMIT 'x'",
         f"ALTER TABLE {shop.orders} ADD COLUMN note TEXT, ADD COLUMN place POINT",
         f"INSERT INTO {shop.orders} VALUES (4, 'four', 4, 'new', POINT(1, 2))",
         "SET SESSION binlog_row_image = MINIMAL",
@@ -153,4 +156,4 @@ def test_streams_want_a_server_and_batches_a_path(spark: SparkSession, tmp_path:
     stream = spark.readStream.format("mariadb-binlog").option("table", "v.t").load(str(ROTATION / "rotation.1.binlog"))
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     with pytest.raises(PySparkException, match=r"path names binlog files: they are read with spark\.read"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import signal
 import time
 
 import psutil
@@ -20,13 +18,13 @@ from tests.spark.queries import Shop, ids, wait
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
-def _children(parent: int, words: str) -> list[int]:
-    """Descendants of a process whose command line holds `words`."""
+def _planners() -> list[psutil.Process]:
+    """Source processes of the session; those of queries that ended before may go at any moment."""
     found = []
-    for process in psutil.Process(parent).children(recursive=True):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if words in " ".join(process.cmdline()):
-                found.append(process.pid)
+            if "python_streaming_source_runner" in " ".join(process.cmdline()):
+                found.append(process)
     return found
 
 
@@ -36,7 +34,7 @@ def test_stop_says_goodbye_to_the_primary_and_lets_the_relay_folder_go(shop: Sho
     before = set(shop.primary.dump_threads())
     query = run.start(shop.changes())
     wait(lambda: len(run.rows) == 2, "rows", query)
-    assert len(set(shop.primary.dump_threads()) - before) == 1
+    wait(lambda: len(set(shop.primary.dump_threads()) - before) == 1, "one dump thread", query)
     assert not is_free(shop.folder / "relay")
     query.stop()  # Spark calls nothing in the source: it sends SIGTERM
     wait(lambda: set(shop.primary.dump_threads()) <= before, "the dump thread is gone")
@@ -51,7 +49,7 @@ def test_two_queries_with_the_same_options_use_two_folders_and_server_ids(shop: 
     queries = [started(run.start(changes)) for run in runs]
     for run, query in zip(runs, queries, strict=True):
         wait(lambda run=run: len(run.rows) == 2, "rows", query)  # type: ignore[misc]
-    assert len(set(shop.primary.dump_threads()) - before) == 2
+    wait(lambda: len(set(shop.primary.dump_threads()) - before) == 2, "two dump threads")
     for query in queries:
         query.stop()
     assert [ids(run.rows) for run in runs] == [[1, 2], [1, 2]]
@@ -104,10 +102,11 @@ def test_a_killed_planner_ends_the_query_and_the_next_one_goes_on(shop: Shop) ->
     shop.insert(1, 2)
     query = run.start(shop.changes())
     wait(lambda: len(run.rows) == 2, "rows", query)
-    planners = _children(os.getpid(), "python_streaming_source_runner")
+    planners = _planners()
     assert planners
     for planner in planners:
-        os.kill(planner, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            planner.kill()
     wait(lambda: query.exception() is not None, "the query notices")
     shop.insert(3, 2)
     assert ids(run.drain(shop.changes())) == [1, 2, 3, 4]

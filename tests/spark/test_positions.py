@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.errors import ConfigError
 from replica.option_values import shown_instant
-from tests.fixtures.mariadb import wait_until
-from tests.spark.queries import PATIENCE_S, ids
+from streaming_source.source import MariaDbBinlogSource
+from tests.spark.queries import PATIENCE_S, frequent_progress, ids, wait
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
-def _range(shop: Shop, **options: object) -> DataFrame:
-    """The rows of a range of `orders`, from where the test began unless told otherwise."""
-    given = {
+def _options(shop: Shop, **options: object) -> dict[str, str]:
+    """Of a source over `orders`, from where the test began unless told otherwise."""
+    given: dict[str, object] = {
         "host": shop.primary.host,
         "port": shop.primary.port,
         "user": "repl",
@@ -31,10 +32,11 @@ def _range(shop: Shop, **options: object) -> DataFrame:
         "startingPosition": shop.start,
         "relayDir": shop.folder / "ranges",
     }
-    reader = shop.spark.read.format("mariadb-binlog")
-    for key, value in (given | options).items():
-        reader = reader.option(key, str(value))
-    return reader.load()
+    return {key: str(value) for key, value in (given | options).items()}
+
+
+def _range(shop: Shop, **options: object) -> DataFrame:
+    return shop.spark.read.format("mariadb-binlog").options(**_options(shop, **options)).load()
 
 
 def _next_second() -> int:
@@ -61,13 +63,16 @@ def test_a_stream_and_a_range_begin_at_a_time(shop: Shop) -> None:
     assert sorted(ids(everything.where("op = 'insert' AND after.id >= 12").collect())) == [12, 20, 21, 22]
     assert everything.count() == 9
     assert everything.schema == changes.schema
-    for option, word, said in (
-        ("endingPosition", "latest", r"endingPosition would end it.*availableNow"),
-        ("pushFilters", "true", r"pushFilters is for spark\.read:.*operations, columns and skipUnchanged"),
-    ):
-        refused = shop.run(f"refused-{option}").start(shop.changes(**{option: word}))
-        with pytest.raises(Exception, match=said):
-            refused.awaitTermination(PATIENCE_S)
+    refused = shop.run("refused").start(shop.changes(endingPosition="latest"))
+    with pytest.raises(Exception, match=r"endingPosition would end it.*availableNow"):
+        refused.awaitTermination(PATIENCE_S)
+
+
+def test_filters_are_pushed_into_a_range_only(shop: Shop) -> None:
+    source = MariaDbBinlogSource(_options(shop, pushFilters="true"))
+    schema = source.schema()
+    with pytest.raises(ConfigError, match=r"pushFilters is for spark\.read:.*operations, columns and skipUnchanged"):
+        source.streamReader(schema)
 
 
 def test_a_purged_checkpoint_is_refused_before_a_row_and_gone_over_when_told(shop: Shop) -> None:
@@ -83,15 +88,16 @@ def test_a_purged_checkpoint_is_refused_before_a_row_and_gone_over_when_told(sho
         shop.sql(f"PURGE BINARY LOGS TO '{last}'")
         return shop.primary.binlogs() == [last]
 
-    wait_until(purged, "the binlogs are purged")
+    wait(purged, "the binlogs are purged")
     upto = shop.primary.gtid_binlog_pos()
     shop.lose_relay()
     shop.insert(5, 1)
     with pytest.raises(Exception, match=r"Could not find GTID state.*failOnDataLoss=false goes on"):
         run.drain(shop.changes())
     assert ids(run.rows) == [1, 2]
-    query = run.start(shop.changes(failOnDataLoss="false"))
-    wait_until(lambda: ids(run.rows) == [1, 2, 5], "the row behind the gap arrives")
+    with frequent_progress(shop.spark):
+        query = run.start(shop.changes(failOnDataLoss="false"))
+    wait(lambda: ids(run.rows) == [1, 2, 5], "the row behind the gap arrives", query)
 
     def told() -> bool:
         sources = query.lastProgress["sources"] if query.lastProgress else []
@@ -99,7 +105,7 @@ def test_a_purged_checkpoint_is_refused_before_a_row_and_gone_over_when_told(sho
         # Only the domains that have lost something are named.
         return bool(losses and losses[0] and _gtids(losses[0][0]["after"]) == _gtids(lost) - _gtids(upto))
 
-    wait_until(told, f"the progress tells of {lost} to {upto}")
+    wait(told, f"the progress tells of {lost} to {upto}", query)
     query.stop()
 
 

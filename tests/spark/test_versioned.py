@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Row
+    from pyspark.sql import DataFrame, Row
 
     from tests.spark.queries import Shop
 
@@ -44,6 +44,12 @@ def _workload(shop: Shop) -> str:
     return table
 
 
+def _read(shop: Shop, **options: str) -> DataFrame:
+    """All of the server's binlog: rows of files are those of a stream (test_batch_files.py)."""
+    files = shop.spark.read.format("mariadb-binlog").option("path", f"{shop.primary.datadir}/bin.*")
+    return files.options(**options).load()
+
+
 def _versions(rows: Iterable[Row]) -> list[tuple[object, ...]]:
     """Rows with their periods, as the server has them: Spark collects TIMESTAMP in local time."""
     return sorted(
@@ -63,9 +69,7 @@ def _server(shop: Shop, table: str, condition: str) -> list[tuple[object, ...]]:
 def test_closed_versions_current_rows_and_all_versions_are_the_servers(shop: Shop) -> None:
     table = _workload(shop)
     now = "row_end > NOW() + INTERVAL 1 DAY"
-    run = shop.run()
-    run.drain(shop.changes(table=table))
-    changes = shop.spark.createDataFrame(run.rows, shop.changes(table=table).schema).cache()
+    changes = _read(shop, table=table).cache()
 
     closed = changes.where("history AND op <> 'delete'").select("after.*")
     assert _versions(closed.collect()) == _server(shop, table, f"NOT {now}")
@@ -84,13 +88,13 @@ def test_closed_versions_current_rows_and_all_versions_are_the_servers(shop: Sho
     versions = changes.where("after IS NOT NULL").select("after.*", order.alias("at"))
     merged = versions.groupBy("id", "row_start").agg(f.max_by(f.struct("*"), "at").alias("row")).select("row.*")
     assert _versions(merged.collect()) == _server(shop, table, "TRUE")
+    changes.unpersist()
 
 
 def test_history_is_in_every_shape_and_null_for_other_tables(shop: Shop) -> None:
     table = _workload(shop)
     shop.sql(f"DELETE HISTORY FROM {table}")
-    files = shop.spark.read.format("mariadb-binlog").option("path", f"{shop.primary.datadir}/bin.*")
-    envelope = files.option("tables", f"{shop.database}.*").load()
+    envelope = _read(shop, tables=f"{shop.database}.*")
     counts = {tuple(row) for row in envelope.groupBy("`table`", "op", "history").count().collect()}
     assert counts == {
         ("orders", "insert", None, 1),
@@ -100,13 +104,7 @@ def test_history_is_in_every_shape_and_null_for_other_tables(shop: Shop) -> None
         ("prices", "update", True, 3),
         ("prices", "delete", True, 8),
     }
-    flat = (
-        shop.spark.read.format("mariadb-binlog")
-        .option("path", f"{shop.primary.datadir}/bin.*")
-        .option("table", table)
-        .option("rowShape", "flat")
-        .load()
-    )
+    flat = _read(shop, table=table, rowShape="flat")
     closed = flat.where("_history AND _change_type IN ('insert', 'update_postimage')")
     assert closed.count() == 8
     assert flat.where("_change_type = 'update_preimage' AND _history").count() == 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DuplicateServerIdError, ReplicaError, ServerError
 from replica.handshake.login import Detached, Login, log_in
-from replica.handshake.own_dumps import ServerThread, end_dump, namesake, this_thread
+from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
 from replica.handshake.peek import MAX_DUMP_POSITION
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
 from replica.handshake.resume import Stored, verify, verify_event
@@ -151,8 +151,7 @@ class Connector:
         write_identity(self._relay.directory, identity)
 
     async def _end_leftovers(self, login: Login) -> None:
-        for last in self._taken_identity().connections:
-            thread = ServerThread(last.server_id, last.started, last.thread_id, last.client)
+        for thread in self._last_threads():
             try:
                 if await login.run(end_dump(thread)):
                     self._log.info("ended our own old dump", endpoint=str(login.endpoint), thread_id=thread.thread_id)
@@ -162,12 +161,24 @@ class Connector:
 
     async def _refuse_namesakes(self, login: Login) -> None:
         where = await login.run(namesake(self.server_id, self._config.heartbeat_s + NAMESAKE_MARGIN_S))
-        if where is not None:
-            raise DuplicateServerIdError(
-                f"another replica of {login.endpoint}, at {where}, has our server id {self.server_id}.",
-                hint="Give every replica its own server_id. If this relay directory is a copy of another one's, "
-                "remove relay.identity from it.",
-            )
+        if where is None:
+            return
+        for thread in self._last_threads():
+            with contextlib.suppress(ServerError):  # said when we looked for old dumps of ours
+                if await login.run(is_leaving(thread)):
+                    # Whoever waited for it would wait for a thread that may be waiting for a replica to come.
+                    said = "our own old dump is ended but still listed"
+                    self._log.warning(said, endpoint=str(login.endpoint), thread_id=thread.thread_id)
+                    return
+        raise DuplicateServerIdError(
+            f"another replica of {login.endpoint}, at {where}, has our server id {self.server_id}.",
+            hint="Give every replica its own server_id. If this relay directory is a copy of another one's, "
+            "remove relay.identity from it.",
+        )
+
+    def _last_threads(self) -> list[ServerThread]:
+        connections = self._taken_identity().connections
+        return [ServerThread(last.server_id, last.started, last.thread_id, last.client) for last in connections]
 
     def _judge(self, server: ServerInfo, endpoint: Endpoint) -> None:
         findings = check(server, self.server_id)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from pymysql.constants import COMMAND
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
+from replica.protocol.commands import com_register_slave
 from replica.protocol.gtid import GtidPosition
-from replica.relay.identity import Connection, read_identity
+from replica.relay.identity import Connection, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.semi_sync import (
@@ -28,7 +31,7 @@ from tests.integration.semi_sync import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 pytestmark = pytest.mark.server
@@ -129,6 +132,64 @@ def test_a_leftover_of_an_earlier_run_of_the_server_is_somebody_elses_now(
         assert other.progress.disconnects == 0
         assert stranger in server.dump_threads()
         again.close()
+
+
+@contextlib.contextmanager
+def killed_and_not_gone(server: MariaDb, replica_id: int, account: Mapping[str, str]) -> Iterator[Connection]:
+    """A registered replica's connection that was killed, and stays: it opens a pipe that nobody writes to."""
+    pipe = server.folder / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    old = server.connect(**account)
+    try:
+        with old.cursor() as cursor:
+            # What a replica asks for its own thread (own_dumps.this_thread).
+            cursor.execute(
+                "SELECT @@server_id, CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED), p.ID, p.HOST "
+                "FROM information_schema.GLOBAL_STATUS, information_schema.PROCESSLIST p "
+                "WHERE VARIABLE_NAME = 'UPTIME' AND p.ID = CONNECTION_ID()"
+            )
+            thread = Connection(f"{server.host}:{server.port}", *cursor.fetchone())
+        register = com_register_slave(replica_id)
+        old._execute_command(register[0], register[1:])
+        old._read_ok_packet()
+        old._execute_command(COMMAND.COM_QUERY, f"SELECT LOAD_FILE('{pipe}')".encode())
+        state = f"SELECT COMMAND FROM information_schema.PROCESSLIST WHERE ID = {thread.thread_id}"
+        wait_until(lambda: server.value(state) == "Query", "it opens the pipe")
+        server.sql(f"KILL {thread.thread_id}")
+        assert server.value(state) == "Killed"
+        yield thread
+        assert server.value(state) == "Killed"
+    finally:
+        with contextlib.suppress(OSError):  # nobody reads, if it went after all
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        old._force_close()
+
+
+def test_our_own_old_dump_that_the_primary_does_not_let_go_of_is_no_stranger(
+    primary: MariaDb, tmp_path: Path, running: Callable[..., EmbeddedReplica]
+) -> None:
+    primary.add_user("lister", "x", grants="REPLICATION SLAVE, REPLICATION MASTER ADMIN, FILE, BINLOG MONITOR")
+    account = {"user": "lister", "password": "x"}
+    running(primary, tmp_path, server_id=4713, **account).close()
+    identity = read_identity(tmp_path)
+    assert identity is not None
+    config = replica_config(primary, server_id=4713, heartbeat_s=0.5, **account)
+    with killed_and_not_gone(primary, 4713, account) as old:
+        with EmbeddedReplica(config, tmp_path) as stranger:
+            stranger.start(None)
+            with pytest.raises(DuplicateServerIdError, match="4713"):
+                stranger.wait_for(NEVER, WAIT_S)
+        write_identity(tmp_path, identity.with_connection(old))
+        with (
+            structlog.testing.capture_logs() as logs,
+            EmbeddedReplica(config, tmp_path, log=structlog.get_logger()) as replica,
+        ):
+            replica.start(None)
+            primary.sql("INSERT INTO s.t VALUES (4713)")
+            assert replica.wait_for(GtidPosition.parse(primary.gtid_binlog_pos()), WAIT_S)
+    listed = [entry for entry in logs if entry["event"] == "our own old dump is ended but still listed"]
+    assert [(entry["log_level"], entry["thread_id"]) for entry in listed] == [("warning", old.thread_id)]
 
 
 def test_a_second_replica_with_our_server_id_is_refused_before_it_throws_us_out(

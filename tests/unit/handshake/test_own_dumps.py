@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ServerError
-from replica.handshake.own_dumps import ServerThread, end_dump, namesake, this_thread
+from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
 from replica.handshake.registration import Query, Rows
 from tests.unit.handshake.steps import converse
 
@@ -39,6 +39,13 @@ def test_our_dump_is_ended_and_nothing_else() -> None:
 def test_another_run_of_the_server_is_not_even_asked(other: ServerThread) -> None:
     said, ended = converse(end_dump(other), LISTED)
     assert (len(said), ended) == (1, False)
+
+
+def test_one_that_was_ended_and_has_not_left_is_told_by_all_of_it() -> None:
+    said, leaving = converse(is_leaving(LEFT), LISTED)
+    assert ("COMMAND = 'Killed'" in str(said[-1]), leaving) == (True, True)
+    assert converse(is_leaving(LEFT), SELF)[1] is False
+    assert converse(is_leaving(LEFT._replace(started=1)), LISTED)[1] is False
 
 
 def test_a_namesake_is_waited_for_and_then_named() -> None:

@@ -70,7 +70,9 @@ class Receiver:
             if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
                 # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
                 complete = min(state[slots.ACK_POSITION], state[slots.COMMITTED_POSITION])
-                if complete:
+                # Nor back behind what was skipped before it.
+                behind = relay.primary_file == self._answered.file and complete < self._answered.position
+                if complete and not behind:
                     self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
                 state[slots.ACK_POSITION] = 0
             begin = state[slots.CURSOR]

@@ -78,6 +78,26 @@ def test_an_ack_that_was_asked_for_covers_what_was_skipped(relay: RelayWriter) -
     assert receiver.take_ack() is None
 
 
+def test_no_ack_goes_back_behind_what_was_skipped(relay: RelayWriter) -> None:
+    # 10.5 asks for its binlog checkpoints too; the last group of ours in this connection may lie far before them.
+    receiver, primary = begin(relay)
+    primary.position = 256
+    primary.transaction(Gtid(0, 1, 1))
+    feed(receiver, primary.wire(semi_sync=True) + listed(SKIPPED_TO))
+    assert receiver.take_ack() == BinlogPosition(FILE, SKIPPED_TO)
+    primary.events.clear()
+    primary.position = SKIPPED_TO
+    primary.checkpoint()
+    feed(receiver, primary.wire(semi_sync=True, ack=True))
+    assert receiver.take_ack() is None
+    primary.events.clear()
+    primary.rotate("bin.000008")
+    primary.transaction(Gtid(0, 1, 10))
+    *rest, last = primary.events
+    feed(receiver, b"".join(packet(e, semi_sync=True) for e in rest) + packet(last, semi_sync=True, ack=True))
+    assert receiver.take_ack() == BinlogPosition("bin.000008", primary.position), "in a new file positions begin anew"
+
+
 def test_nothing_is_acknowledged_in_the_middle_of_a_group(relay: RelayWriter) -> None:
     # Where it had to start in a hole, the server sends its list just behind a GTID event.
     receiver, primary = begin(relay)

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     daemon.add_argument("--minutes", type=float, default=0.0, help="stop breaking things after so long")
     spark = kinds.add_parser("spark", parents=[common])
     spark.set_defaults(run=_spark)
-    spark.add_argument("--kills", type=int, default=50)
+    spark.add_argument("--kills", "--faults", type=int, default=50, help="how often the driver is killed")
     spark.add_argument("--sink", choices=["parquet", "delta", "both"], default="both")
     arguments = parser.parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)

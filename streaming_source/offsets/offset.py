@@ -20,16 +20,20 @@ Version 2 is written only where it says more than version 1 can:
 below `rows` have been read. Ordinals are the same on every server and in every copy of the log, bytes and the borders
 of events are not. `begin`, an offset, is where the batch that ends here began, whatever start Spark names: in the first
 batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
+
+`selection`, in both versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
+that differ in it only are equal. Releases that do not know it pass over it, and offsets of theirs go without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replica.errors import ConfigError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from streaming_source.offsets.selection import Selection
 
 PLAIN_VERSION = 1
 VERSION = 2
@@ -55,6 +59,7 @@ class SourceOffset:
     part: GroupPart | None = None
     begin: SourceOffset | None = None
     schema: str | None = None
+    selection: Selection | None = field(default=None, compare=False)
 
     @property
     def through(self) -> GtidPosition:
@@ -64,7 +69,7 @@ class SourceOffset:
     @property
     def place(self) -> SourceOffset:
         """The same end of a group: what marks the offset, and what it says beside, left out."""
-        return replace(self, anchor=False, part=None, begin=None)
+        return replace(self, anchor=False, part=None, begin=None, selection=None)
 
     def json(self) -> dict[str, Any]:
         """The JSON value for Spark; equal offsets give equal text."""
@@ -78,6 +83,8 @@ class SourceOffset:
             "resume": str(self.resume),
             "server": server,
         }
+        if self.selection is not None:
+            value["selection"] = self.selection.json()
         if self.schema is not None:
             value["schema"] = self.schema
         if self.anchor:
@@ -113,6 +120,7 @@ class SourceOffset:
             position, resume = (GtidPosition.parse(str(value[key])) for key in ("gtid", "resume"))
             inside = value.get("part")
             part = None if inside is None else GroupPart(Gtid.parse(str(inside["gtid"])), int(inside["rows"]))
+            selection = None if value.get("selection") is None else Selection.parse(value["selection"])
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
@@ -121,4 +129,4 @@ class SourceOffset:
         begin = None if value.get("begin") is None else cls.parse(value["begin"])
         schema = None if value.get("schema") is None else str(value["schema"])
         anchor = bool(value.get("anchor", False))
-        return cls(position, resume, primary, server_id, anchor, part, begin, schema)
+        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection)

@@ -9,6 +9,7 @@ writes. Out: the next offset, and the ranges of relay bytes between two offsets.
   moved in between would lose rows. So the first batch is empty on purpose, an **anchor**: its end, which Spark does
   log, is the start position, and `partitions` gives nothing for it whatever start Spark names. Trigger.Once has no
   second batch: the end of its first one says itself where it began.
+* What a checkpoint was written for is compared before its first offset is used (remembered_selection.py).
 * The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
 * `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
 * Rows of an XA transaction belong to the batch with its XA COMMIT. An offset between XA PREPARE and XA COMMIT says in
@@ -31,6 +32,7 @@ from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, 
 from streaming_source.planning.backlog import Backlog
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.open_history import open_history
+from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
@@ -51,14 +53,22 @@ GATHER_S: Final = 0.1
 class ChangePlanner:
     """`feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges become partitions.
 
-    `tables` knows what the selected tables look like where.
+    `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for.
     """
 
-    def __init__(self, feed: Feed, cutter: RangeCutter, admission: Admission, tables: TableHistory) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        cutter: RangeCutter,
+        admission: Admission,
+        tables: TableHistory,
+        selection: RememberedSelection,
+    ) -> None:
         self._feed = feed
         self._cutter = cutter
         self._admission = admission
         self._tables = tables
+        self._selection = selection
         self._places = RelayPlaces(feed)
         self._forgotten = ForgottenTransactions(feed)
         self._backlog: Backlog | None = None
@@ -74,7 +84,7 @@ class ChangePlanner:
     def initial_offset(self) -> SourceOffset:
         """The start of a query without a checkpoint; the same at every call, although the primary moves on."""
         if self._initial is None:
-            self._initial = self._tables.starting(self._feed.starting_offset())
+            self._initial = self._selection.put_into(self._tables.starting(self._feed.starting_offset()))
             self._anchor_due = True
         return self._initial
 
@@ -84,6 +94,7 @@ class ChangePlanner:
         Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
         does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
         """
+        self._selection.compare(start, start)
         target = self._target if bounded else self._feed.server_position()
         first = self._anchor_due and start == self._initial
         self._anchor_due = False
@@ -97,7 +108,7 @@ class ChangePlanner:
                 continue  # what was looked up may be the log from before
             if end is not None:
                 self._admission.planned()
-                return replace(end, begin=start.place) if first else end
+                return self._selection.put_into(replace(end, begin=start.place) if first else end)
             if target is None or covers(start.position, target):
                 return start
 
@@ -174,7 +185,7 @@ class ChangePlanner:
             report["bytesBehind"] = self._backlog.bytes(planned.location, head.location)
             if planned.timestamp:  # 0 before the first group
                 report["secondsBehind"] = max(0, head.timestamp - planned.timestamp)
-        report |= self._admission.waiting
+        report |= self._admission.waiting | self._selection.report()
         if self._feed.losses:
             report["dataLoss"] = self._feed.losses.json()
         if self._feed.down_s:
@@ -183,9 +194,10 @@ class ChangePlanner:
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
         """The ranges of (start, end]; waits until the relay log has them, as long as the replica keeps trying."""
-        if end.anchor or (start.position, start.part) == (end.position, end.part):
+        start = end if end.anchor else end.begin or start
+        self._selection.compare(end, start)
+        if (start.position, start.part) == (end.position, end.part):
             return []
-        start = end.begin or start
         reached = replace(end.place, position=end.position if start.part == end.part else end.through)
         while True:
             epoch = self._feed.epoch
@@ -234,4 +246,5 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     size = PartitionSize(spark.cores, options.min_partitions)
     cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
     admission = Admission(tables, batch_limits(options, inline=inline), cutter)
-    return ChangePlanner(feed, cutter, admission, open_history(options, plan))
+    selection = RememberedSelection(selection_of(plan), tables)
+    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection)

@@ -19,6 +19,7 @@ from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.ddl import statements_between
 from replica.schema.shadows import shadowed
+from streaming_source.planning.remembered_selection import tables_then
 from streaming_source.ranges.cutting import SchemaStretch
 from streaming_source.schema.following import Follower, TableStep
 from streaming_source.schema.table_state import TableState, state_from_text, state_to_text
@@ -149,8 +150,18 @@ class TableHistory:
             state = self._loaded(offset.position)
             if offset.schema is not None:
                 state = state_from_text(self._store.read(offset.schema), self._tables.catalog)
+                state = self._with_new_tables(state, offset)
             self._remember(offset.position, state)
         return state
+
+    def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
+        """Of tables that the query did not ask for yet, the offset says nothing: they are as they were read now."""
+        then = tables_then(self._tables, offset.selection)
+        new = {name: table for name, table in self._tables.catalog.items() if not then.wants(*name)}
+        if not new or self._origin is None:
+            return state
+        read_at = {**state.read_at, **dict.fromkeys(new, self._origin.position)}
+        return _arrived(replace(state, changes={**state.changes, **new}, read_at=read_at), offset.position)
 
     def _loaded(self, position: GtidPosition) -> TableState:
         """As the catalog says: it may be ahead of the position."""
@@ -203,7 +214,8 @@ class TableHistory:
             self._remember(start.position, state)
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
-        late = [name for name in step.late if self._wants(name)]
+        then = tables_then(self._tables, start.selection)  # no row of another one was delivered
+        late = [name for name in step.late if self._wants(name) and then.wants(*name)]
         if late and self._stored(state) is not None and not start.anchor:
             return SchemaError(
                 f"{step.gtid} changed {', '.join(map('.'.join, late))}: {step.sql}. The query was loaded with the "

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from replica.protocol.gtid import GtidPosition
+from tests.spark.queries import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -115,6 +116,36 @@ def test_a_variant_query_leaves_out_tables_columns_and_operations(shop: Shop) ->
         ("ddl", "past", None, None, -1, True),
     ]
     assert rows[-1].source.sql.startswith("RENAME TABLE")
+
+
+def test_a_checkpoint_that_goes_on_with_other_tables_says_so_and_another_table_is_refused(shop: Shop) -> None:
+    items = f"{shop.database}.items"
+    shop.sql(f"CREATE TABLE {items} (id INT)", f"INSERT INTO {items} VALUES (1)")
+    shop.insert(1, 2)
+    run = shop.run()
+    variant = "op", "table", "to_json(after) AS after"
+
+    def changed(tables: str) -> dict[str, Any] | None:
+        query = run.start(shop.changes(tables=tables).selectExpr(*variant), available_now=True)
+        try:
+            assert query.awaitTermination(PATIENCE_S), query.status
+            report = json.loads(query.lastProgress["sources"][0]["latestOffset"])
+        finally:
+            query.stop()
+        found: dict[str, Any] | None = report.get("selectionChanged")
+        return found
+
+    assert changed(shop.orders) is None
+    reached = shop.primary.gtid_binlog_pos()
+    shop.sql(f"INSERT INTO {items} VALUES (2)")
+    assert changed(f"{items},{shop.orders}") == {"behind": reached, "added": [items]}
+    shop.insert(3)
+    assert changed(f"{shop.orders},{items}") is None  # it is the remembered one now
+    assert [json.loads(row.after)["id"] for row in run.rows] == [1, 2, 2, 3]
+    assert run.offsets()[-1]["selection"] == {"shape": "variant", "tables": [items, shop.orders]}
+    shop.insert(4)
+    with pytest.raises(PySparkException, match=r"the checkpoint is of a query with tables .*, and this one has table="):
+        run.drain(shop.changes())
 
 
 def test_conditions_of_batch_reads_are_the_sources_and_change_no_result(shop: Shop) -> None:

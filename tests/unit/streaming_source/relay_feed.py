@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from replica.handshake.start import Latest
 from replica.protocol.gtid import Gtid, GtidPosition
@@ -14,8 +14,10 @@ from streaming_source.offsets.data_loss import Losses
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.planner import ChangePlanner
+from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.store import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
@@ -39,11 +41,13 @@ def plan(
     tables: SelectedTables = EVERYTHING,
     inline: bool = False,
     skip_unprepared: bool = False,
+    shape: Literal["envelope", "flat", "variant"] = "variant",
     **limits: Any,
 ) -> ChangePlanner:
     """A planner over `feed`, with the fields of `BatchLimits` as limits."""
     cutter = RangeCutter(tables, inline=inline, skip_unprepared=skip_unprepared)
-    return ChangePlanner(feed, cutter, Admission(tables, BatchLimits(**limits), cutter), history(tables))
+    selection = RememberedSelection(selection_of(ReadPlan(shape, tables, None, "")), tables)
+    return ChangePlanner(feed, cutter, Admission(tables, BatchLimits(**limits), cutter), history(tables), selection)
 
 
 def history(tables: SelectedTables = EVERYTHING) -> TableHistory:

@@ -41,6 +41,7 @@ def test_offsets_of_version_1_are_read_and_written_as_ever(golden: dict[str, Any
     assert offset.anchor is golden["anchor"]
     primary = None if golden["file"] is None else BinlogPosition(golden["file"], golden["position"])
     assert (offset.primary, offset.server_id) == (primary, golden["id"])
+    assert (offset.selection and offset.selection.json()) == golden.get("selection")
     assert json.dumps(offset.json()) == golden["text"]  # Spark compares this text
 
 
@@ -50,6 +51,7 @@ def test_offsets_of_version_2_are_read_and_written_as_ever(golden: dict[str, Any
     part = offset.part and [str(offset.part.gtid), offset.part.rows]
     begin = None if offset.begin is None else str(offset.begin.position)
     assert (part, begin, offset.schema) == (golden["part"], golden["begin"], golden["schema"])
+    assert (offset.selection and offset.selection.json()) == golden.get("selection")
     assert json.dumps(offset.json()) == golden["text"]
 
 
@@ -86,6 +88,8 @@ def test_key_order_of_what_is_parsed_does_not_matter() -> None:
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "part": {"gtid": "0-1-2"}}, "damaged"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not one of mariadb-binlog"),
         ({"v": 1}, "damaged"),
+        ({"v": 1, "gtid": "", "resume": "", "server": {}, "selection": {"shape": "flat"}}, "damaged"),
+        ({"v": 1, "gtid": "", "resume": "", "server": {}, "selection": {"shape": "x", "packed": "eA=="}}, "damaged"),
         ({"v": 1, "gtid": "0-1-1", "resume": "0-1-1", "server": {"file": "b"}}, "damaged"),
         ({"v": 1, "gtid": 7, "resume": "0-1-1", "server": {}}, "'7' is not a GTID"),
         ({"v": 1, "gtid": "x", "resume": "0-1-1", "server": {}}, "is not a GTID"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay import ddl
 from replica.rows.types import ValuePolicy
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.offsets.selection import Selection
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.ranges.cutting import SchemaStretch
 from streaming_source.ranges.places import Place
@@ -191,6 +193,25 @@ def test_rows_before_a_change_that_the_catalog_knew_have_to_name_their_columns(t
     later = history.admit(log.log, start, log.place(""), log.log.at(log.place("0-1-1").reached))[1]
     with pytest.raises(SchemaError, match=r"0-1-2 changed d\.t: ALTER TABLE d\.t ADD a INT.*schemaFile"):
         history.admit(log.log, offset("0-1-1", later), log.place("0-1-1"), log.head())
+
+
+def test_a_table_that_the_checkpoint_did_not_ask_for_yet_is_as_it_was_read_for_this_start(tmp_path: Path) -> None:
+    log = Log(tmp_path).write("", "ALTER TABLE d.t ADD a INT", "", "ALTER TABLE d.t RENAME COLUMN a TO b", "")
+    other = SelectedTables(("d.other",), {("d", "other"): replace(table("x INT"), table="other")})
+    changes = SchemaChanges("ignore", None, other.catalog, POLICY)
+    before = TableHistory(other, FIRST, changes, SchemaStore(None)).starting(offset("0-1-1"))
+    before = replace(before, selection=Selection("variant", ("d.other",)))
+    ahead = log.history(origin=CatalogOrigin(GtidPosition.parse("0-1-3"), described=False))
+    # Rows of before the ALTER that the catalog knew have to name their columns; none of them was delivered yet.
+    assert [names for _, names in log.stretches(ahead, before)] == [None, ["id", "a"], ["id", "b"]]
+    end, schema = ahead.admit(log.log, before, log.place("0-1-1"), log.head())
+    assert end == log.head()
+    again = replace(offset("0-1-5", schema), selection=Selection("variant", ("d.t",)))
+    log.write("", first=6)
+    assert [names for _, names in log.stretches(log.history(), again)] == [["id", "b"]]
+    # Without that word of the checkpoint it might have been made since.
+    (stretch, *_) = log.stretches(ahead, replace(before, selection=None))
+    assert stretch[1] is None
 
 
 def test_a_schema_file_says_what_tables_were_at_the_start(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Holds what a query asks for against what its checkpoint remembers, once a start.
+
+In: the first offset that Spark names. Out: the offsets of this query with its selection in them, so that the next start
+compares with this one; one warning, and the same for the progress, where tables came or went. Refused, before anything
+is read: a checkpoint of another table, or of rows of another shape.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streaming_source.offsets.selection import Selection, SelectionChange, named
+from streaming_source.selection.pushed_filters import OPERATIONS
+
+if TYPE_CHECKING:
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.rows.read_plan import ReadPlan
+    from streaming_source.selection.resolver import SelectedTables
+
+_log = logging.getLogger(__name__)
+
+
+class RememberedSelection:
+    """One per query, in the process that plans it. Called by one thread."""
+
+    def __init__(self, now: Selection, tables: SelectedTables) -> None:
+        self._now = now
+        self._tables = tables
+        self._compared = False
+        self._change: tuple[SelectionChange, str] | None = None
+
+    def put_into(self, offset: SourceOffset) -> SourceOffset:
+        """The offset as Spark is to log it."""
+        return replace(offset, selection=self._now)
+
+    def compare(self, written: SourceOffset, behind: SourceOffset) -> None:
+        """`written`: the last offset of the checkpoint; `behind`: after which rows are read as this query asks for.
+
+        Raises:
+            ConfigError: the checkpoint is of another table, or of rows of another shape.
+
+        """
+        if self._compared:
+            return
+        change = None if written.selection is None else written.selection.change_to(self._now)
+        self._compared = True
+        if change is None or written.selection is None:
+            return
+        position = str(behind.through)
+        self._change = change, position
+        new = self._new_tables(written.selection) if change.added else ()
+        there = f" Of those that came in there are now: {named(new)}." if new else ""
+        _log.warning("%s%s", change.message(position), there)
+
+    def report(self) -> dict[str, Any]:
+        """For the progress of the query, as long as it runs."""
+        if self._change is None:
+            return {}
+        change, position = self._change
+        return {"selectionChanged": change.json(position)}
+
+    def _new_tables(self, before: Selection) -> tuple[str, ...]:
+        old = tables_then(self._tables, before)
+        return tuple(".".join(name) for name in sorted(self._tables.catalog) if not old.wants(*name))
+
+
+def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:
+    """The tables of an earlier selection; those of today where it does not tell."""
+    if before is None or before.digest is not None:
+        return tables
+    return replace(tables, patterns=before.tables, exclude=before.exclude, shadows=before.shadows)
+
+
+def selection_of(plan: ReadPlan) -> Selection:
+    """What a query asks for, in the form that offsets keep."""
+    tables = plan.tables
+    operations = (*tables.operations, "ddl") if tables.include_ddl else tables.operations
+    return Selection(
+        plan.shape,
+        tuple(sorted(set(tables.patterns))),
+        tuple(sorted(set(tables.exclude))),
+        shadows=tables.shadows,
+        operations=() if operations == OPERATIONS else tuple(sorted(operations)),
+        skip_unchanged=tables.skip_unchanged,
+    )

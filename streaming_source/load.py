@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import ConfigError, SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
-from replica.handshake.registration import Query, Steps
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
@@ -136,7 +136,7 @@ def _selected(options: SourceOptions) -> Steps[Catalog]:
         try:
             return (yield from read_tables([options.table]))
         except SchemaError as error:
-            names = [f"{database}.{table}" for database, table in (yield Query(_NAMES))]
+            names = [f"{database}.{table}" for database, table in (yield Query(_NAMES, (), MAX_CATALOG_BYTES))]
             near = difflib.get_close_matches(".".join(options.table), names, n=3, cutoff=0.6)
             if not near:
                 raise

@@ -1,8 +1,8 @@
 """A question to the primary over a connection of its own: log in, hold the conversation, hang up.
 
 In: a configuration and a conversation (steps, made anew for each attempt). Out: its result. A broken connection is
-tried again with back-off, the configured hosts in turn, for `connect_retry_s`: a primary may be restarting. Every other
-error is the answer.
+tried again with back-off, the configured hosts in turn, for `connect_retry_s`: a primary may be restarting. A host that
+does not speak the protocol is passed over while another one may. Every other error is the answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
 
-from replica.errors import DisconnectedError
+from replica.errors import DisconnectedError, ProtocolError
 from replica.handshake.login import log_in
 
 if TYPE_CHECKING:
@@ -41,16 +41,28 @@ async def attempt(config: ReplicaConfig, conversation: Callable[[Endpoint], Awai
 
     Raises:
         DisconnectedError: no server could be asked within `connect_retry_s`.
+        ProtocolError: not one of the hosts speaks the protocol.
         ReplicaError: whatever login or conversation raise.
 
     """
     endpoints = itertools.cycle(config.endpoints)
+    no_servers: set[Endpoint] = set()
 
     async def once() -> _Result:
-        return await conversation(next(endpoints))
+        endpoint = next(endpoints)
+        try:
+            return await conversation(endpoint)
+        except ProtocolError:
+            no_servers.add(endpoint)
+            raise
+
+    def another_may_do(error: BaseException) -> bool:
+        if isinstance(error, ProtocolError):
+            return len(no_servers) < len(set(config.endpoints))
+        return isinstance(error, DisconnectedError)
 
     retrying = tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(DisconnectedError),
+        retry=tenacity.retry_if_exception(another_may_do),
         wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
         stop=tenacity.stop_after_delay(config.connect_retry_s),
         reraise=True,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
-from replica.handshake.registration import Query, Steps
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.schema.catalog import Selection, columns_query, keys_query, read_catalog
 from replica.schema.labels import doubtful_labels
 
@@ -23,8 +23,8 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
         SchemaError: a table that was asked for by name does not exist, or the account may not see it.
 
     """
-    columns = yield Query(*columns_query(selection))
-    keys = yield Query(*keys_query(selection))
+    columns = yield Query(*columns_query(selection), MAX_CATALOG_BYTES)
+    keys = yield Query(*keys_query(selection), MAX_CATALOG_BYTES)
     tables = read_catalog(columns, keys)
     for name, schema in tables.items():
         told = list(schema.columns)

@@ -1,18 +1,21 @@
 """The driver's connection with a login of our own: TLS that never falls back, every plugin, compression.
 
-In: a configuration and an endpoint. Out: a connection that aiomysql's cursors work on. What aiomysql has of this is
-left out because it goes on in plain text where the server offers no TLS, knows two plugins, stops at a second change of
-plugin, and neither compresses nor checks a certificate through the password.
+In: a configuration and an endpoint. Out: a connection that has logged in. What aiomysql has of this is left out because
+it goes on in plain text where the server offers no TLS, knows two plugins, stops at a second change of plugin, and
+neither compresses nor checks a certificate through the password; and because it takes whatever a server says, as much
+of it as comes, and sends it our files.
 
-Refused: a server without TLS or compression when they are asked for; replies above MAX_REPLY_BYTES.
+Refused: a server without TLS or compression when they are asked for; replies of more bytes than `expect` allows, before
+they are read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import pymysql.err
 from aiomysql.connection import Connection
 from pymysql.charset import charset_by_name
 from pymysql.protocol import MysqlPacket
@@ -23,13 +26,17 @@ from replica.handshake.certificate import check_certificate
 from replica.handshake.compressed import compress
 from replica.handshake.plugins.plugin import SCRAMBLE_BYTES, Secret
 from replica.handshake.tls import tls_context
-from replica.protocol.login_packets import NEEDED, Capability, handshake_response, ssl_request
-from replica.protocol.packets import MAX_PAYLOAD, MAX_PIECE
+from replica.protocol.login_packets import NEEDED, Capability, handshake_response, parse_greeting, ssl_request
+from replica.protocol.packets import ERR, MAX_PAYLOAD, MAX_PIECE, ErrPacket, parse_reply
 
 if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
 
 CHARSET = "utf8mb4"
+MAX_LOGIN_BYTES: Final = 256 << 10
+"""All that a server says before it lets us in: a dozen packets, the largest of them a public key or an error."""
+PACKET_COST: Final = 64
+"""Counted for each packet beside its bytes: what Python needs to keep a row of one byte."""
 
 
 class DriverConnection(Connection):
@@ -54,6 +61,11 @@ class DriverConnection(Connection):
         self._secret = secret_of(config, endpoint)
         self.plugin = ""
         self.compressed = False
+        self.expect(MAX_LOGIN_BYTES)
+
+    def expect(self, most: int) -> None:
+        """From now on the server may say so many bytes, until the next call."""
+        self._most = self._left = most
 
     @property
     def tls(self) -> str:
@@ -67,6 +79,12 @@ class DriverConnection(Connection):
     def _ssl_object(self) -> ssl.SSLObject | None:
         found = self._writer.transport.get_extra_info("ssl_object") if self._writer else None
         return found if isinstance(found, ssl.SSLObject) else None
+
+    async def _get_server_information(self) -> None:
+        greeting = parse_greeting((await self._read_packet()).get_all_data())
+        self.server_version, self.server_thread_id = greeting.version, (greeting.thread_id,)
+        self.server_capabilities, self.server_status = greeting.capabilities, greeting.status
+        self.salt, self._server_auth_plugin = greeting.scramble, greeting.plugin
 
     async def _request_authentication(self) -> None:
         config, offered, wanted = self._config, Capability(self.server_capabilities), NEEDED
@@ -134,29 +152,58 @@ class DriverConnection(Connection):
             raise AuthenticationError("the server showed no certificate.", hint="Use a server with ssl_cert set.")
         return certificate
 
-    async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
-        """The next payload, whatever its sequence id: inside frames the server counts in its own way."""
+    async def read_payload(self, longest: int = MAX_PAYLOAD) -> bytes:
+        """The next payload, whatever its sequence id: inside frames the server counts in its own way.
+
+        One that is longer than `longest` is cut there, and the connection closed.
+
+        Raises:
+            ProtocolError: it is empty, or longer than what is left of what we expect.
+
+        """
         payload = bytearray()
         length = MAX_PIECE
         try:
             while length == MAX_PIECE:
                 header = await self._read_bytes(4)
                 length = int.from_bytes(header[:3], "little")
-                if len(payload) + length > MAX_PAYLOAD:
-                    self.close()
-                    raise ProtocolError(f"a reply of more than {MAX_PAYLOAD} bytes")
                 self._next_seq_id = (header[3] + 1) & 0xFF
-                payload += await self._read_bytes(length)
+                rest = longest - len(payload)
+                self._allow(min(length, rest))
+                payload += await self._read_bytes(min(length, rest))
+                if length > rest:
+                    self.close()
+                    break
         except asyncio.CancelledError:
             self._close_on_cancel()
             raise
-        packet = packet_type(bytes(payload), self._encoding)
         if not payload:
             self.close()
             raise ProtocolError("an empty packet where a reply is expected")
-        if packet.is_error_packet():
-            packet.raise_for_error()
-        return packet
+        return bytes(payload)
+
+    def _allow(self, length: int) -> None:
+        self._left -= length + PACKET_COST
+        if self._left < 0:
+            self.close()
+            raise ProtocolError(
+                f"a reply of more than {self._most} bytes",
+                hint="No MariaDB server says so much here: find out what listens there.",
+            )
+
+    async def _read_packet(self, packet_type: Any = MysqlPacket, *, longest: int = MAX_PAYLOAD) -> Any:
+        """The same as the driver's packet; an ERR packet is raised as its error."""
+        payload = await self.read_payload(longest)
+        if payload[0] == ERR:
+            reply = parse_reply(payload)
+            assert isinstance(reply, ErrPacket)  # noqa: S101  (by its first byte)
+            raise error_of(reply)
+        return packet_type(payload, self._encoding)
+
+
+def error_of(packet: ErrPacket) -> pymysql.err.OperationalError:
+    """The driver's error for an ERR packet: `refusals.translated` knows what it means."""
+    return pymysql.err.OperationalError(packet.code, packet.message, sqlstate=packet.sqlstate)
 
 
 def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:

@@ -3,6 +3,9 @@
 In: a configuration and an endpoint. Out: a `Login` that runs step generators, and at last a `Detached` transport: the
 same connection without the driver, reading paused, so that not one byte of the stream passes through aiomysql's packet
 reader (which is five times slower and stops at the sequence numbers of a semi-synchronous stream).
+
+This is the border to a server that may be anything: whatever it says ends in an error of ours, after a bounded number
+of bytes and a bounded time.
 """
 
 from __future__ import annotations
@@ -10,20 +13,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pymysql.err
-from aiomysql.cursors import Cursor
+from pymysql.constants import COMMAND
 
-from replica.errors import DisconnectedError, ServerError
-from replica.handshake.connection import DriverConnection
+from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
+from replica.handshake.connection import DriverConnection, error_of
 from replica.handshake.refusals import translated
-from replica.handshake.registration import Query, Rows, Step, Steps
+from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
+from replica.protocol.result_set import ErrorReply, read_reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
-
-    from aiomysql.connection import Connection
 
     from replica.config import Endpoint, ReplicaConfig
 
@@ -31,6 +33,10 @@ _Result = TypeVar("_Result")
 
 STATEMENT_TIMEOUT_S = 120.0
 """BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk takes most of a minute."""
+LOOK_BYTES = 1 << 20
+"""Of an event that is looked at for its header, or that has to be short."""
+_SHOWN_SQL = 60
+_NO_SERVER = "No MariaDB server says that: find out what listens there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +52,6 @@ class Detached:
     tls: str = ""
     """TLS version and cipher; empty without."""
     compressed: bool = False
-
-
-class _Cursor(Cursor):
-    """Without the driver's habit of asking for warnings after a statement: nothing we send can be half right.
-
-    (The catalog of 11.8 warns about routines of `sys` that a replica's account may not execute.)
-    """
-
-    async def _show_warnings(self, conn: Connection) -> None:
-        pass
 
 
 class Login:
@@ -91,6 +87,7 @@ class Login:
         Raises:
             DisconnectedError: the connection ended or a step took longer than STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet that the generator did not handle.
+            ProtocolError: the answer to a step is no answer, too long, or makes no sense to the generator.
 
         """
         try:
@@ -101,9 +98,20 @@ class Login:
                 except ServerError as error:
                     step = steps.throw(error)
                 else:
-                    step = steps.send(rows)
+                    step = self._take(steps, step, rows)
         except StopIteration as done:
             return done.value
+
+    def _take(self, steps: Steps[_Result], asked: Step, rows: Rows) -> Step:
+        try:
+            return steps.send(rows)
+        except (ReplicaError, StopIteration):
+            raise
+        except Exception as error:
+            # Generators take an answer for what their statement gives: a server that is none gives anything.
+            what = asked.sql if isinstance(asked, Query) else "a command"
+            message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with what makes no sense: {error!r}."
+            raise ProtocolError(message, hint=_NO_SERVER) from error
 
     async def _perform(self, step: Step) -> Rows:
         async with self._translating():
@@ -113,27 +121,42 @@ class Login:
             return ()
 
     @contextlib.asynccontextmanager
-    async def _translating(self) -> AsyncIterator[None]:
-        """A limit in time, and our errors for the driver's."""
+    async def _translating(self, until: float | None = None) -> AsyncIterator[None]:
+        """A limit in time (of the loop's clock), and our errors for the driver's."""
         if self._connection.closed:
             raise DisconnectedError(f"the connection to {self.endpoint} is closed.")
         try:
-            async with asyncio.timeout(STATEMENT_TIMEOUT_S):
+            async with asyncio.timeout(STATEMENT_TIMEOUT_S) if until is None else asyncio.timeout_at(until):
                 yield
         except TimeoutError:
             self.close()
             raise DisconnectedError(f"{self.endpoint} gave no answer within {STATEMENT_TIMEOUT_S:.0f} s.") from None
         except (pymysql.err.MySQLError, OSError) as error:
             raise translated(error, self.endpoint) from None
+        except ProtocolError as error:
+            self.close()
+            raise said_by(self.endpoint, error) from None
 
     async def _query(self, step: Query) -> Rows:
-        async with self._connection.cursor(_Cursor) as cursor:
-            # No arguments is not the same as an empty tuple: with a tuple, % in the text is a placeholder.
-            await cursor.execute(step.sql, step.arguments or None)
-            return list(await cursor.fetchall())
+        connection = self._connection
+        connection.expect(step.most_bytes)
+        # No arguments is not the same as an empty tuple: with a tuple, % in the text is a placeholder.
+        arguments = tuple(connection.escape(argument) for argument in step.arguments)
+        await connection._execute_command(COMMAND.COM_QUERY, step.sql % arguments if arguments else step.sql)  # noqa: SLF001
+        reading = read_reply()
+        next(reading)
+        try:
+            while True:
+                reading.send(await connection.read_payload())
+        except StopIteration as done:
+            connection.server_status = done.value.status  # whether backslashes are escapes, for one
+            return done.value.rows
+        except ErrorReply as error:
+            raise error_of(error.packet) from None
 
     async def _send(self, payload: bytes, *, replies: bool) -> None:
         connection = self._connection
+        connection.expect(MAX_REPLY_BYTES)
         if not replies:
             # What comes back is the stream: it belongs to whoever takes the transport.
             connection._writer.transport.pause_reading()  # noqa: SLF001
@@ -141,25 +164,28 @@ class Login:
         connection.write_packet(payload)
         await connection._writer.drain()  # noqa: SLF001
         if replies:
-            await self._receive()
+            await connection._read_packet()  # noqa: SLF001
 
-    async def _receive(self) -> Any:
-        return await self._connection._read_packet()  # noqa: SLF001
-
-    async def dump(self, command: bytes) -> AsyncGenerator[bytes]:
+    async def dump(self, command: bytes, *, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
         """Send a dump command and yield its events until the server says EOF; for a few events, through the driver.
 
+        An event beyond `longest` bytes is cut to them, and the last: the connection is closed behind it.
+
         Raises:
-            DisconnectedError: the connection ended, or nothing came for STATEMENT_TIMEOUT_S.
+            DisconnectedError: the connection ended, or whoever looks did not see enough within STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet.
+            ProtocolError: more small events than come before one that tells.
 
         """
-        async with self._translating():
+        connection = self._connection
+        until = asyncio.get_running_loop().time() + STATEMENT_TIMEOUT_S
+        async with self._translating(until):
             await self._send(command, replies=False)
-            self._connection._writer.transport.resume_reading()  # noqa: SLF001
+            connection.expect(MAX_REPLY_BYTES + longest)
+            connection._writer.transport.resume_reading()  # noqa: SLF001
         while True:
-            async with self._translating():
-                packet = await self._receive()
+            async with self._translating(until):
+                packet = await connection._read_packet(longest=longest + 1)  # noqa: SLF001
             if packet.is_eof_packet():
                 return
             yield packet.get_all_data()[1:]  # behind the status byte
@@ -179,6 +205,11 @@ class Login:
         self._connection.close()
 
 
+def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
+    """The same error with the server's name: of several, one may be no server at all."""
+    return type(error)(f"{endpoint}: {error.message}.", hint=error.hint or _NO_SERVER)
+
+
 async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
     """Connect and authenticate; the connection has autocommit, utf8mb4, TCP_NODELAY and keep-alive.
 
@@ -186,6 +217,7 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
         AuthenticationError: the account, the password, the plugin or the TLS set-up is refused, by either side.
         DisconnectedError: the server cannot be reached, or not within `connect_timeout_s`.
         ConfigError: the password file or a TLS file cannot be read.
+        ProtocolError: what listens there is no server, or one that says too much.
 
     """
     connection = DriverConnection(config, endpoint)
@@ -199,5 +231,13 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
             raise DisconnectedError(message) from None
         except (pymysql.err.MySQLError, OSError, EOFError) as error:
             raise translated(error, endpoint) from None
+        except ProtocolError as error:
+            raise said_by(endpoint, error) from None
+        except ReplicaError:
+            raise
+        except Exception as error:
+            # The driver reads the first replies itself, and means no harm by an IndexError.
+            message = f"the login at {endpoint} ended in what makes no sense: {error!r}."
+            raise ProtocolError(message, hint=_NO_SERVER) from error
         unless_done.pop_all()
     return Login(connection, endpoint)

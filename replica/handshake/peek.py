@@ -8,11 +8,11 @@ afterwards.
 from __future__ import annotations
 
 import contextlib
-import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import DisconnectedError, ServerError
 from replica.handshake.dump_error import dump_error
+from replica.handshake.login import LOOK_BYTES
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
 from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, DumpFlag, EventType, HeaderFlag
@@ -20,6 +20,7 @@ from replica.protocol.groups import NEVER_IN_A_GROUP
 from replica.protocol.gtid import Gtid
 from replica.protocol.header import parse_header
 from replica.protocol.packets import ErrPacket
+from replica.protocol.wire import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 MAX_DUMP_POSITION = (1 << 32) - 1
 """COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""
 
-_GTID: Final = struct.Struct("<QI")  # sequence number, domain
 _BEFORE_THE_EVENT = (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
 
 
@@ -55,14 +55,14 @@ async def first_event(login: Login, file: str) -> bytes:
     raise DisconnectedError(f"the server sent nothing of {file}.")
 
 
-async def event_at(login: Login, place: BinlogPosition) -> bytes | None:
-    """The whole event, checksum included, that starts at `place`; None at the end of the binlog.
+async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_BYTES) -> bytes | None:
+    """The event, checksum included, that starts at `place`, its first `longest` bytes; None at the end of the binlog.
 
     Raises:
         ServerError: the server has no such file, or no event starts there (1236).
 
     """
-    async with contextlib.aclosing(_events_from(login, place)) as events:
+    async with contextlib.aclosing(_events_from(login, place, longest)) as events:
         async for event in events:
             return event
     return None
@@ -86,7 +86,8 @@ async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
         async for event in events:
             header = parse_header(memoryview(event))
             if header.event_type == EventType.GTID:
-                sequence, domain = _GTID.unpack_from(event, HEADER_LENGTH)
+                body = Cursor(event, HEADER_LENGTH)
+                sequence, domain = body.u64(), body.u32()
                 return GroupHere(inside=False, gtid=Gtid(domain, header.server_id, sequence))
             if header.event_type not in NEVER_IN_A_GROUP:
                 return GroupHere(inside=True, gtid=None)
@@ -115,12 +116,12 @@ async def probe(
             raise dump_error(ErrPacket(error.code, error.sqlstate, error.message)) from None
 
 
-async def _events_from(login: Login, place: BinlogPosition) -> AsyncGenerator[bytes]:
+async def _events_from(login: Login, place: BinlogPosition, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
     await login.run(_announce())
     # With annotations, or the server would leave one out and send the event after it.
     flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
     command = com_binlog_dump(0, flags=flags, file=place.file, position=place.position)
-    async with contextlib.aclosing(login.dump(command)) as events:
+    async with contextlib.aclosing(login.dump(command, longest=longest)) as events:
         async for event in events:
             header = parse_header(memoryview(event))
             if header.event_type not in _BEFORE_THE_EVENT and not header.flags & HeaderFlag.ARTIFICIAL:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from replica.errors import PrerequisiteError
 from replica.protocol.commands import com_binlog_dump, com_register_slave
@@ -27,12 +27,19 @@ ENGINE_VARIABLE = "binlog_storage_engine"
 """12.3 and later: empty for the classic binlog files, else the engine that keeps the binlog."""
 
 
+MAX_REPLY_BYTES: Final = 4 << 20
+"""Of the answer to one statement: the longest are the list of 40 000 binlog files, and as many GTIDs of a position."""
+MAX_CATALOG_BYTES: Final = 64 << 20
+"""Of the answer to a question about tables: the columns of 20 000 tables, some hundreds of megabytes of Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Run one statement; the answer is its rows, every value as text or None. Arguments stand for %s in the text."""
 
     sql: str
     arguments: tuple[str, ...] = ()
+    most_bytes: int = MAX_REPLY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

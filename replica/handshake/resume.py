@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ServerError
 from replica.handshake.binlog_files import state_at
+from replica.handshake.login import LOOK_BYTES
 from replica.handshake.peek import ER_NO_SUCH_PLACE, event_at
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start import gtids
@@ -87,7 +88,8 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     """
     start = BinlogPosition(place.file, place.position - len(event))
     try:
-        found = await event_at(login, start)
+        # One byte more than ours: a longer event is another one, however long it is.
+        found = await event_at(login, start, longest=max(len(event) + 1, LOOK_BYTES))
     except ServerError as error:
         if error.code != ER_NO_SUCH_PLACE:
             raise

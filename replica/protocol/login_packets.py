@@ -1,7 +1,7 @@
-"""The packets of a login, from SSLRequest to the last AuthMoreData, as bytes.
+"""The packets of a login, from the greeting to the last AuthMoreData, as bytes.
 
-Source: the server's sql/sql_acl.cc (parse_client_handshake_packet, send_plugin_request_packet) and the client/server
-protocol's Protocol::HandshakeResponse41.
+Source: the server's sql/sql_acl.cc (send_server_handshake_packet, parse_client_handshake_packet,
+send_plugin_request_packet) and the client/server protocol's Protocol::HandshakeV10 and HandshakeResponse41.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ OLD_PASSWORD_PLUGIN: Final = "mysql_old_password"  # noqa: S105  (a name)
 MAX_PACKET_BYTES: Final = 1 << 24
 """What the response says of itself; servers take it for information."""
 _LENENC_16: Final = 0xFB
+_GREETING_VERSION: Final = 10
+_SCRAMBLE_HEAD: Final = 8
+_SCRAMBLE_TAIL: Final = 12
+_GREETING_FILLER: Final = 10
 
 
 class Capability(IntFlag):
@@ -56,11 +60,51 @@ NEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a server says first: who it is, what it can, and with what the first plugin begins."""
+
+    version: str
+    thread_id: int
+    scramble: bytes
+    capabilities: int
+    status: int
+    plugin: str
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchRequest:
     """The server wants another plugin, and gives the data it begins with."""
 
     plugin: str
     data: bytes
+
+
+def parse_greeting(payload: Buffer) -> Greeting:
+    """The first packet of a server; ProtocolError for anything but version 10 of the protocol."""
+    cursor = Cursor(payload)
+    if (protocol := cursor.u8()) != _GREETING_VERSION:
+        raise ProtocolError(f"a greeting of protocol version {protocol}, which is not {_GREETING_VERSION}", offset=0)
+    version, end, _ = bytes(cursor.peek_rest()).partition(b"\0")
+    if not end:
+        raise ProtocolError("the server's version in the greeting does not end", offset=1)
+    cursor.skip(len(version) + 1)
+    thread_id = cursor.u32()
+    scramble = bytes(cursor.take(_SCRAMBLE_HEAD))
+    cursor.skip(1)
+    capabilities = cursor.u16()
+    cursor.skip(1)  # the server's default collation
+    status = cursor.u16()
+    capabilities |= cursor.u16() << 16
+    length = cursor.u8()
+    cursor.skip(_GREETING_FILLER)
+    plugin = b""
+    if capabilities & Capability.PLUGIN_AUTH:
+        scramble += bytes(cursor.take(max(_SCRAMBLE_TAIL, length - _SCRAMBLE_HEAD - 1)))
+        cursor.nul()
+        # Some servers leave out the zero byte behind the name.
+        plugin = bytes(cursor.rest()).partition(b"\0")[0]
+    said = (version.decode("utf-8", "replace"), plugin.decode("utf-8", "replace"))
+    return Greeting(said[0], thread_id, scramble, capabilities, status, said[1])
 
 
 def ssl_request(capabilities: Capability, charset: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.errors import ChecksumError, PrerequisiteError
 from replica.handshake.login import Login, log_in
-from replica.handshake.registration import Query, Send
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Send
 from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition
@@ -45,7 +45,7 @@ def primary(server_version: str) -> Iterator[MariaDb]:
 
 
 def ask(sql: str) -> Steps[Rows]:
-    return (yield Query(sql))
+    return (yield Query(sql, (), MAX_CATALOG_BYTES))
 
 
 async def logged_in(config: ReplicaConfig) -> Login:

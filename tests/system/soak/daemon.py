@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
+from tests.fixtures.hostile import HostileServer
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
 from tests.system.soak import judge
@@ -93,7 +94,9 @@ class Soak:
         archive.mkdir()
         self.watch = RelayWatch(self.relay, archive)
         stack.callback(self.watch.close)
-        hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.pair.proxies)
+        self.hostile = stack.enter_context(HostileServer(None))
+        ports = (self.hostile.port, *(proxy.port for proxy in self.pair.proxies))
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         http_port = stack.enter_context(reserved_port())
         self.daemon = DaemonProcess(self.folder, hosts, REPLICA, self.relay, http_port)
         self.daemon.start()  # before the first commit, which would wait for it

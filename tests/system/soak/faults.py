@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pymysql
 
+from tests.system.soak.hostile_host import hostile_first_host
 from tests.system.soak.process import clock_library
 
 if TYPE_CHECKING:
@@ -252,4 +253,5 @@ FAULTS = (
     Fault("connections refused", "link", 2, refuse_link),
     Fault("slow link", "link", 2, slow_link),
     Fault("bits flipped", "link", 3, corrupt_link),
+    Fault("hostile first host", "daemon", 2, hostile_first_host),
 )

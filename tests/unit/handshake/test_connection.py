@@ -9,8 +9,7 @@ import pytest
 
 from replica.config import Endpoint, ReplicaConfig
 from replica.errors import AuthenticationError, ConfigError, ProtocolError
-from replica.handshake import connection
-from replica.handshake.connection import DriverConnection, secret_of
+from replica.handshake.connection import MAX_LOGIN_BYTES, PACKET_COST, DriverConnection, secret_of
 from replica.protocol.packets import MAX_PIECE, pack
 
 TCP, SOCKET = Endpoint("db1", 3306), Endpoint("", 0, "/run/mysqld.sock")
@@ -57,16 +56,27 @@ async def test_a_password_that_cannot_be_read_is_known_before_a_server_is_asked(
 async def test_packets_are_joined_whatever_their_numbers() -> None:
     payload = b"\x00" + bytes(MAX_PIECE + 10)
     made = await reading(pack(payload, 7) + pack(b"\x00second", 3))
+    made.expect(2 * MAX_PIECE)
     assert (await made._read_packet()).get_all_data() == payload
     assert (await made._read_packet()).get_all_data() == b"\x00second"
     assert made._next_seq_id == 4
 
 
-async def test_replies_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_PAYLOAD", 100)
-    made = await reading(pack(bytes(101)))
-    with pytest.raises(ProtocolError, match="more than 100 bytes"):
-        await made._read_packet()
+async def test_replies_have_a_limit_of_all_their_bytes() -> None:
+    with pytest.raises(ProtocolError, match=f"more than {MAX_LOGIN_BYTES} bytes"):
+        await (await reading(pack(bytes(MAX_LOGIN_BYTES))))._read_packet()
+    made = await reading(pack(b"x") * 4)
+    made.expect(3 * (1 + PACKET_COST))
+    for _ in range(3):
+        await made.read_payload()
+    with pytest.raises(ProtocolError, match="more than"):
+        await made.read_payload()
+
+
+async def test_what_is_longer_than_wanted_is_cut_and_the_last() -> None:
+    made = await reading(pack(bytes(101)) + pack(b"x"))
+    assert await made.read_payload(longest=100) == bytes(100)
+    assert made.closed
 
 
 async def test_an_empty_reply_is_none() -> None:

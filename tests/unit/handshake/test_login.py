@@ -6,7 +6,6 @@ import asyncio
 import inspect
 
 import aiomysql.connection
-import aiomysql.cursors
 import pytest
 
 from replica.config import Endpoint, ReplicaConfig
@@ -14,21 +13,21 @@ from replica.handshake.connection import DriverConnection
 
 
 @pytest.mark.parametrize(
-    "name", ["_connect", "_get_server_information", "_request_authentication", "_read_packet", "_read_bytes"]
+    "name",
+    [
+        *("_connect", "_execute_command", "_get_server_information", "_read_bytes", "_read_packet"),
+        "_request_authentication",
+    ],
 )
 def test_the_drivers_private_coroutines_exist(name: str) -> None:
     assert inspect.iscoroutinefunction(getattr(aiomysql.connection.Connection, name))
-
-
-def test_the_drivers_cursor_asks_for_warnings_in_one_place() -> None:
-    assert inspect.iscoroutinefunction(aiomysql.cursors.Cursor._show_warnings)
 
 
 @pytest.mark.parametrize(
     "name",
     [
         *("_connect_attrs", "_encoding", "_next_seq_id", "_reader", "_server_auth_plugin", "_unix_socket", "_writer"),
-        *("salt", "server_capabilities", "server_thread_id"),
+        *("salt", "server_capabilities", "server_status", "server_thread_id", "server_version"),
     ],
 )
 def test_the_drivers_attributes_are_still_used_by_itself(name: str) -> None:
@@ -41,8 +40,10 @@ def test_the_driver_closes_only_what_it_still_holds() -> None:
 
 def test_the_driver_calls_what_we_put_in_its_place() -> None:
     source = inspect.getsource(aiomysql.connection)
+    assert "await self._get_server_information()" in source
     assert "await self._request_authentication()" in source
-    assert "connection._read_packet()" in source
+    assert "await self._read_packet()" in source
+    assert "if (self.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES):" in " ".join(source.split())
 
 
 async def test_the_driver_never_sees_the_password() -> None:

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
 from replica.protocol.login_packets import (
     NEEDED,
     Capability,
+    Greeting,
     SwitchRequest,
     handshake_response,
+    parse_greeting,
     parse_switch,
     ssl_request,
 )
@@ -44,3 +50,28 @@ def test_requests_to_change_the_plugin() -> None:
     for damaged in (b"\xfename", b"\x00name\0", b""):
         with pytest.raises(ProtocolError):
             parse_switch(damaged)
+
+
+# As MariaDB 11.8 says it; the scramble is made up.
+GREETING = (
+    b"\x0a11.8.6-MariaDB-log\0\x29\0\0\0abcdefgh\0\xfe\xff\x2d\x02\0\xff\x81\x15\0\0\0\0\0\0\x1d\0\0\0"
+    b"ijklmnopqrst\0mysql_native_password\0"
+)
+
+
+@pytest.mark.parametrize("packet", [GREETING, GREETING[:-1]])
+def test_a_greeting(packet: bytes) -> None:
+    found = parse_greeting(packet)
+    assert found == Greeting("11.8.6-MariaDB-log", 41, b"abcdefghijklmnopqrst", 0x81FFFFFE, 2, "mysql_native_password")
+
+
+def test_a_greeting_without_plugins() -> None:
+    packet = GREETING.replace(b"\xff\x81\x15", b"\0\0\0")[: -len(b"ijklmnopqrst\0mysql_native_password\0")]
+    found = parse_greeting(packet)
+    assert (found.scramble, found.plugin, found.capabilities) == (b"abcdefgh", "", 0xFFFE)
+
+
+@given(st.one_of(st.binary(), st.integers(0, len(GREETING)).map(lambda cut: GREETING[:cut])))
+def test_whatever_greets_is_a_greeting_or_an_error_of_ours(packet: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        parse_greeting(packet)

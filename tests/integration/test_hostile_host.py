@@ -1,0 +1,54 @@
+"""A host that is no server, before a good one: the daemon says so, and streams from the other."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.fixtures.hostile import ANSWERS, HostileServer
+from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.integration.test_daemon import WAIT_S, Daemon, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.server
+
+MAX_RSS = 400 << 20
+"""Endless rows made it gigabytes."""
+NAMES = ["garbage", "an ERR packet of one byte", "local infile", "an absurd column count", "endless rows"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_daemon_goes_on_to_the_good_host(any_server: MariaDb, tmp_path: Path, name: str) -> None:
+    with HostileServer(ANSWERS[name]) as hostile:
+        hosts = f"127.0.0.1:{hostile.port},{any_server.host}:{any_server.port}"
+        daemon = Daemon(tmp_path, any_server, f"--host={hosts}")
+        try:
+            any_server.sql("CREATE OR REPLACE DATABASE hostile", "CREATE TABLE hostile.t(a INT)")
+            last = any_server.gtid_binlog_pos()
+            wait_until(lambda: daemon.process.poll() is not None or written(daemon) == last, "the good host is read")
+            assert daemon.process.poll() is None, daemon.log.read_text()
+            assert psutil.Process(daemon.process.pid).memory_info().rss < MAX_RSS
+            assert hostile.accepted
+            assert daemon.ended(signal.SIGTERM) == 0
+        finally:
+            daemon.end()
+    (refused,) = [one for one in daemon.events() if one["event"] == "refused"]
+    assert refused["endpoint"] == f"127.0.0.1:{hostile.port}"
+    assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_lone_hostile_host_is_exit_code_50(any_server: MariaDb, tmp_path: Path) -> None:
+    with HostileServer(ANSWERS["local infile"]) as hostile:
+        daemon = Daemon(tmp_path, any_server, f"--host=127.0.0.1:{hostile.port}")
+        try:
+            assert daemon.process.wait(WAIT_S) == 50
+        finally:
+            daemon.end()
+    log = daemon.log.read_text()
+    assert "asks for a file of this machine" in log
+    assert "Traceback" not in log

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from pyspark.sql import SparkSession
 
 from tests.bench.ready_made import ReadyMadeSource
+from tests.fixtures.spark_home import spark_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ DELTA = {
 
 def open_session(settings: Mapping[str, str], jars: Sequence[Path] = ()) -> SparkSession:
     """A session on both cores; `jars` make Delta's sink known."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_python()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog bench")
     delta = DELTA | {"spark.jars": ",".join(map(str, jars))} if jars else {}

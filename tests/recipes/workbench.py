@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.fixtures.installation import PROJECT
+from tests.fixtures.spark_home import spark_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,4 +104,4 @@ class Workbench:
 def environment() -> dict[str, str]:
     """Spark's Python processes are new interpreters: they need ours, and the tree under test."""
     path = os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}

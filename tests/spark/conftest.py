@@ -7,7 +7,6 @@ file. The primary logs column names; each test has a database of its own on it a
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.fixtures.mariadb import MariaDb
+from tests.fixtures.spark_home import spark_python
 from tests.spark.queries import Shop
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CONFIGURATION = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Spark's Python processes are new interpreters: they need ours, and the tree under test.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = spark_python()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog tests")
     for key, value in CONFIGURATION.items():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fixtures.spark_home import spark_python
 from tests.spark.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _run(primary: MariaDb, start: str, folder: Path) -> dict[str, Any]:
     }
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("cluster.py")), json.dumps(server), "cluster", str(folder)],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": str(ROOT)},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from tests.fixtures.installation import PROJECT, installations
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.proxy import FaultProxy
+from tests.fixtures.spark_home import spark_python
 from tests.fixtures.workload import DATABASE, Workload
 from tests.system.changes import DeliveredChange, check
 
@@ -57,7 +58,7 @@ class Job:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT)}
+        environment = os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": str(PROJECT)}
         command = [sys.executable, "-m", "tests.system.job", json.dumps(self._options), *map(str, self._paths)]
         with (self.folder / "job.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=PROJECT, env=environment)

@@ -14,6 +14,7 @@ from demo.__main__ import SERVER_OPTIONS
 from demo.shop import BIG_IMAGE_BYTES, DATABASE, Shop
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import wait_until
+from tests.fixtures.spark_home import spark_python
 from tests.spark.conftest import CONFIGURATION
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ JVM = "spark.driver.extraJavaOptions"
 def test_the_demo_proves_itself() -> None:
     # On the version it starts by default; the older ones have the same stream under test in tests/spark.
     server_version = list(installations())[-1]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": str(PROJECT)}
     environment["PYSPARK_SUBMIT_ARGS"] = f"--conf '{JVM}={CONFIGURATION[JVM]}' pyspark-shell"
     done = subprocess.run(
         [sys.executable, "-m", "demo", "--seconds", "2", "--server", server_version],

@@ -19,6 +19,7 @@ import psutil
 
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.jars import delta_settings
+from tests.fixtures.spark_home import spark_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ class Driver:
 
     def start(self) -> None:
         """Returns at once; `go` waits until it is warm."""
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT)}
+        environment = os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": str(PROJECT)}
         environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*self._configuration(), "pyspark-shell"])
         settings = json.dumps({"events": str(self._events), "queries": self.queries})
         command = [sys.executable, "-m", "tests.system.soak.spark_app", settings]

@@ -79,6 +79,7 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
         invalid_text=options.invalid_text,
         geometry=options.geometry,
         include_sql=options.include_sql,
+        wide_sequence=options.sequence_numbers == "decimal",
         origin=origin,
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment

@@ -7,6 +7,7 @@ from replica.native.memory import load_i4, load_u1, load_u2, load_u4, load_u8, m
 from replica.native.wide import negate
 
 _LOWEST_INT64 = -(1 << 63)
+_HIGHEST_INT64 = (1 << 63) - 1
 _GROUP = 1_000_000_000
 
 
@@ -47,6 +48,17 @@ def put_number(q: int, value: int) -> int:
         width += 1
         bound *= 10
     return put_digits(q, value, width)
+
+
+@helper
+def put_unsigned(q: int, value: int) -> int:
+    """The 64 bits of `value` as a number without a sign, as GTID sequence numbers are."""
+    if value >= 0:
+        return put_number(q, value)
+    tens = (value >> 1 & _HIGHEST_INT64) // 5
+    q = put_number(q, tens)
+    store_u1(q, 48 + ((value - tens * 10) & 15))
+    return q + 1
 
 
 @helper

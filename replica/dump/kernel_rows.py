@@ -13,6 +13,7 @@ from replica.dump.kernel_digits import (
     load_short,
     put_number,
     put_time,
+    put_unsigned,
 )
 from replica.dump.kernel_escapes import (
     JSON,
@@ -117,7 +118,7 @@ def put_head(q: int, batch: int, row: int, group: int) -> int:
         store_u1(q, 45)
         q = put_number(q + 1, load_u8(record + r.GROUP_SERVER))
         store_u1(q, 45)
-        q = put_number(q + 1, load_u8(record + r.GROUP_SEQUENCE))
+        q = put_unsigned(q + 1, load_u8(record + r.GROUP_SEQUENCE))
     q = put_bytes(q, batch + BATCH_ORDINAL_PIECE)
     q = put_number(q, load_u8(load_u8(batch + BATCH_ORDINAL) + row * 8))
     q = put_bytes(q, batch + BATCH_TIME_PIECE)

@@ -47,6 +47,11 @@ class Groups:
         return len(self._records)
 
     @property
+    def sequence_numbers(self) -> npt.NDArray[np.uint64]:
+        """`seq_no` as what they are: from 2^63 on, they stand as negative numbers there."""
+        return self.seq_no.view(np.uint64)
+
+    @property
     def records(self) -> npt.NDArray[np.int64]:
         """All fields, laid out as GROUP_* say."""
         return self._records

@@ -109,6 +109,7 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         invalid_text=options.invalid_text,
         geometry=options.geometry,
         include_sql=options.include_sql,
+        wide_sequence=options.sequence_numbers == "decimal",
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment
     return LoadedFiles(plan, tuple(found.partitions), tuple(found.definitions.values()))

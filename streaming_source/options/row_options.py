@@ -19,6 +19,7 @@ RowShape = Literal["envelope", "flat"]
 InvalidDates = Literal["null", "error", "text"]
 InvalidText = Literal["replace", "error"]
 Geometry = Literal["binary", "spark"]
+SequenceNumbers = Literal["bigint", "decimal"]
 OPERATIONS = ("insert", "update", "delete", "ddl")
 Scope = Literal["rows", "stream", "files", "replica"]
 """Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
@@ -104,6 +105,12 @@ class RowOptions:
         values.choice(Geometry),
         "binary",
         "GEOMETRY columns: binary (SRID in 4 bytes, little endian, then WKB) or spark (Spark's GEOMETRY(ANY))",
+    )
+    sequence_numbers: SequenceNumbers = option(  # noqa: RUF009
+        "sequenceNumbers",
+        values.choice(SequenceNumbers),
+        "bigint",
+        "Sequence numbers: bigint (one from 2^63 on is an error), or decimal (DECIMAL(20,0), all that GTIDs can have)",
     )
     include_sql: bool = option(
         "includeSql", values.boolean, "false", "Fill source.sql with the statement, where the primary annotates rows"

@@ -145,7 +145,9 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
         f.struct(number.alias("number"), ordinal.alias("ordinal"), f.col("event.step").alias("step")).alias("at"),
         f.col("transaction.commit_timestamp").alias("committed"),
         f.col("transaction.gtid").alias("gtid"),
-        f.format_string("%020d.%012d", number, ordinal).alias("sequence"),
+        f.concat(f.lpad(number.cast("string"), 20, "0"), f.lit("."), f.lpad(ordinal.cast("string"), 12, "0")).alias(
+            "sequence"
+        ),
     )
 
 
@@ -188,7 +190,10 @@ def _paired(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
         f.bool_or("_history").alias("history"),
         f.first("_commit_timestamp").alias("_commit_timestamp"),
     )
-    number, ordinal = (f.split_part("_sequence", f.lit("."), f.lit(part)).cast("bigint") for part in (1, 2))
+    number, ordinal = (
+        f.split_part("_sequence", f.lit("."), f.lit(part)).cast(kind)
+        for part, kind in ((1, "decimal(20,0)"), (2, "bigint"))
+    )
     return paired.select(
         "op",
         "before",

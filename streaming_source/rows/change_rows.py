@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replica.errors import SchemaError
 from streaming_source.rows.group_columns import take, take_positions
 from streaming_source.rows.row_texts import gtid_texts, sequence_texts
 
@@ -123,6 +124,29 @@ def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:
     return gtid_texts(groups.domain, groups.server_id, groups.seq_no, rows.changes.group)
 
 
+def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    """As the query's schema has it.
+
+    Raises:
+        SchemaError: a number that no BIGINT can hold.
+
+    """
+    groups, group = rows.changes.groups, rows.changes.group
+    numbers = take(groups.seq_no, group)[0]
+    if pa.types.is_decimal(kind):
+        wide = np.zeros((len(numbers), 2), np.int64)  # the lower half of 128 bits, and the upper
+        wide[:, 0] = numbers
+        return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(wide)])
+    if len(numbers) and int(numbers.min()) < 0:
+        gtid = gtid_texts(groups.domain, groups.server_id, groups.seq_no, group)[int(numbers.argmin())]
+        raise SchemaError(
+            f"the sequence number of transaction {gtid} is 2^63 or more, and the column for it is a BIGINT.",
+            hint="Set sequenceNumbers=decimal: then sequence_number and _commit_version are DECIMAL(20,0). The texts "
+            "gtid and _sequence hold any number. In the flat shape the column can be left out with .schema(...).",
+        )
+    return pa.array(numbers)
+
+
 def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
     return sequence_texts(rows.changes.groups.seq_no, rows.changes.group, rows.changes.ordinal)
 
@@ -165,7 +189,7 @@ TRANSACTION: Mapping[str, Builder] = {
     "gtid": _gtid,
     "domain_id": lambda rows, _: rows.taken(rows.changes.groups.domain),
     "server_id": lambda rows, _: rows.taken(rows.changes.groups.server_id),
-    "sequence_number": lambda rows, _: rows.taken(rows.changes.groups.seq_no),
+    "sequence_number": _sequence_number,
     "commit_timestamp": _commit_timestamp,
     "xid": lambda rows, _: rows.taken_or_null(rows.changes.groups.xid),
     "ordinal": lambda rows, _: pa.array(rows.changes.ordinal),
@@ -191,7 +215,7 @@ ENVELOPE: Mapping[str, Builder] = {
 }
 FLAT: Mapping[str, Builder] = {
     "_change_type": _operation(FLAT_OPS),
-    "_commit_version": lambda rows, _: rows.taken(rows.changes.groups.seq_no),
+    "_commit_version": _sequence_number,
     "_commit_timestamp": _commit_timestamp,
     "_gtid": _gtid,
     "_sequence": _sequence,

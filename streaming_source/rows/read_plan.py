@@ -28,6 +28,7 @@ class ReadPlan:
     invalid_text: Literal["replace", "error"] = "replace"
     geometry: Literal["binary", "spark"] = "binary"
     include_sql: bool = False
+    wide_sequence: bool = False  # sequence numbers as DECIMAL(20,0)
     schema: StructType | None = None  # of the query, where it is not our own
     origin: CatalogOrigin | None = None  # where the tables' catalog comes from; None: no server was asked
 
@@ -38,7 +39,9 @@ class ReadPlan:
     def spark_schema(self) -> StructType:
         if self.schema is not None:
             return self.schema
-        return flat_schema(self.columns or ()) if self.shape == "flat" else envelope_schema(self.columns)
+        if self.shape == "flat":
+            return flat_schema(self.columns or (), wide_sequence=self.wide_sequence)
+        return envelope_schema(self.columns, wide_sequence=self.wide_sequence)
 
     def filtered(self, pushed: ChangeFilter) -> ReadPlan:
         """The plan of a query that wants only the rows that pass."""

@@ -27,13 +27,20 @@ class RowColumn(NamedTuple):
     help: str
 
 
+SEQUENCE_NUMBER = "BIGINT"
+WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
+"""With sequenceNumbers=decimal: all 64 bits, without a sign."""
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
 TRANSACTION = (
     RowColumn("gtid", "STRING", "GTID of the transaction: domain-server-sequence"),
     RowColumn("domain_id", "BIGINT", "replication domain"),
     RowColumn("server_id", "BIGINT", "server that first committed it"),
-    RowColumn("sequence_number", "BIGINT", "sequence number within the domain"),
+    RowColumn(
+        "sequence_number",
+        SEQUENCE_NUMBER,
+        "sequence number within the domain; DECIMAL(20,0) with sequenceNumbers=decimal",
+    ),
     RowColumn("commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
     RowColumn("xid", "BIGINT", "storage engine transaction number; NULL where the group does not end with one"),
     RowColumn(
@@ -71,7 +78,11 @@ ENVELOPE = (
 )
 FLAT = (
     RowColumn("_change_type", "STRING", "insert, update_preimage, update_postimage or delete"),
-    RowColumn("_commit_version", "BIGINT", "sequence number of the transaction within its domain"),
+    RowColumn(
+        "_commit_version",
+        SEQUENCE_NUMBER,
+        "sequence number of the transaction within its domain; DECIMAL(20,0) with sequenceNumbers=decimal",
+    ),
     RowColumn("_commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
     RowColumn("_gtid", "STRING", "GTID of the transaction: domain-server-sequence"),
     RowColumn(
@@ -160,12 +171,12 @@ def spark_type(name: str) -> DataType:
     return atoms[name]()
 
 
-def envelope_schema(image: Sequence[TableColumn] | None) -> StructType:
+def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool = False) -> StructType:
     """Schema of rowShape=envelope: typed images of one table, or VARIANT without one."""
     from pyspark.sql.types import StructType
 
     kinds: dict[str, DataType] = {
-        "transaction": _struct(TRANSACTION),
+        "transaction": _struct(_sequence_columns(TRANSACTION, wide=wide_sequence)),
         "source": _struct(SOURCE),
         "absent": _struct(ABSENT),
         IMAGE: spark_type("VARIANT") if image is None else _struct(image),
@@ -177,7 +188,7 @@ def envelope_schema(image: Sequence[TableColumn] | None) -> StructType:
     return schema
 
 
-def flat_schema(columns: Sequence[TableColumn]) -> StructType:
+def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) -> StructType:
     """Schema of rowShape=flat.
 
     Raises:
@@ -191,7 +202,13 @@ def flat_schema(columns: Sequence[TableColumn]) -> StructType:
                 f"the table's column {column.name} has the name of a metadata column of rowShape=flat.",
                 hint="Read the table with rowShape=envelope.",
             )
-    return _struct([*columns, *FLAT])
+    return _struct([*columns, *_sequence_columns(FLAT, wide=wide_sequence)])
+
+
+def _sequence_columns(columns: Sequence[RowColumn], *, wide: bool) -> Sequence[RowColumn]:
+    """The columns with sequence numbers of the type that the query asks for."""
+    names = {"sequence_number", "_commit_version"} if wide else ()
+    return [column._replace(type=WIDE_SEQUENCE_NUMBER) if column.name in names else column for column in columns]
 
 
 def _struct(columns: Sequence[TableColumn | RowColumn]) -> StructType:

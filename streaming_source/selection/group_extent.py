@@ -39,6 +39,6 @@ def extent_of(groups: Groups) -> GroupExtent:
 
     domains = []
     for domain in np.unique(groups.domain).tolist():
-        numbers = groups.seq_no[groups.domain == domain]
+        numbers = groups.sequence_numbers[groups.domain == domain]
         domains.append((domain, int(numbers.min()), int(numbers.max())))
     return GroupExtent(tuple(domains), (int(groups.commit_ts.min()), int(groups.commit_ts.max())))

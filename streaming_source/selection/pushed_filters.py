@@ -81,11 +81,13 @@ class Condition:
     def passes(self, mine: object) -> bool:
         return mine is not None and _TESTS[self.test](mine, self.value) != self.negated
 
-    def mask(self, mine: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def mask(self, mine: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
         """The same for a column of numbers."""
         import numpy as np
 
-        found = np.isin(mine, self.value) if self.test == "In" else _TESTS[self.test](mine, self.value)
+        # A signed list would make numpy compare large unsigned numbers as floats.
+        value = np.array([one for one in self.value if one >= 0], mine.dtype) if self.test == "In" else self.value
+        found = np.isin(mine, value) if self.test == "In" else _TESTS[self.test](mine, value)
         return np.asarray(found, np.bool_) != self.negated
 
     def may_pass(self, low: int, high: int) -> bool:
@@ -118,7 +120,7 @@ class ChangeFilter:
         columns = {
             "domain_id": groups.domain,
             "server_id": groups.server_id,
-            "sequence_number": groups.seq_no,
+            "sequence_number": groups.sequence_numbers,
             "commit_timestamp": groups.commit_ts * _SECOND,
         }
         left = np.ones(len(groups), np.bool_)

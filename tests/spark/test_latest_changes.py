@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,11 +29,11 @@ Row = tuple[int, str | None, int | None]
 class History:
     """Changes as a server logs them: `state` is what it has, `changes` what it wrote."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, first: int = 100) -> None:
         self.random = random.Random(seed)
         self.before: dict[int, Row] = {key: (key, f"old {key}", key) for key in (*range(40), *range(1000, 1040))}
         self.state = dict(self.before)
-        self.numbers = {0: 100, 7: 1}
+        self.numbers = {0: first, 7: 1}
         self.changes: list[dict[str, Any]] = []
 
     def write(self, count: int) -> None:
@@ -96,26 +97,26 @@ def _image(row: Row | None, lacks: set[str]) -> tuple[Any, ...] | None:
     return None if row is None else tuple(None if n in lacks else v for n, v in zip(NAMES, row, strict=True))
 
 
-def envelope(spark: SparkSession, changes: list[dict[str, Any]]) -> DataFrame:
-    rows = []
+def envelope(spark: SparkSession, changes: list[dict[str, Any]], *, wide: bool = False) -> DataFrame:
+    rows, kind = [], Decimal if wide else int
     for change in changes:
         domain, number, ordinal = change["place"]
-        transaction = (f"{domain}-1-{number}", domain, 1, number, change["at"], None, ordinal, True)
+        transaction = (f"{domain}-1-{number}", domain, 1, kind(number), change["at"], None, ordinal, True)
         source = (None, None, None, None, None)
         rows.append((change["op"], "d", "t", *change["images"], transaction, source, change["absent"], None))
-    return spark.createDataFrame(rows, envelope_schema(COLUMNS))
+    return spark.createDataFrame(rows, envelope_schema(COLUMNS, wide_sequence=wide))
 
 
-def flat(spark: SparkSession, changes: list[dict[str, Any]]) -> DataFrame:
-    rows = []
+def flat(spark: SparkSession, changes: list[dict[str, Any]], *, wide: bool = False) -> DataFrame:
+    rows, number_kind = [], Decimal if wide else int
     for change in changes:
         domain, number, ordinal = change["place"]
         kinds = ("update_preimage", "update_postimage") if change["op"] == "update" else (change["op"],) * 2
         for kind, image, absent in zip(kinds, change["images"], change["absent"], strict=True):
             if image is not None:
-                place = (number, change["at"], f"{domain}-1-{number}", f"{number:020d}.{ordinal:012d}")
+                place = (number_kind(number), change["at"], f"{domain}-1-{number}", f"{number:020d}.{ordinal:012d}")
                 rows.append((*image, kind, *place, absent, None))
-    return spark.createDataFrame(rows, flat_schema(COLUMNS))
+    return spark.createDataFrame(rows, flat_schema(COLUMNS, wide_sequence=wide))
 
 
 def applied(before: dict[int, Row], latest: list[SparkRow]) -> dict[int, Row]:
@@ -131,14 +132,14 @@ def applied(before: dict[int, Row], latest: list[SparkRow]) -> dict[int, Row]:
     return state
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_histories_in_both_shapes(spark: SparkSession, seed: int) -> None:
-    history = History(seed)
+@pytest.mark.parametrize(("seed", "first"), [(1, 100), (2, 2**63 - 40)])
+def test_random_histories_in_both_shapes(spark: SparkSession, seed: int, first: int) -> None:
+    history = History(seed, first)
     history.write(400)
     shuffled = list(history.changes)
     history.random.shuffle(shuffled)  # a batch has several partitions, and no order
     for shape in (envelope, flat):
-        latest = latest_per_key(shape(spark, shuffled), ["id"]).collect()
+        latest = latest_per_key(shape(spark, shuffled, wide=first > 2**62), ["id"]).collect()
         once = applied(history.before, latest)
         assert once == history.state
         assert applied(once, latest) == once  # the batch comes again after a crash

@@ -27,3 +27,8 @@ def test_two_ranges_together() -> None:
     first, second = GroupExtent(((0, 9, 12),), (90, 100)), GroupExtent(((0, 2, 10), (4, 1, 1)), (95, 130))
     assert first.joined(second) == second.joined(first) == GroupExtent(((0, 2, 12), (4, 1, 1)), (90, 130))
     assert first.joined(GroupExtent(((1, 1, 1),))).seconds is None
+
+
+def test_sequence_numbers_have_no_sign() -> None:
+    found = extent_of(groups_of((0, 5, 1), (0, 2**63 - 1, 2), (0, -(2**63) + 1, 3)))
+    assert found.domains == ((0, 5, 2**63 + 1),)

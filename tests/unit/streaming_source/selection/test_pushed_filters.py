@@ -185,3 +185,22 @@ def test_with_ddl_rows_operations_are_sparks() -> None:
     assert left == [by_operation]
     assert pushed is not None
     assert [pushed.passes_ddl("d", name) for name in ("t", "u", None)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        (spark.LessThan(("transaction", "sequence_number"), 9), [True, False, False]),
+        (spark.GreaterThan(("transaction", "sequence_number"), 9), [False, True, True]),
+        (spark.GreaterThan(("transaction", "sequence_number"), -1), [True, True, True]),
+        (spark.In(("transaction", "sequence_number"), (7, -(2**63))), [True, False, False]),
+        (spark.Not(spark.In(("transaction", "sequence_number"), (7, -1))), [False, True, True]),
+    ],
+    ids=str,
+)
+def test_sequence_numbers_have_no_sign(condition: spark.Filter, left: list[bool]) -> None:
+    groups = groups_of([(0, 1, 7, 0), (0, 1, -(2**63), 0), (0, 1, -1, 0)])  # 7, 2^63 and 2^64-1
+    pushed, _ = push_filters([condition], flat=False)
+    assert pushed is not None
+    assert pushed.groups(groups).tolist() == left
+    assert pushed.may_match(extent_of(groups)) or not any(left)

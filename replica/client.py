@@ -3,7 +3,7 @@
 In: a configuration and an open `RelayWriter`. Out: nothing but the relay log, the counters and the error that ended it.
 A lost connection is tried again with exponential back-off and jitter, the configured hosts in turn, always from the
 last complete group in the relay log. A host that refuses for good is passed over while another may do. A full disk is
-waited for. Every other error is permanent and ends `run()`.
+waited for. Every other error is permanent and ends `run()`; so do relay files that were removed, connected or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import tenacity
 
@@ -30,11 +30,12 @@ from replica.errors import (
 )
 from replica.hosts import Hosts
 from replica.progress import Progress
+from replica.relay.presence import WATCH_EVERY_S
 from replica.room import FullDisk, Room
 from replica.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from structlog.typing import FilteringBoundLogger
 
@@ -114,8 +115,7 @@ class Replica:
         progress = self.progress
         progress.started_at = time.time()
         try:
-            while True:
-                await self._until_of_use()
+            await self._while_whole(self._for_ever())
         except asyncio.CancelledError:
             progress.state = "stopped"
             raise
@@ -123,6 +123,30 @@ class Replica:
             self._note(error)
             progress.state = "failed"
             raise
+
+    async def _for_ever(self) -> NoReturn:
+        while True:
+            await self._until_of_use()
+
+    async def _while_whole(self, work: Coroutine[None, None, NoReturn]) -> None:
+        """Work, connected or not, until it ends or the relay log's files have lost their names.
+
+        Raises:
+            RelayError: they have; the work was cancelled first and has said goodbye.
+
+        """
+        task = asyncio.create_task(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=WATCH_EVERY_S))[0]:
+                self._relay.ensure_whole()
+        except BaseException:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        finally:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen
+        await task
 
     async def _until_of_use(self) -> None:
         retrying = tenacity.AsyncRetrying(
@@ -256,12 +280,14 @@ class Replica:
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
         except (asyncio.CancelledError, RelayError, ProtocolError) as ending:
-            if isinstance(ending, asyncio.CancelledError):
-                progress.state = "stopping"
-                # Acknowledged is on disk already, and a disk that fills up must not keep us from stopping.
-                with contextlib.suppress(DiskFullError):
-                    self._relay.sync()
-            await self._connector.say_goodbye(dump)
+            try:
+                if isinstance(ending, asyncio.CancelledError):
+                    progress.state = "stopping"
+                    # Acknowledged is on disk already, and a disk that fills up must not keep us from stopping.
+                    with contextlib.suppress(DiskFullError):
+                        self._relay.sync()
+            finally:
+                await self._connector.say_goodbye(dump)
             raise
 
     def _log_pause(self, reason: PauseReason) -> None:

@@ -113,6 +113,8 @@ class Connector:
         stored = self._stored()
         if await login.run(verify(stored, server.server_id, may_lag=self._may_lag)):
             await self._verify_last_event(stored, endpoint)
+        if not self._relay.begun:
+            self._relay.restart(stored.position)  # only now: one that this server refuses is not kept
         self._keep(self._taken_identity().with_connection(Connection(str(endpoint), *thread)))
         registered = await login.run(register(self._registration(stored.position)))
         if registered.semi_sync and not registered.semi_sync_enabled:
@@ -148,6 +150,7 @@ class Connector:
 
     def _keep(self, identity: Identity) -> None:
         self._identity = identity
+        self._relay.ensure_ours()  # or it would be another replica's
         write_identity(self._relay.directory, identity)
 
     async def _end_leftovers(self, login: Login) -> None:
@@ -196,19 +199,16 @@ class Connector:
     # -- where to start ------------------------------------------------------------------------------------------
 
     async def _find_start(self, login: Login) -> None:
-        if self._relay.head.location.offset or self._relay.position:
-            return
-        if self._start is None:
+        if self._start is None and not self._relay.begun:
             self._start = Stored(await login.run(starting_position(self._config.start)))
-        if self._start.position:
-            self._relay.restart(self._start.position)
 
     def _stored(self) -> Stored:
         """Where the log ends, for the server and in the binlog of which one."""
         head = self._relay.head
         if not head.location.offset:  # no group yet
             start = self._start
-            return start if start is not None and start.position == head.position else Stored(head.position)
+            known = start is not None and (start.position == head.position or not self._relay.begun)
+            return start if start is not None and known else Stored(head.position)
         written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
         return Stored(head.position, head.primary, written_by)
 

@@ -156,6 +156,8 @@ class Session(asyncio.BufferedProtocol):
                 if self._sync_before_ack:
                     self._relay.sync()
                     progress.syncs += 1
+                else:
+                    self._relay.ensure_named()
                 self._transport.write(ack_packet(ack.file, ack.position))
                 progress.ack_latency.add(time.perf_counter() - received_at_s)
                 progress.acks += 1
@@ -292,6 +294,8 @@ class Session(asyncio.BufferedProtocol):
             ack = BinlogPosition(self._relay.primary_file, FIRST_POSITION)
         if self._sync_before_ack:
             self._relay.sync()
+        else:
+            self._relay.ensure_named()
         self._transport.write(ack_packet(ack.file, ack.position))
 
     def _watched(self, watch: asyncio.Task[None]) -> None:

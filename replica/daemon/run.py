@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica import __version__
 from replica.client import Replica
+from replica.daemon.beginning import beginning
 from replica.daemon.endpoints import Endpoints
 from replica.daemon.http import HttpServer
 from replica.daemon.monitor import Monitor
@@ -28,11 +29,12 @@ from replica.daemon.periodic import Periodic
 from replica.daemon.record import Failure
 from replica.daemon.retain import EVERY_S, Retaining
 from replica.daemon.status import WRITE_EVERY_S, write_status
-from replica.errors import DiskFullError, ReplicaError, describe
+from replica.errors import DiskFullError, RelayError, ReplicaError, describe
 from replica.progress import Progress
 from replica.relay.writer import RelayWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
@@ -111,6 +113,7 @@ class Daemon:
             try:
                 return RelayWriter.open(
                     self._directory,
+                    start=lambda: beginning(self._directory, config.start),
                     max_file_bytes=config.relay_max_file_bytes,
                     max_file_age_s=config.relay_max_file_age_s,
                 )
@@ -133,6 +136,14 @@ class Daemon:
         )
         monitor = Monitor(config, endpoint=lambda: replica.endpoint, held_file=lambda: relay.head.primary.file, log=log)
         retaining = Retaining(config, self._directory, log)
+
+        def in_our_folder(work: Callable[[], None]) -> Callable[[], None]:
+            def guarded() -> None:
+                if relay.ours:
+                    work()
+
+            return guarded
+
         observer = Observer(
             config,
             relay,
@@ -143,8 +154,8 @@ class Daemon:
             errors=lambda: {part.name: part.errors for part in periodic},
         )
         periodic = (
-            Periodic("status", WRITE_EVERY_S, lambda: self._write_status(observer), log),
-            Periodic("retention", EVERY_S, retaining.turn, log),
+            Periodic("status", WRITE_EVERY_S, in_our_folder(lambda: self._write_status(observer)), log),
+            Periodic("retention", EVERY_S, in_our_folder(retaining.turn), log),
         )
         server = None
         if config.http_listen is not None:
@@ -168,8 +179,8 @@ class Daemon:
                 part.stop()
             if server is not None:
                 server.stop()
-            with contextlib.suppress(OSError):  # nobody is left to be told
-                self._write_status(observer)
+            with contextlib.suppress(OSError, RelayError):  # nobody is left to be told
+                in_our_folder(lambda: self._write_status(observer))()
 
     async def _receive(self, replica: Replica, relay: RelayWriter) -> None:
         beat = asyncio.get_running_loop().create_task(self._beat())

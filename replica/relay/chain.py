@@ -40,6 +40,8 @@ class FileChain:
         self._unsynced_names = True
         self.current = OpenFile(self._directory, self.next_number, head)
         self.next_number += 1
+        if not self.sealed.total()[0]:
+            self.sync()  # the first head alone tells where the log begins: it is durable before a group is published
         return self.current
 
     def end(self, entry: IndexEntry) -> None:

@@ -1,9 +1,10 @@
 """The writer's end of the log, published for other processes: one record in `relay.head`, written in place.
 
 Written after every chunk that completed a group, without fsync: it says what can be read, not what survives a power
-cut (recovery does not look at it). A reader that meets a half-written record sees a wrong CRC32 and reads again. By a
-system call and not through mapped memory: a file system that copies on write may run out of space here too, and that
-must be an error, not a signal that ends the process.
+cut (recovery does not look at it). A log without a group has offset 0 and the position it begins behind; the primary
+position `BEGUN` then says that this is settled, at the empty position too. A reader that meets a half-written record
+sees a wrong CRC32 and reads again. By a system call and not through mapped memory: a file system that copies on write
+may run out of space here too, and that must be an error, not a signal that ends the process.
 
     8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 relay file, 4 time, 8 offset in it, 8 primary position,
     2 length of the primary's file name, 2 number of domains, the name, 16 for each domain, 4 CRC32 of all before
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from replica.errors import RelayError
+from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay.kernel_deframe import MAX_DOMAINS
 from replica.relay.location import RelayHead, RelayLocation
+from replica.relay.presence import NamedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 HEAD_NAME = "relay.head"
 MAGIC = b"RELAYHED"
 VERSION = 1
+
+BEGUN = FIRST_POSITION
 
 _FIXED = struct.Struct("<8sIIIIQQHH")
 _DOMAIN = struct.Struct("<IIQ")
@@ -64,7 +69,9 @@ class HeadFile:
     """The writer's side. Raises OSError where the disk does; its space is taken when it is made."""
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(directory / HEAD_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        path = directory / HEAD_NAME
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self.file = NamedFile.of(self._descriptor, path)
         try:
             os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
         except OSError:
@@ -75,6 +82,10 @@ class HeadFile:
         record = _encode(snapshot)
         if os.pwrite(self._descriptor, record, 0) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the only reason for a part
+
+    def sync(self) -> None:
+        """What was published last survives a power cut."""
+        os.fsync(self._descriptor)
 
     def close(self) -> None:
         """May be called twice."""

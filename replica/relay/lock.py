@@ -1,6 +1,7 @@
 """One writer for a relay directory: an advisory lock on a file in it, held as long as the process lives.
 
-The kernel drops the lock when the process dies, so a lock file that lies around means nothing by itself.
+The kernel drops the lock when the process dies, so a lock file that lies around means nothing by itself. A lock whose
+file was removed excludes nobody any more: `file` tells the holder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from replica.errors import RelayError
+from replica.relay.presence import NamedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +31,19 @@ class RelayLock:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / LOCK_NAME
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not _taken(descriptor):
-            owner = _owner(descriptor)
-            os.close(descriptor)
-            raise RelayError(
-                f"{directory} is in use by another replica (process {owner}).",
-                hint="One replica writes a relay directory: read it while that one runs, or give this one its own.",
-            )
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            if not _taken(descriptor):
+                owner = _owner(descriptor)
+                os.close(descriptor)
+                raise RelayError(
+                    f"{directory} is in use by another replica (process {owner}).",
+                    hint="One replica writes a relay directory: read it while that one runs, or give this one its own.",
+                )
+            self.file = NamedFile.of(descriptor, path)
+            if self.file.has_its_name():
+                break
+            os.close(descriptor)  # removed between opening and locking: another one may hold what has the name now
         # Always as long, over what the last one wrote: that takes no room on a disk that is full.
         os.pwrite(descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode("ascii"), 0)
         self.directory = directory

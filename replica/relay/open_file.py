@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from replica.relay.disk import write_all
 from replica.relay.index import encode_header, plain_entries
 from replica.relay.location import index_path, relay_path
+from replica.relay.presence import NamedFile
 from replica.relay.reserve import reserve
 from replica.relay.writeback import begin_writing
 
@@ -38,6 +39,8 @@ class OpenFile:
             write_all(self._index, encode_header())
             self._file = os.open(relay_path(directory, number), _FLAGS, _MODE)
             write_all(self._file, head)
+            self.file = NamedFile.of(self._file, relay_path(directory, number))
+            self.index = NamedFile.of(self._index, index_path(directory, number))
         except OSError:
             self.close()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
@@ -33,7 +34,10 @@ _PIECE_BYTES = 1 << 20
 
 
 class Recovered(NamedTuple):
-    """The end of the log, or None where no file is left; the next file's number; how many bytes were cut off."""
+    """The end of the log, or None where no group is left; the next file's number; how many bytes were cut off.
+
+    `position` is that of the end; without a group, where the log began, if the head of a file tells that.
+    """
 
     snapshot: Snapshot | None
     position: GtidPosition | None
@@ -44,9 +48,11 @@ class Recovered(NamedTuple):
 def recover(directory: Path) -> Recovered:
     """Bring the directory into order; the caller holds its lock. Raises OSError as the disk does."""
     numbers, indexed = _tidy(directory)
+    began = _beginning(directory, numbers)
     first = len(numbers)
     while first and _sealed_entry(directory, numbers[first - 1]) is None:
         first -= 1
+    _refuse_holes(directory, numbers[:first])
     for number in numbers[:first]:
         if number not in indexed:
             _remake_index(directory, number)
@@ -64,7 +70,7 @@ def recover(directory: Path) -> Recovered:
     remove_files(directory, reversed(numbers[keep:]))
     sync_directory(directory)
     if not keep:
-        return Recovered(None, None, numbers[0] if numbers else 1, cut)
+        return Recovered(None, began, numbers[0] if numbers else 1, cut)
     number = numbers[keep - 1]
     entry = _sealed_entry(directory, number)
     if entry is None:
@@ -75,6 +81,29 @@ def recover(directory: Path) -> Recovered:
     head = read_file_head(relay_path(directory, number))
     snapshot = Snapshot(number, entry.end, head.primary.file, entry.primary_position, entry.timestamp, entry.domains)
     return Recovered(snapshot, entry.position, number + 1, cut)
+
+
+def _refuse_holes(directory: Path, numbers: list[int]) -> None:
+    """A sealed file tells that all before it were on disk: where one is missing, somebody removed it."""
+    for before, after in pairwise(numbers):
+        if after > before + 1:
+            missing = relay_path(directory, before + 1).name
+            last = f" to {relay_path(directory, after - 1).name}" if after > before + 2 else ""
+            raise RelayError(
+                f"{missing}{last} is missing in {directory}, files before and after it are there.",
+                hint=f"Put it back. If everything before {relay_path(directory, after).name} has been read, move those "
+                "files away instead: the log then begins there.",
+            )
+
+
+def _beginning(directory: Path, numbers: list[int]) -> GtidPosition | None:
+    """The position before the oldest file's first group; None without files, and where its head is torn."""
+    if not numbers:
+        return None
+    try:
+        return read_file_head(relay_path(directory, numbers[0])).position
+    except RelayError:
+        return None
 
 
 def _sealed_entry(directory: Path, number: int) -> IndexEntry | None:

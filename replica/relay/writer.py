@@ -4,7 +4,8 @@ In: spans of group bytes that a kernel has checked and delimited, with the share
 MariaDB's binlog format, their sidecars, the published head. A new file begins when the primary's file does, at a group
 end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
 background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
-`reopen` recovers a log whose disk was full, opening the directory again any other.
+`reopen` recovers a log whose disk was full, opening the directory again any other. So it does once a file that it holds
+open has lost its name (presence.py): then it also touches nothing by name any more, which may be somebody else's.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from replica.protocol.format_description import announced_checksum
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay import slots
 from replica.relay.chain import FileChain
-from replica.relay.disk import disk_error, free_bytes
+from replica.relay.disk import disk_error, free_bytes, sync_directory
 from replica.relay.file_head import encode_file_head, file_identity
-from replica.relay.head import HeadFile, next_number
+from replica.relay.head import BEGUN, HeadFile, next_number
 from replica.relay.location import RelayHead, RelayLocation
 from replica.relay.lock import RelayLock
+from replica.relay.presence import removed
 from replica.relay.readers import make_readers_directory
 from replica.relay.recovery import recover
 from replica.relay.state import NEVER, StreamState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from replica.relay.open_file import OpenFile
+    from replica.relay.presence import NamedFile
+
+    Start = GtidPosition | None | Callable[[], GtidPosition | None]
 
 _BEGINNING = GtidPosition()
 
@@ -49,13 +54,19 @@ class RelayWriter:
     """
 
     def __init__(
-        self, directory: Path, lock: RelayLock, *, start: GtidPosition, max_file_bytes: int, max_file_age_s: float
+        self,
+        directory: Path,
+        lock: RelayLock,
+        *,
+        start: Start,
+        max_file_bytes: int,
+        max_file_age_s: float,
     ) -> None:
         self.directory = directory
         self.max_file_bytes = max_file_bytes
         self.max_file_age_s = max_file_age_s
         self.primary_file = ""
-        self.state = StreamState(start, framed=True)
+        self.state = StreamState(_BEGINNING, framed=True)
         self.state.run(0, 0)  # load or compile the kernel now: seconds, in which a stream would have to wait
         self._lock = lock
         self._failure: RelayError | None = None
@@ -72,13 +83,15 @@ class RelayWriter:
         cls,
         directory: Path,
         *,
-        start: GtidPosition = _BEGINNING,
+        start: Start = None,
         max_file_bytes: int = MAX_FILE_BYTES,
         max_file_age_s: float = MAX_FILE_AGE_S,
         lock: RelayLock | None = None,
     ) -> Self:
         """Recover the directory and go on behind its last complete group; `start` counts only where there is none.
 
+        As a function it is called only there, before anything of the directory is overwritten, and may refuse. None
+        leaves open where the log begins: `restart` settles it.
         Raises RelayError where another replica holds the lock. A lock that was passed in is given back by `close` too.
         """
         try:
@@ -101,8 +114,19 @@ class RelayWriter:
         return self.head.position
 
     @property
+    def begun(self) -> bool:
+        """Whether it is settled where this log begins."""
+        snapshot = self._snapshot
+        return bool(snapshot.offset or snapshot.primary_position)
+
+    @property
     def committed(self) -> RelayLocation:
         return RelayLocation(self._snapshot.file, self._snapshot.offset)
+
+    @property
+    def ours(self) -> bool:
+        """Whether the directory is still the one that is locked: else what lies there is of another replica."""
+        return self._lock.file.has_its_name()
 
     def begin_stream(self, *, semi_sync: bool) -> None:
         """A new connection: what the last one left half-received is dropped."""
@@ -175,6 +199,29 @@ class RelayWriter:
             self._files.sync()
         except OSError as error:
             self._fail(error)
+        self.ensure_named()
+
+    def ensure_named(self) -> None:
+        """Raise RelayError where what is written now could not be found again; then all else raises too.
+
+        For each ACK, after the sync: one system call, 2 to 4 us.
+        """
+        self._check()
+        current = self._files.current
+        self._ensure(current.file if current else self._lock.file)
+
+    def ensure_ours(self) -> None:
+        """The same, and that the lock still excludes others: before anything there is changed by its name."""
+        self.ensure_named()
+        self._ensure(self._lock.file)
+
+    def ensure_whole(self) -> None:
+        """The same of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
+        files = [self._lock.file]
+        if self._failure is None:
+            current = self._files.current
+            files += [self._head_file.file, *((current.file, current.index) if current else ())]
+        self._ensure(*files)
 
     def total_bytes(self) -> int:
         """Bytes in relay files, the open group's too."""
@@ -204,29 +251,36 @@ class RelayWriter:
         if not isinstance(self._failure, DiskFullError):
             self._check()
             return
+        self._ensure(self._lock.file)  # what has these names else is of another replica
         if self.free_bytes() < _REOPEN_BYTES:
             self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         with self._failing():
             self._files.drop()
-            self._recover(self.position)
+            self._recover(self.position if self.begun else None)
             self._head_file.publish(self._snapshot)
         self._failure = None
 
     def restart(self, position: GtidPosition) -> None:
-        """Forget the log and begin again at `position`: for a position that this log does not lead to."""
-        self._check()
+        """Forget the log and begin again at `position`: for a position that this log does not lead to.
+
+        A log that gets no group remembers it all the same, also through a power cut.
+        """
+        self.ensure_ours()
         with self._failing():
             self._files.remove_all()
             self._begin_at(position)
             self._head_file.publish(self._snapshot)
+            self._head_file.sync()
+            sync_directory(self.directory)
 
     def close(self) -> None:
         """Drop the open group, seal the file, give the lock back. May be called twice.
 
-        A full disk is no error here: the next opening recovers what could not be sealed.
+        A full disk is no error here: the next opening recovers what could not be sealed. Nor are files that have lost
+        their names: it says what is left.
         """
         try:
-            if self._failure is None:
+            if self._failure is None and self._named():
                 self.rollback()
                 with self._failing():
                     self._files.end(self.state.sealed_entry())
@@ -247,21 +301,26 @@ class RelayWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _recover(self, start: GtidPosition) -> None:
+    def _recover(self, start: Start) -> None:
         recovered = recover(self.directory)
         self.recovered_cut_bytes = recovered.cut_bytes
         empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
         self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
-        self._begin_at(start if recovered.position is None else recovered.position)
+        position = recovered.position
+        if position is None:
+            position = start() if callable(start) else start
+        self._begin_at(position)
         self._snapshot = recovered.snapshot or self._snapshot
 
-    def _begin_at(self, position: GtidPosition) -> None:
+    def _begin_at(self, position: GtidPosition | None) -> None:
         """As with an empty log: no file is open, and the next group goes into a new one."""
-        self.state = StreamState(position, framed=True, counted=self.state)
-        self._snapshot = self.state.snapshot(self._files.next_number, "")
+        self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state)
+        snapshot = self.state.snapshot(self._files.next_number, "")
+        self._snapshot = snapshot if position is None else snapshot._replace(primary_position=BEGUN)
 
     def _open_file(self, fde: bytes) -> None:
         state = self.state
+        self.ensure_ours()  # the next file is made by its name, in what must still be our folder
         head = encode_file_head(fde, BinlogPosition(self.primary_file, state[slots.POSITION]), state.position())
         with self._failing():
             state[slots.ROLL_AT] = NEVER
@@ -283,6 +342,19 @@ class RelayWriter:
                 hint="The server does not speak the protocol of a MariaDB primary.",
             )
         return self._files.current
+
+    def _named(self) -> bool:
+        with contextlib.suppress(RelayError):
+            self.ensure_ours()
+            return True
+        return False
+
+    def _ensure(self, *files: NamedFile) -> None:
+        with self._failing():
+            for file in files:
+                if not file.has_its_name():
+                    self._failure = removed(self.directory, file.path)
+                    raise self._failure
 
     def _check(self) -> None:
         if self._failure is not None:

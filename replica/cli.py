@@ -13,6 +13,7 @@ import click
 
 from replica import __version__
 from replica.errors import ConfigError, ReplicaError
+from replica.plain_text import one_line
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
@@ -57,7 +58,7 @@ def main() -> None:
     try:
         program.main(standalone_mode=False)
     except ReplicaError as error:
-        click.echo(f"mariadb-replica: {error}", err=True)
+        click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
         raise SystemExit(error.exit_code) from None
     except click.ClickException as error:
         error.show()

@@ -5,7 +5,8 @@ every client and our own, in the order of the file. In [mariadb-replica] stands,
 every option of the replica, and nothing else; in the shared groups what is unknown belongs to other programs. The
 password stays in the file: it is read at each login, so that a changed one is picked up.
 
-Refused: options that would make a connection safer and cannot be honoured; a password to be asked for.
+Refused: every word of TLS that is not understood or cannot be honoured, whatever its group and prefix, because a login
+without it would be less safe than its writer believes; a password to be asked for.
 """
 
 from __future__ import annotations
@@ -34,8 +35,25 @@ _NAMES: Final = {
     "connect-timeout": "connect_timeout_s",
 }
 _SWITCHES: Final = ("ssl", "ssl-verify-server-cert", "compress")
-_NOT_HONOURED: Final = ("ssl-capath", "ssl-crl", "ssl-crlpath", "ssl-fp", "ssl-fplist")
+_NOT_HONOURED: Final = {
+    "ssl-capath": "Use ssl-ca with a file of certificates, or tls.",
+    "ssl-cipher": "OpenSSL's own choice of safe ciphers is used; to allow fewer, set ssl_cipher on the server.",
+    "ssl-crl": "Use tls=verify-identity, and have revoked certificates replaced.",
+    "ssl-crlpath": "Use tls=verify-identity, and have revoked certificates replaced.",
+    "ssl-fp": "Use ssl-ca with the server's certificate, or tls=verify-password.",
+    "ssl-fplist": "Use ssl-ca with the server's certificate, or tls=verify-password.",
+}
+_WORDS_OF_TLS: Final = ("ssl", "tls")
 _FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
+_PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
+_MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
+"""Of MySQL's ssl-mode, which are also ours. PREFERRED, which goes on in plain text, is not among them."""
+_VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
+_SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
+_HINT_TLS: Final = (
+    "Understood are ssl, ssl-ca, ssl-cert, ssl-key, ssl-verify-server-cert, ssl-mode and tls-version; in the group "
+    "[mariadb-replica] also tls, tls-ca, tls-cert and tls-key."
+)
 _ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false", "no"})
 
 
@@ -70,6 +88,8 @@ def client_options(
             words[name], tls_place = _switch(setting, value), setting.place
             if name == "compress":
                 found[name] = (words[name], setting.place)
+        elif name == "ssl-mode":
+            words[name], tls_place = _mode(setting), setting.place
         elif name == "protocol":
             words[name] = (value or "").lower()
         elif option := _option(setting, name, name_of):
@@ -98,14 +118,51 @@ def _relevant(path: Path) -> Iterable[Setting]:
 def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -> str | None:
     """The replica's name for it; None for what is another program's."""
     if name in _NOT_HONOURED:
-        hint = "Use ssl-ca with a file of certificates, or tls."
-        raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=hint)
-    if name in _NAMES or setting.group != OWN_GROUP:
-        return _NAMES.get(name)
-    option = name_of(name)
+        raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=_NOT_HONOURED[name])
+    if name == "tls-version":
+        _check_versions(setting)
+        return None
+    if name in _NAMES:
+        return _NAMES[name]
+    option = name_of(name) if setting.group == OWN_GROUP else None
+    if option is None and _is_of_tls(name):
+        raise ConfigError(f"{setting.place}: {setting.name!r} is no word of TLS that is understood.", hint=_HINT_TLS)
+    if setting.group != OWN_GROUP:
+        return None
     if option is None or option == "defaults_file":
         raise ConfigError(f"{setting.place}: unknown option {name!r}.", hint="See mariadb-replica run --help.")
     return option
+
+
+def _is_of_tls(name: str) -> bool:
+    name = name.lower()
+    while prefix := next((one for one in _PREFIXES if name.startswith(one)), ""):
+        name = name.removeprefix(prefix)
+    return name.startswith(_WORDS_OF_TLS)
+
+
+def _mode(setting: Setting) -> str:
+    mode = (setting.value or "").lower().replace("_", "-")
+    if mode not in _MODES:
+        raise ConfigError(
+            f"{setting.place}: {setting.name} is none of {', '.join(map(_as_in_mysql, _MODES))}.",
+            hint="PREFERRED is not among them, because it goes on in plain text where the server offers no TLS.",
+        )
+    return mode
+
+
+def _as_in_mysql(mode: str) -> str:
+    return mode.upper().replace("-", "_")
+
+
+def _check_versions(setting: Setting) -> None:
+    """TLS 1.2 or 1.3 is used, always: a list with both of them asks for that, any other for something else."""
+    named = {one.strip().lower() for one in (setting.value or "").split(",")}
+    if not _SAFE_VERSIONS <= named <= set(_VERSIONS):
+        raise ConfigError(
+            f"{setting.place}: {setting.name} cannot be honoured: TLS 1.2 and 1.3 are used, always.",
+            hint="Write TLSv1.2,TLSv1.3 or leave it out; to allow fewer, set tls_version on the server.",
+        )
 
 
 def _plain(setting: Setting) -> tuple[str, str | None]:
@@ -136,6 +193,8 @@ def _switch(setting: Setting, value: str | None) -> str:
 def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
     """The mode that the client's two switches ask for; None where there are none, or the authority alone says it."""
     verify = words.get("ssl-verify-server-cert")
+    if "ssl-mode" in words:
+        return _of_mode(words["ssl-mode"], words, with_authority=with_authority)
     if words.get("ssl") in _OFF:
         return "disabled"
     if not verify and "ssl" not in words:
@@ -145,6 +204,18 @@ def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
     if verify in _OFF:
         return "verify-ca" if with_authority else "required"
     return None if with_authority else "required"
+
+
+def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> str:
+    """The safest that MySQL's word and MariaDB's beside it ask for; ConfigError where one of them forbids it."""
+    verify = words.get("ssl-verify-server-cert") in _ON
+    if (mode == "disabled" and verify) or (mode != "disabled" and words.get("ssl") in _OFF):
+        other = "ssl-verify-server-cert" if verify else "skip-ssl"
+        raise ConfigError(f"ssl-mode={_as_in_mysql(mode)} contradicts {other}.", hint="Remove one of them.")
+    if mode != "disabled" and verify:
+        return "verify-identity"
+    # As in MySQL: an authority is given in order to verify with it.
+    return "verify-ca" if mode == "required" and with_authority else mode
 
 
 def _compatible(

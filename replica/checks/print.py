@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.dump.column_names import one_line
+from replica.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

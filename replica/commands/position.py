@@ -17,6 +17,7 @@ from replica.dump.output import standard_output
 from replica.errors import ConfigError
 from replica.files.keys import KeyRing
 from replica.option_values import instant, shown_instant
+from replica.plain_text import one_line
 from replica.positions import in_files, in_relay_log, on_primary
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay.log import RelayLog
@@ -67,7 +68,7 @@ def position(
             out.write(json_line(_as_dict(found)))
         else:
             for line in _lines(found):
-                out.write(line.encode() + b"\n")
+                out.write(one_line(line).encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _asked(file_pos: str | None, moment: str | None, gtid: str | None) -> Asked:

@@ -21,6 +21,7 @@ from replica.commands.purging import Choice, Plan, purge_files
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError, RelayError
 from replica.option_values import Bytes, Seconds
+from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
 from replica.relay.identity import read_identity
 from replica.tail.source import check_relay_directory
@@ -64,7 +65,7 @@ def purge(
         click.echo(json.dumps(made.as_dict(dry_run=dry_run)))
         return
     for line in _words(made, dry_run=dry_run, force=force):
-        click.echo(line)
+        click.echo(one_line(line))
 
 
 def _directory(relay_dir: str | None, config_file: Path | None) -> Path:

@@ -20,6 +20,7 @@ from replica.dump.notices import Notices
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.dump.reading import OPTIONS, Reading
 from replica.errors import ConfigError
+from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay.location import RelayLocation
 from replica.tail import colours
@@ -132,7 +133,7 @@ def _source(place: Place, start: str | GtidPosition) -> AbstractContextManager[S
 
 def _sleep(out: BinaryIO, source: Source) -> Callable[[float], None]:
     pause = sleeper(out)
-    watch = WriterWatch(source.log.directory, lambda text: click.echo(f"mariadb-replica: {text}.", err=True))
+    watch = WriterWatch(source.log.directory, lambda text: click.echo(f"mariadb-replica: {one_line(text)}.", err=True))
 
     def sleep(seconds: float) -> None:
         out.flush()
@@ -200,4 +201,4 @@ def _now(source: Source) -> GtidPosition:
 def _say(text: str) -> None:
     """For somebody who watches; programs that read standard error want errors only."""
     if sys.stderr.isatty():
-        click.echo(f"mariadb-replica: {text}", err=True)
+        click.echo(f"mariadb-replica: {one_line(text)}", err=True)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import structlog
 
+from replica.plain_text import plain_event, plain_json
+
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
@@ -97,14 +99,17 @@ def _stamp(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
 
 
 def _formatter(style: str, *, colours: bool) -> Any:
-    render: Processor = structlog.processors.JSONRenderer(ensure_ascii=False)
-    if style == "text":
-        render = structlog.dev.ConsoleRenderer(colors=colours)
+    as_json, as_text = (
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+        structlog.dev.ConsoleRenderer(colors=colours),
+    )
 
     def formatted(event: EventDict) -> Any:
         at = event["timestamp"]
         whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
         event["timestamp"] = f"{whole}.{int(at % 1 * 1e6):06d}Z"
-        return render(None, "", event)
+        if style == "text":
+            return as_text(None, "", plain_event(None, "", event))
+        return plain_json(str(as_json(None, "", event)))
 
     return formatted

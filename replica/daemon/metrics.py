@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, exposition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from replica.plain_text import one_line
 from replica.progress import ACK_BUCKETS_S, State
 from replica.protocol.gtid import GtidPosition
 
@@ -96,7 +97,7 @@ def _connection(now: StatusRecord) -> Iterator[Metric]:
     info = GaugeMetricFamily(
         _PREFIX + "primary_info", "The server in use.", labels=("endpoint", "version", "server_id", "tls")
     )
-    info.add_metric((one.endpoint, one.primary_version, str(one.primary_server_id), one.tls), 1)
+    info.add_metric((one.endpoint, one_line(one.primary_version), str(one.primary_server_id), one.tls), 1)
     yield info
     yield from _gauge("semi_sync", "1 when this connection acknowledges.", float(one.semi_sync))
     yield from _counter("connections", "Dump connections made.", one.connections)

@@ -12,6 +12,7 @@ import click
 
 from replica.daemon.verdict import HEALTHY, NOT_RUNNING, SILENT
 from replica.daemon.words import moment, size, span
+from replica.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,9 @@ MAX_READERS_SHOWN = 20
 def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, now: float) -> str:
     colour = {HEALTHY: "green", NOT_RUNNING: "red", SILENT: "red"}.get(verdict.exit_code, "yellow")
     title = click.style(verdict.word, fg=colour, bold=True)
-    lines = [f"{title}: {verdict.reason}" if verdict.reason else title]
+    lines = [f"{title}: {one_line(verdict.reason)}" if verdict.reason else title]
     if verdict.advice:
-        lines.append(f"  {verdict.advice}")
+        lines.append(f"  {one_line(verdict.advice)}")
     rows = list(_rows(record, now)) if record else []
     if verdict.exit_code in (NOT_RUNNING, SILENT):
         if record is not None:
@@ -36,7 +37,7 @@ def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, 
         if head is not None:
             rows.insert(0, ("log ends", f"{head.position or 'at the beginning'} ({head.location})"))
     width = max((len(name) for name, _ in rows), default=0)
-    lines += [f"  {name:<{width}}  {text}" for name, text in rows]
+    lines += [f"  {name:<{width}}  {one_line(text)}" for name, text in rows]
     return "\n".join(lines)
 
 

@@ -1,12 +1,10 @@
-r"""Columns and tables in words: a declaration from what the stream tells, names quoted for SQL or shown as they are.
+"""Columns and tables in words: a declaration from what the stream tells, names quoted for SQL or shown as they are.
 
-In: a column of a table map and its plan. Out: text for people. Control characters are shown as \x1b, so that a name
-in a file cannot command the terminal it is printed on.
+In: a column of a table map and its plan. Out: text for people, as the stream has it: plain_text.py makes it printable.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ColumnType
@@ -29,8 +27,6 @@ _TEMPORAL: Final = {_T.TIMESTAMP2: "TIMESTAMP", _T.DATETIME2: "DATETIME", _T.TIM
 _BLOBS: Final = ("", "TINY", "", "MEDIUM", "LONG")  # by the bytes of the length
 _BOTH: Final = (("VARBINARY", "VARCHAR"), ("BINARY", "CHAR"), ("TINYBLOB", "TINYTEXT"), ("MEDIUMBLOB", "MEDIUMTEXT"),
                 ("LONGBLOB", "LONGTEXT"), ("BLOB", "TEXT"))  # fmt: skip
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ANY_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 UNSIGNED: Final = frozenset({Kind.UINT8, Kind.UINT16, Kind.UINT24, Kind.UINT32, Kind.UINT64})
 _TEXTS: Final = frozenset({Kind.TEXT, Kind.LATIN1, Kind.ENCODED_TEXT})
 _ADDRESSES: Final = {Kind.UUID: "UUID", Kind.INET4: "INET4", Kind.INET6: "INET6"}
@@ -74,17 +70,3 @@ def _type(column: ColumnDef, plan: ColumnPlan) -> str:  # noqa: PLR0911  (one a 
 def quoted(name: str) -> str:
     """An identifier in backticks."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def printable(text: str) -> str:
-    """Text of many lines, without what would command a terminal."""
-    return _CONTROL.sub(_hex, text)
-
-
-def one_line(text: str) -> str:
-    """The same for what has to stay on its line."""
-    return _ANY_CONTROL.sub(_hex, text)
-
-
-def _hex(match: re.Match[str]) -> str:
-    return f"\\x{ord(match[0]):02x}"

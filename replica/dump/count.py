@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from replica.dump import kernel_count as k
-from replica.dump.column_names import one_line
 from replica.dump.event_words import type_name, utc
 from replica.dump.json_rows import OPERATIONS
 from replica.dump.json_text import json_line
@@ -21,6 +20,7 @@ from replica.dump.names import Wanted
 from replica.dump.reading import gtid_at
 from replica.errors import ProtocolError
 from replica.native.arrays import address
+from replica.plain_text import one_line
 from replica.protocol.constants import BINLOG_MAGIC, event_name
 from replica.rows import records as r
 from replica.rows.batch import Groups

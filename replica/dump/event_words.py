@@ -11,8 +11,9 @@ import struct
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.column_names import one_line, quoted
+from replica.dump.column_names import quoted
 from replica.errors import ReplicaError
+from replica.plain_text import one_line
 from replica.protocol import events as e
 from replica.protocol.charset import charset_of
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, event_name

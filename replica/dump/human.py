@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from replica.dump.column_names import declaration, one_line, printable, quoted
+from replica.dump.column_names import declaration, quoted
 from replica.dump.event_words import event_words, group_words, statement_text, utc
 from replica.dump.kernel_escapes import PLAIN
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
+from replica.plain_text import one_line, printable
 from replica.protocol.events import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
+from replica.plain_text import one_line
+
 if TYPE_CHECKING:
     from replica.errors import ReplicaError
 
@@ -29,7 +31,7 @@ class Notices:
             self.unsaid += 1
             return
         self._said.add(text)
-        print(f"mariadb-replica: {text}", file=self.stream, flush=True)
+        print(f"mariadb-replica: {one_line(text)}", file=self.stream, flush=True)
 
     def close(self) -> None:
         """The last word, if there was more to say than was said."""

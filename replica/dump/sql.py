@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from replica.dump.column_names import one_line, printable, quoted
+from replica.dump.column_names import quoted
 from replica.dump.event_words import INSERT_ID, group_words, statement_text, user_variable
 from replica.dump.kernel_escapes import SQL
 from replica.dump.listing import Item, Role, listing
@@ -23,6 +23,7 @@ from replica.dump.rows_text import RowTexts
 from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_of, settings_of_rows
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Shown, Side, shown_columns
 from replica.errors import UnsupportedEventError
+from replica.plain_text import one_line, printable
 from replica.protocol.charset import charset_of
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, HeaderFlag, TableMapFlag
 from replica.protocol.events import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.column_names import one_line
 from replica.dump.event_words import utc, xa_words
 from replica.dump.unseen import visible
+from replica.plain_text import one_line
 from replica.rows.xa import XaAction
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from replica.errors import ProtocolError
+from replica.plain_text import has_control
 from replica.protocol.header import Event
 
 if TYPE_CHECKING:
@@ -65,12 +67,21 @@ class IncidentEvent(Event):
     message: str
 
 
+def _file_name(body: Cursor) -> str:
+    """The rest of the body; it is shown to people and compared with names of files."""
+    at = body.offset
+    name = body.text(body.remaining)
+    if has_control(name):
+        raise ProtocolError(f"the name of a binlog file has control characters: {name!r}", offset=at)
+    return name
+
+
 def decode_rotate(header: EventHeader, body: Cursor, description: FormatDescriptionEvent | None) -> RotateEvent:
     """The artificial ROTATE that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8 bytes."""
     with body.restrict(description.post_header_length(header.event_type) if description else 8):
         position = body.u64()
         body.rest()
-    return RotateEvent(header, position, body.text(body.remaining))
+    return RotateEvent(header, position, _file_name(body))
 
 
 def decode_stop(header: EventHeader, _body: Cursor, _description: FormatDescriptionEvent) -> StopEvent:
@@ -80,7 +91,7 @@ def decode_stop(header: EventHeader, _body: Cursor, _description: FormatDescript
 def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
     # A position that does not fit the header's 32 bits is sent as 0 there and in full before the name.
     position = header.log_pos or body.u64()
-    return HeartbeatEvent(header, body.text(body.remaining), position)
+    return HeartbeatEvent(header, _file_name(body), position)
 
 
 def decode_heartbeat_v2(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:

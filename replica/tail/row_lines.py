@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.column_names import one_line
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
 from replica.dump.unseen import visible
+from replica.plain_text import one_line
 from replica.rows import records as r
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import structlog
 from replica.config import FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.plain_text import plain_event
 from replica.relay.log import RelayLog
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def warnings_logger() -> FilteringBoundLogger:
         processors=[
             _only_trouble,
             structlog.processors.add_log_level,
+            plain_event,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger("warning"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.dump.column_names import one_line
 from replica.dump.event_words import statement_text, utc, xa_words
 from replica.dump.unseen import visible
+from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent
 from replica.rows import records as r

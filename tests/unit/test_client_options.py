@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from replica.client_options import home_file, option_file_password
 from replica.config import ReplicaConfig
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
+from tests.fixtures.installation import installations
 
 
 @pytest.fixture
@@ -114,6 +117,17 @@ def test_a_host_or_a_socket(
         ("ssl-ca=/a", {"tls": "disabled"}, "disabled"),
         ("ssl-ca=/a", {"tls": "verify-password"}, "verify-password"),
         ("ssl-ca=/a", {"tls": "verify-ca"}, "verify-ca"),
+        ("ssl-mode=REQUIRED", {}, "required"),
+        ("ssl_mode=disabled", {}, "disabled"),
+        ("ssl-mode=VERIFY_CA", {}, "verify-ca"),
+        ("loose-ssl-mode=VERIFY_IDENTITY", {}, "verify-identity"),
+        ("ssl-mode=REQUIRED\nssl-ca=/a", {}, "verify-ca"),
+        ("ssl-ca=/a\nssl-mode=DISABLED", {}, "disabled"),
+        ("ssl-mode=REQUIRED\nssl-verify-server-cert", {}, "verify-identity"),
+        ("ssl-mode=REQUIRED\nssl-verify-server-cert=0", {}, "required"),
+        ("ssl-mode=REQUIRED", {"tls": "verify-password"}, "verify-password"),
+        ("ssl\ntls-version=TLSv1.2,TLSv1.3", {}, "required"),
+        ("ssl\ntls_version=TLSv1.1, TLSv1.2, TLSv1.3", {}, "required"),
     ],
 )
 def test_how_safe_the_connection_is(file: Path, lines: str, given: dict[str, object], mode: str) -> None:
@@ -126,7 +140,22 @@ def test_how_safe_the_connection_is(file: Path, lines: str, given: dict[str, obj
         ("ssl-capath=/certs", "ssl-capath cannot be honoured"),
         ("ssl-fp=AB:CD", "ssl-fp cannot be honoured"),
         ("ssl-crl=/crl", "ssl-crl cannot be honoured"),
+        ("ssl-cipher=ECDHE-RSA-AES256-GCM-SHA384", "ssl-cipher cannot be honoured"),
         ("ssl=perhaps", "ssl is neither on nor off"),
+        ("ssl-mode=PREFERRED", "ssl-mode is none of DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY"),
+        ("ssl-mode", "ssl-mode is none of"),
+        ("ssl-mode=REQUIRED\nskip-ssl", "ssl-mode=REQUIRED contradicts skip-ssl"),
+        ("ssl-mode=DISABLED\nssl-verify-server-cert", "ssl-mode=DISABLED contradicts ssl-verify"),
+        ("tls-version=TLSv1.3", "tls-version cannot be honoured"),
+        ("tls-version=TLSv1.1", "tls-version cannot be honoured"),
+        ("tls-version", "tls-version cannot be honoured"),
+        ("tls=required", "'tls' is no word of TLS"),
+        ("ssl-verify", "'ssl-verify' is no word of TLS"),
+        ("skip-ssl=1", "'skip-ssl' is no word of TLS"),
+        ("SSL-MODE=REQUIRED", "'SSL-MODE' is no word of TLS"),
+        ("loose_ssl_enforce", "'loose_ssl_enforce' is no word of TLS"),
+        ("disable-loose-tls_passphrase=x", "is no word of TLS"),
+        ("tls-sni-servername=db1", "is no word of TLS"),
         ("password", "asked for on a terminal"),
         ("port=abc", r"option port \(.*my\.cnf:3\)"),
     ],
@@ -160,3 +189,18 @@ def test_the_users_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     (tmp_path / ".my.cnf").write_text("[client]\nuser=at-home\n")
     assert home_file() == tmp_path / ".my.cnf"
     assert ReplicaConfig.parse({"defaultsFile": "~/.my.cnf"}).user == "at-home"
+
+
+@pytest.mark.server
+def test_no_word_of_tls_that_the_real_client_knows_is_passed_over(server_version: str, file: Path) -> None:
+    client = installations()[server_version].binary("mariadb")
+    shown = subprocess.run([client, "--no-defaults", "--help"], capture_output=True, text=True, check=True).stdout
+    known = set(re.findall(r"--((?:ssl|tls)[a-z-]*)", shown))
+    assert {"ssl", "ssl-ca", "ssl-cipher", "tls-version", "ssl-verify-server-cert"} <= known
+    for word in known:
+        file.write_text(f"[client]\nuser=u\n{word}=anything\n")
+        try:
+            made = ReplicaConfig.parse({"user": "u", "defaults_file": str(file)})
+        except ConfigError:
+            continue
+        assert Path("anything") in (made.tls_ca, made.tls_cert), word

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.dump.column_names import declaration, one_line, printable, quoted
+from replica.dump.column_names import declaration, quoted
 from replica.protocol.events import TableMapEvent, decode, decode_description
 from replica.rows.layout import compile_layout
 from replica.rows.types import ValuePolicy
@@ -28,8 +28,3 @@ def test_columns_are_declared_as_far_as_the_stream_tells(table: str) -> None:
 
 def test_names_are_quoted() -> None:
     assert quoted("a`b") == "`a``b`"
-
-
-def test_what_commands_a_terminal_is_shown_in_hex() -> None:
-    assert one_line("a\x1b[2J\nb") == "a\\x1b[2J\\x0ab"
-    assert printable("a\x1b[2J\n\tb") == "a\\x1b[2J\n\tb"

@@ -44,6 +44,15 @@ def test_a_file_name_must_be_text() -> None:
         decode_body(RotateEvent, EventType.ROTATE, "0400000000000000 ff")
 
 
+@pytest.mark.parametrize("character", ["\x00", "\n", "\x1b", "\x7f", "\x9b"])
+def test_a_file_name_has_no_control_characters(character: str) -> None:
+    name = f"bin{character}.000001".encode().hex()
+    with pytest.raises(ProtocolError, match=r"control characters: 'bin\\"):
+        decode_body(RotateEvent, EventType.ROTATE, f"0400000000000000 {name}")
+    with pytest.raises(ProtocolError, match="control characters"):
+        decode_body(HeartbeatEvent, EventType.HEARTBEAT, f"0400000000000000 {name}")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_stop_ends_a_file_after_a_clean_shutdown(version: str) -> None:
     raw = raw_events(version, "rotation.4")

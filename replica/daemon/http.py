@@ -1,18 +1,21 @@
 """A small HTTP server for the daemon's endpoints. Reading only, and nothing that it serves is secret.
 
-In: GET and HEAD requests, at most MAX_CLIENTS at a time, each with a few seconds to say what it wants in what
-http.server allows (100 header lines). Out: what the path's route gives, else 404. A client that is slow or one too many
-is hung up on; whatever clients do costs the receiving path nothing but its share of the processor.
+In: GET and HEAD requests in what http.server allows (100 header lines). Out: what the path's route gives, else 404.
+Liveness probes ask here, so that clients who ask nothing must not keep others out: a request has to be there within
+HEAD_TIMEOUT_S, and where all places are taken the one who has kept silent longest is hung up on. This machine has
+places of its own. Whatever clients do costs the receiving path nothing but its share of the processor.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.server
+import ipaddress
 import json
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,8 +32,12 @@ Route: TypeAlias = "Callable[[], Answer]"
 
 MAX_CLIENTS: Final = 8
 """A scraper or two, probes, and somebody with a browser; each costs a thread while it lasts."""
+MAX_LOCAL_CLIENTS: Final = 4
+"""And for clients of this machine: its probe, `status --url`, and somebody who looks why nothing else answers."""
+HEAD_TIMEOUT_S: Final = 2.0
+"""From the connection to the end of the request's head, however busily the client drips bytes."""
 CLIENT_TIMEOUT_S: Final = 10.0
-"""From the connection to the last byte of the answer, however busily the client drips bytes."""
+"""From there to the last byte of the answer."""
 JSON_TYPE: Final = "application/json; charset=utf-8"
 
 
@@ -72,6 +79,14 @@ class HttpServer:
         self._server.server_close()
 
 
+@dataclass(slots=True)
+class _Client:
+    deadline_s: float
+    local: bool
+    asked: bool = False
+    """Whether its request is there."""
+
+
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -79,7 +94,7 @@ class _Server(http.server.ThreadingHTTPServer):
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
         self.routes = routes
         self._lock = threading.Lock()
-        self._deadlines: dict[socket.socket, float] = {}
+        self._clients: dict[socket.socket, _Client] = {}  # oldest first
         every_address = not host
         if ":" in host or (every_address and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
@@ -95,29 +110,52 @@ class _Server(http.server.ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "mariadb-replica", self.server_address[1]
 
-    def verify_request(self, request: Any, _client_address: Any) -> bool:
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        now_s, local = time.monotonic(), is_local(str(client_address[0]))
         with self._lock:
-            if len(self._deadlines) >= MAX_CLIENTS:
-                return False  # socketserver closes it
-            self._deadlines[request] = time.monotonic() + CLIENT_TIMEOUT_S
+            same = [client for client, known in self._clients.items() if known.local == local]
+            if len(same) >= (MAX_LOCAL_CLIENTS if local else MAX_CLIENTS):
+                silent = next((client for client in same if not self._clients[client].asked), None)
+                if silent is None:
+                    return False  # socketserver closes it: all others are being answered
+                del self._clients[silent]
+                _cut_off(silent)
+            self._clients[request] = _Client(now_s + HEAD_TIMEOUT_S, local)
         return True
+
+    def asked(self, request: socket.socket) -> None:
+        """Its request is there: now it has the time of an answer."""
+        with self._lock:
+            client = self._clients.get(request)
+            if client is not None:
+                client.asked, client.deadline_s = True, time.monotonic() + CLIENT_TIMEOUT_S
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
-            self._deadlines.pop(request, None)
+            self._clients.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Between two requests, and several times a second: who took too long is cut off."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         with self._lock:
-            late = [client for client, deadline in self._deadlines.items() if deadline < now]
-        for client in late:
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)  # its thread wakes up and ends
+            for client in [client for client, known in self._clients.items() if known.deadline_s < now_s]:
+                _cut_off(client)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
         """A client that hung up is not news; what a route raises is answered as 500."""
+
+
+def is_local(host: str) -> bool:
+    """Whether an address of a client is of this machine's loopback."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of a dual-stack socket
+    return (mapped or address).is_loopback
+
+
+def _cut_off(client: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)  # its thread wakes up and ends
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -125,6 +163,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server_version = f"mariadb-replica/{__version__}"
     sys_version = ""
     timeout = CLIENT_TIMEOUT_S
+
+    def parse_request(self) -> bool:
+        whole = super().parse_request()
+        if whole:
+            self.server.asked(self.connection)
+        return whole
 
     def do_GET(self) -> None:
         self._answer(body=True)

@@ -13,7 +13,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replica.daemon.config import DaemonConfig
 from replica.daemon.metrics import Metrics
-from replica.errors import ConfigError, DuplicateServerIdError
+from replica.errors import (
+    AuthenticationError,
+    ConfigError,
+    DataLossError,
+    DisconnectedError,
+    DuplicateServerIdError,
+    PositionLostError,
+    PrerequisiteError,
+    ProtocolError,
+    RelayError,
+    ReplicaError,
+    SchemaError,
+    ServerError,
+)
 from replica.progress import AckLatency
 from tests.unit.daemon.records import record
 
@@ -85,12 +98,32 @@ def test_every_metric_of_the_daemon_is_on_the_dashboard_or_in_an_alert_or_plain(
     assert ours - shown == plain | series_of_histogram
 
 
-def test_the_unit_names_options_and_exit_codes_that_there_are() -> None:
+def test_the_unit_names_options_that_there_are() -> None:
     for variable in re.findall(r"MARIADB_REPLICA_(\w+)=", UNIT):
         assert variable.lower() in DaemonConfig.model_fields
+
+
+MENDED_BY_PEOPLE_ONLY = (
+    ConfigError, PrerequisiteError, AuthenticationError, PositionLostError, DuplicateServerIdError,
+)  # fmt: skip
+MAY_MEND_ITSELF = (ReplicaError, ServerError, DisconnectedError, ProtocolError, RelayError)
+"""A bug that some event brings about, a server that is not itself yet, damage on the way, another process, a disk."""
+NOT_OF_THE_DAEMON = (SchemaError, DataLossError)
+
+
+def every_exit_code(kind: type[ReplicaError] = ReplicaError) -> set[int]:
+    return {kind.exit_code}.union(*(every_exit_code(one) for one in kind.__subclasses__()))
+
+
+def test_the_unit_does_not_start_again_what_only_people_mend_and_waits_longer_and_longer_with_the_rest() -> None:
     prevented = re.search(r"^RestartPreventExitStatus=(.*)$", UNIT, re.MULTILINE)
     assert prevented is not None
-    assert prevented[1].split() == [str(ConfigError.exit_code), str(DuplicateServerIdError.exit_code)]
+    assert [int(code) for code in prevented[1].split()] == [kind.exit_code for kind in MENDED_BY_PEOPLE_ONLY]
+    decided = {kind.exit_code for kind in (*MENDED_BY_PEOPLE_ONLY, *MAY_MEND_ITSELF, *NOT_OF_THE_DAEMON)}
+    assert every_exit_code() == decided, "a new exit code has to be decided about, here and in the unit"
+    assert "RestartSteps=6\nRestartMaxDelaySec=1min\n" in UNIT
+    page = (PACKAGING.parent / "docs" / "daemon.md").read_text(encoding="utf-8")
+    assert f"After the exit codes {', '.join(prevented[1].split()[:-1])} and 33" in page
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
@@ -98,4 +131,6 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "mariadb-replica.service"
     unit.write_text(UNIT.replace("/opt/mariadb-replica/bin/mariadb-replica", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
-    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
+    newer = re.compile(r"Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)'.*, ignoring")  # systemd before 254
+    said = [line for line in done.stderr.splitlines() if unit.name in line and not newer.search(line)]
+    assert (done.returncode, said) == (0, [])

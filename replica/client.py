@@ -174,8 +174,13 @@ class Replica:
 
     def _log_retry(self, state: tenacity.RetryCallState) -> None:
         wait_s = state.next_action.sleep if state.next_action else 0.0
+        error = state.outcome.exception() if state.outcome else None
         self._log.info(
-            "reconnecting", endpoint=str(self.endpoint), attempt=state.attempt_number, wait_s=round(wait_s, 3)
+            "reconnecting",
+            endpoint=str(self.endpoint),
+            attempt=state.attempt_number,
+            wait_s=round(wait_s, 3),
+            reason=error.message if isinstance(error, ReplicaError) else repr(error),
         )
 
     def _note(self, error: BaseException) -> None:

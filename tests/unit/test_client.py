@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,12 @@ async def test_servers_are_tried_in_turn_with_growing_waits(tmp_path: Path, clos
             await running
     tried = [entry["endpoint"] for entry in logs if entry["event"] == "not connected"]
     assert tried[:6] == [f"127.0.0.1:{port}" for port in closed_ports] * 3
-    waits = [entry["wait_s"] for entry in logs if entry["event"] == "reconnecting"]
+    again = [entry for entry in logs if entry["event"] == "reconnecting"]
+    for number, entry in enumerate(again[:6]):  # behind the first server's failure it is the second one's turn
+        failed, next_one = closed_ports[number % 2], closed_ports[1 - number % 2]
+        assert entry["endpoint"] == f"127.0.0.1:{next_one}"
+        assert re.search(f"no connection to 127.0.0.1:{failed}.*failed", entry["reason"])
+    waits = [entry["wait_s"] for entry in again]
     limits = [0.01, 0.02, 0.04, *[0.05] * len(waits)]
     assert all(0 <= wait <= limit for wait, limit in zip(waits, limits, strict=False))
     assert "a-secret" not in str(logs)

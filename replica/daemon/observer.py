@@ -6,6 +6,7 @@ several threads, one at a time; nothing here is seen by the receiving path.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -158,9 +159,11 @@ class Observer:
     def _relay_log(self, head: RelayHead) -> Relay:
         directory, done = self._relay.directory, self._retaining
         self._files.extend(head.location.file - 1)
+        # The file of the head, which a log that has just begun may not have yet, and one behind it without a group.
+        begun = itertools.takewhile(lambda n: relay_path(directory, n).exists(), itertools.count(head.location.file))
         return Relay(
             directory=str(directory.absolute()),
-            files=self._files.total()[0] + bool(head.location.offset),
+            files=self._files.total()[0] + sum(1 for _ in begun),
             bytes=self._relay.total_bytes(),
             free_bytes=self._relay.free_bytes(),
             removed_files=done.removed_files,

@@ -11,10 +11,13 @@ from replica.daemon.observer import Observer
 from replica.daemon.record import Failure
 from replica.daemon.retain import Retaining
 from replica.progress import Progress
+from replica.protocol.gtid import Gtid
 from replica.relay.location import RelayLocation, relay_path
 from replica.relay.readers import ReaderRegistration
 from replica.relay.writer import RelayWriter
 from tests.unit.daemon.records import NOW
+from tests.unit.relay.driving import receive
+from tests.unit.relay.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +56,22 @@ def test_a_log_that_has_just_begun(relay: RelayWriter, monkeypatch: pytest.Monke
     assert (record.loop_delay_s, record.errors) == (0.25, {"x": 3, "monitor": 0})
     assert record.behind.purge == "unknown"
     assert record.relay.free_bytes == 12_345
+
+
+def test_a_file_counts_as_soon_as_it_is_there(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replica.daemon.observer.FRESH_S", 0.0)
+    seen, source = observer(relay, Progress()), Primary()
+    for number in (1, 2, 3):  # each a new file of the primary without a group in it
+        source.file = f"bin.{number:06d}"
+        source.events.clear()
+        source.open_file()
+        receive(relay, source.wire())
+        on_disk = len(list(relay.directory.glob("relay.00000?")))
+        assert on_disk > 0
+        assert seen.record().relay.files == on_disk
+    source.transaction(Gtid(0, 1, 1), rows=(20,))
+    receive(relay, source.wire())
+    assert seen.record().relay.files == len(list(relay.directory.glob("relay.00000?")))
 
 
 @pytest.mark.parametrize(

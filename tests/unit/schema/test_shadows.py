@@ -12,6 +12,7 @@ from replica.schema.shadows import is_shadow, shadowed
     [
         ("_orders_gho", "orders"),
         ("_orders_ghc", "orders"),
+        ("_orders_ghk", "orders"),
         ("_orders_del", "orders"),
         ("_orders_20261121200000_del", "orders"),
         ("_orders_new", "orders"),

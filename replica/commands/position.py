@@ -81,7 +81,7 @@ def _asked(file_pos: str | None, moment: str | None, gtid: str | None) -> Asked:
         try:
             return instant(moment)
         except ValueError as error:
-            raise ConfigError(f"--time {moment} {error}.") from None
+            raise ConfigError(f"--time: {moment!r} {error}.") from None
     file, _, offset = given[0].rpartition(":")
     if not file or not offset.isdecimal():
         raise ConfigError(f"--file-pos {file_pos} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")

@@ -21,11 +21,12 @@ from replica.dump.notices import Notices
 from replica.dump.output import standard_output
 from replica.dump.progress import Progress, TerminalProgress
 from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import Selection, parse_time
+from replica.dump.selection import Selection
 from replica.dump.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.keys import KeyRing
 from replica.files.opening import STANDARD_INPUT
+from replica.option_values import instant
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--count", is_flag=True, help="A summary: rows by table, events by type, GTIDs, times.")
 @click.option("--start-gtid", metavar="GTIDS", help="Show what comes after these: 0-1-100 or 0-1-100,1-2-7.")
 @click.option("--stop-gtid", metavar="GTIDS", help="Show up to these, them included; other domains are not shown.")
-@click.option("--start-time", metavar="TIME", help="Show what was committed at or after: '2026-11-21 13:00:00' (UTC).")
+@click.option("--start-time", metavar="TIME", help="Show what was committed at or after: 2026-11-21T13:00:00Z.")
 @click.option("--stop-time", metavar="TIME", help="Show what was committed before.")
 @click.option(
     "--table",
@@ -100,8 +101,8 @@ def dump(
             selection=Selection(
                 start=_gtids(start_gtid, "--start-gtid"),
                 stop=_gtids(stop_gtid, "--stop-gtid"),
-                start_time=None if start_time is None else parse_time(start_time, "--start-time"),
-                stop_time=None if stop_time is None else parse_time(stop_time, "--stop-time"),
+                start_time=_time(start_time, "--start-time"),
+                stop_time=_time(stop_time, "--stop-time"),
             ),
             names=Names(table_patterns(tables), notices, OPTIONS.policy, schema, need_names=sql),
             notices=notices,
@@ -138,6 +139,19 @@ def _gtids(text: str | None, option: str) -> GtidPosition:
         return GtidPosition.parse(text or "")
     except ConfigError as error:
         raise ConfigError(f"{option}: {error.message}", hint=error.hint) from None
+
+
+def _time(text: str | None, option: str) -> int | None:
+    """Seconds since 1970. Without its zone a time is refused, as everywhere here.
+
+    mariadb-binlog would take it for local time, and all that is printed here is UTC.
+    """
+    if text is None:
+        return None
+    try:
+        return instant(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {text!r} {error}.") from None
 
 
 def table_patterns(tables: Sequence[str]) -> list[str]:

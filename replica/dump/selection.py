@@ -2,19 +2,17 @@
 
 GTIDs bound as they do in mariadb-binlog: the start is what the reader has already (exclusive), the stop is included,
 each counts in its own domain, by sequence number. Domains without a start are shown from the beginning; with a stop,
-only the domains it names are shown. Times are those of the commit, start included, stop not, in UTC unless they say
-otherwise. Nothing here decides about tables.
+only the domains it names are shown. Times are those of the commit, start included, stop not. Nothing here decides
+about tables.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
@@ -29,8 +27,8 @@ class Selection:
 
     start: GtidPosition = field(default_factory=GtidPosition)
     stop: GtidPosition = field(default_factory=GtidPosition)
-    start_time: float | None = None
-    stop_time: float | None = None
+    start_time: int | None = None
+    stop_time: int | None = None
     _reached: set[int] = field(default_factory=set)
 
     @property
@@ -61,15 +59,3 @@ class Selection:
         if self.stop_time is not None:
             shown &= groups.commit_ts < self.stop_time
         return shown
-
-
-def parse_time(text: str, option: str) -> float:
-    """'2026-11-21 13:00[:00]' in UTC, or ISO 8601 with an offset, as seconds since 1970."""
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ConfigError(
-            f"{option}: {text!r} is no point in time.",
-            hint="Give it as '2026-11-21 13:00:00' (UTC) or '2026-11-21T14:00:00+01:00'.",
-        ) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

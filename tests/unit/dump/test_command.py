@@ -62,7 +62,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("--start-gtid", "1-2"), "--start-gtid: '1-2' is not a GTID"),
-        (("--stop-time", "soon"), "--stop-time: 'soon' is no point in time"),
+        (("--stop-time", "soon"), "--stop-time: 'soon' is not a time such as 2026-11-21T20:00:00Z"),
+        (
+            ("--start-time", "2026-11-21 13:00:00"),
+            "--start-time: '2026-11-21 13:00:00' does not say in which time zone",
+        ),
+        (("--start-time", "2026-11-21"), "--start-time: '2026-11-21' does not say in which time zone; put Z (UTC)"),
+        (("--start-gtid", "bin.000007:4711"), "mariadb-replica position --file-pos bin.000007:4711"),
         (("--table", "orders"), "'orders' is not of the form database.table"),
         (("--schema", "/nowhere/schema.sql"), "/nowhere/schema.sql"),
         (("--key-file", "/nowhere/keys"), "/nowhere/keys"),
@@ -153,7 +159,8 @@ def test_selection_by_gtid_and_time() -> None:
     everything = gtids()
     assert gtids("--start-gtid", "0-1-13", "--stop-gtid", "0-1-16") == ["0-1-14", "0-1-16"]
     assert gtids("--stop-gtid", "7-1-2") == ["7-1-1", "7-99-2"]
-    assert gtids("--start-time", "2023-11-14 22:13:21") == ["0-1-13"]
+    assert gtids("--start-time", "2023-11-14 22:13:21Z") == ["0-1-13"]
+    assert gtids("--start-time", "2023-11-14T22:13:20.5Z") == ["0-1-13"]
     assert gtids("--stop-time", "2023-11-14T23:13:21+01:00") == [gtid for gtid in everything if gtid != "0-1-13"]
 
 

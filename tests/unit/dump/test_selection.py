@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from replica.dump.selection import Selection, parse_time
-from replica.errors import ConfigError
+from replica.dump.selection import Selection
 from replica.protocol.gtid import GtidPosition
 from replica.rows import records as r
 from replica.rows.batch import Groups
@@ -58,21 +56,3 @@ def test_sequence_numbers_are_unsigned() -> None:
     top = (1 << 64) - 1
     shown = Selection(start=GtidPosition.parse("0-1-5")).shown(groups((0, 5, 0), (0, top, 0)))
     assert shown.tolist() == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("1970-01-01 00:01:00", 60),
-        ("1970-01-01T01:01:00+01:00", 60),
-        ("1970-01-02", 86400),
-        ("1970-01-01 00:00:00.5", 0.5),
-    ],
-)
-def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> None:
-    assert parse_time(text, "--start-time") == seconds
-
-
-def test_a_time_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--stop-time: 'yesterday' is no point in time"):
-        parse_time("yesterday", "--stop-time")

@@ -1,16 +1,19 @@
 """How far a running query is, and how far behind: its progress, read for people.
 
 In: a query (classic or Spark Connect), or one of its progress reports. Out: a `Lag`, whose text is one line. Only
-`query.lastProgress` is asked, so the answer is as old as Spark's last report: one a batch, and one every ten seconds
-while nothing comes. "Behind" is meant to the end of the relay log; what the primary has not sent yet is not in it.
+`query.lastProgress` is asked, so the answer is as old as Spark's last report: of the start of the last batch that has
+ended, and of every ten seconds while nothing comes. Where that is long ago, as during a long batch, the line says so
+first. "Behind" is meant to the end of the relay log; what the primary has not sent yet is not in it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from replica.daemon.words import size, span
 from replica.errors import ConfigError, ReplicaError
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+OLD_S: Final = 15
+"""An idle query reports every ten seconds: older figures are of before a batch that runs, or a trigger that waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lag:
     """A query's place; what is not known yet, or not reported, is None.
@@ -27,8 +34,9 @@ class Lag:
     `position` and `head` are GTID positions: the last transaction that the last batch included, and the last in the
     relay log. `bytes_behind` is in binlog bytes, `seconds_behind` between the commits of those two.
     `transactions_behind` is the distance of their sequence numbers: the most it can be, since numbers may be left out.
-    `rows_per_second` is what the last batch read, `as_of` when it was reported (UTC, ISO 8601). `running` is False for
-    a query that has ended, and None where a progress report was given instead of a query.
+    `rows_per_second` is what the last batch read, `as_of` when it began (UTC, ISO 8601), and `age_seconds` how long ago
+    that was by this machine's clock: all figures are as old. `running` is False for a query that has ended; it and
+    `age_seconds` are None where a progress report was given instead of a query. `in_batch`: a batch is running now.
     """
 
     position: str | None = None
@@ -42,7 +50,9 @@ class Lag:
     data_loss: str | None = None
     batch: int | None = None
     as_of: str | None = None
+    age_seconds: int | None = None
     running: bool | None = None
+    in_batch: bool = False
 
     @property
     def caught_up(self) -> bool:
@@ -50,10 +60,17 @@ class Lag:
         return self.position is not None and self.position == self.head
 
     def __str__(self) -> str:
-        parts = [self._state(), *self._warnings()]
+        parts = [f"{self._age()}{self._state()}", *self._warnings()]
         if self.as_of is not None:
             parts.append(f"batch {self.batch} as of {self.as_of}")
         return "; ".join(parts)
+
+    def _age(self) -> str:
+        """What stands before figures that are not of now."""
+        if self.age_seconds is None or self.age_seconds < OLD_S:
+            return ""
+        why = ", before the batch that is running" if self.in_batch else ""
+        return f"as of {span(self.age_seconds)} ago{why}: "
 
     def _state(self) -> str:
         if self.position is None and self.head is None:
@@ -101,7 +118,8 @@ def lag(query: Any) -> Lag:
     if not progress:
         return Lag(running=running)
     found = [_of(source, progress, running) for source in progress["sources"]]
-    lags = [each for each in found if each is not None]
+    in_batch = bool(running) and bool(query.status.get("isTriggerActive"))
+    lags = [replace(each, in_batch=in_batch) for each in found if each is not None]
     if not lags:
         raise ConfigError(
             "the query has no mariadb-binlog source.", hint="lag() reads the progress of queries over that format."
@@ -132,6 +150,7 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
         data_loss=_words(report.get("dataLoss")),
         batch=int(progress["batchId"]),
         as_of=str(progress["timestamp"]),
+        age_seconds=None if running is None else _age_s(str(progress["timestamp"])),
         running=running,
     )
 
@@ -155,6 +174,11 @@ def _distance(position: str, head: str) -> int | None:
     if not last.keys() <= reached.keys():
         return None
     return sum(max(0, number - reached[domain]) for domain, number in last.items())
+
+
+def _age_s(timestamp: str) -> int:
+    """Seconds since Spark's time of a report; 0 where its clock is ahead of ours."""
+    return max(0, int(time.time() - datetime.fromisoformat(timestamp).timestamp()))
 
 
 def _rate(value: Any) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -13,7 +14,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from replica.errors import ConfigError
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.queries import query_lag
 from streaming_source.queries.query_lag import Lag, lag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AT = "2026-11-21T22:30:20.940Z"
 
@@ -59,6 +64,38 @@ class Query:
     def __init__(self, report: StreamingQueryProgress | None, *, active: bool = True) -> None:
         self.lastProgress = report
         self.isActive = active
+        self.status = {"message": "", "isDataAvailable": True, "isTriggerActive": active}
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets how long ago the report was; a moment, unless a test says so."""
+    reported = datetime.fromisoformat(AT).timestamp()
+
+    def ago(seconds: float) -> None:
+        monkeypatch.setattr(query_lag.time, "time", lambda: reported + seconds)
+
+    ago(1)
+    return ago
+
+
+def test_old_figures_are_called_old_before_all_else(clock: Callable[[float], None]) -> None:
+    report = progress((offset("0-1-5"), offset("0-1-5")))
+    clock(14)  # an idle query reports every ten seconds
+    assert str(lag(Query(report))).startswith("caught up at 0-1-5;")
+    clock(195)
+    known = lag(Query(report))
+    assert known.age_seconds == 195
+    before = "as of 3 min 15 s ago, before the batch that is running: caught up at 0-1-5; batch 7 as of"
+    assert str(known).startswith(before)
+    waiting = Query(report)  # for a trigger that comes every five minutes
+    waiting.status["isTriggerActive"] = False
+    assert str(lag(waiting)).startswith("as of 3 min 15 s ago: caught up at 0-1-5;")
+    ended = str(lag(Query(report, active=False)))
+    assert ended.startswith("as of 3 min 15 s ago: caught up at 0-1-5; the query has ended")
+    assert str(lag(report)).startswith("caught up at 0-1-5;")  # a report that was given is as old as it is
+    clock(-30)  # Spark's clock is ahead
+    assert lag(Query(report)).age_seconds == 0
 
 
 def test_nothing_is_known_before_the_first_report() -> None:

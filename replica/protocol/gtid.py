@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from replica.errors import ConfigError
+from replica.protocol.foreign_position import foreign_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +39,7 @@ class Gtid(NamedTuple):
         parts = text.strip().split("-")
         # isdecimal alone accepts digits of other scripts, and int() accepts signs and underscores.
         if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
+            _refuse_foreign(text)
             raise ConfigError(f"{_shorten(text)!r} is not a GTID.", hint=_HINT)
         # More digits than 2**64 has are out of range; int() itself refuses thousands of them with a ValueError.
         numbers = [int(part) if len(part.lstrip("0")) <= 20 else 1 << 64 for part in parts]
@@ -77,7 +79,11 @@ class GtidPosition:
         """Reads what `str()` and the server print; blanks around GTIDs are allowed, '' is the empty position."""
         if not text.strip():
             return cls()
-        return cls(tuple(Gtid.parse(part) for part in text.split(",")))
+        try:
+            return cls(tuple(Gtid.parse(part) for part in text.split(",")))
+        except ConfigError:
+            _refuse_foreign(text)  # as a whole, not as the part that failed
+            raise
 
     @classmethod
     def last_of(cls, gtids: Iterable[Gtid]) -> Self:
@@ -133,6 +139,13 @@ def _none_after(a: GtidPosition, b: GtidPosition) -> bool:
         if other is None or (other != gtid and gtid.seq_no >= other.seq_no):
             return False
     return True
+
+
+def _refuse_foreign(text: str) -> None:
+    """Refuse what stands for a place in another way, with a word on how to convert it."""
+    foreign = foreign_position(text)
+    if foreign:
+        raise ConfigError(f"{_shorten(text)!r} is no GTID position: it {foreign}.", hint=_HINT)
 
 
 def _shorten(text: str) -> str:

@@ -21,6 +21,7 @@ from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 from streaming_source.options import values
+from streaming_source.options.catalog_tables import WITHOUT_OPTIONS, plain_options
 from streaming_source.options.file_options import FileOptions
 from streaming_source.options.row_options import Option, RowOptions, option, options_of, parsed
 
@@ -144,9 +145,14 @@ class SourceOptions(RowOptions):
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
 
         """
+        if not given:
+            raise ConfigError(
+                "no option is given.",
+                hint=f"Set at least table or tables, host and user. {WITHOUT_OPTIONS}",
+            )
         own: dict[str, Any] = {}
         replica: dict[str, object] = {}
-        for known, value in _known(given):
+        for known, value in _known(_plain(given)):
             if known.replica:
                 replica[known.field] = value
             elif known.scope == "files":
@@ -214,7 +220,7 @@ def _relay_dir(replica: dict[str, object]) -> Path | None:
 
 def names_files(given: Mapping[str, str]) -> bool:
     """Whether these options ask for binlog files and not for a server."""
-    return any(key.lower() in ("path", _SEVERAL) for key in given)
+    return any(key.lower() in ("path", _SEVERAL) for key in _plain(given))
 
 
 def file_options(given: Mapping[str, str]) -> FileOptions:
@@ -224,6 +230,7 @@ def file_options(given: Mapping[str, str]) -> FileOptions:
         ConfigError: as with `SourceOptions.parse`; and an option that only makes sense with a server.
 
     """
+    given = _plain(given)
     several = [key for key in given if key.lower() == _SEVERAL]
     own: dict[str, Any] = {}
     for known, value in _known({key: value for key, value in given.items() if key not in several}):
@@ -291,6 +298,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+
+
+def _plain(given: Mapping[str, str]) -> Mapping[str, str]:
+    return plain_options(given, {*_BY_LOWER_NAME, _SEVERAL})
 
 
 def _unknown(key: str) -> ConfigError:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import instant, shown_instant
+from replica.protocol.foreign_position import foreign_position
 from replica.protocol.gtid import GtidPosition
 
 STARTING_WORDS = ("latest", "earliest")
@@ -178,6 +179,8 @@ def end_position(value: str) -> str:
 def _place(word: str, expected: str) -> str:
     if not word:
         raise ValueError("is empty; earliest starts at the oldest binlog")
+    if foreign := foreign_position(word):
+        raise ValueError(foreign)
     if ":" in word or _TIME.match(word):
         return shown_instant(instant(word))
     if _DATE.fullmatch(word):

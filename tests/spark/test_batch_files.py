@@ -13,6 +13,7 @@ import zstandard
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import Geometry
 
+from streaming_source.schema.row_schema import FLAT
 from tests.spark.queries import PATIENCE_S, ids
 
 if TYPE_CHECKING:
@@ -142,6 +143,20 @@ def test_what_cannot_be_read_is_refused_by_load(spark: SparkSession) -> None:
         read(spark, ROTATION / "rotation.1.binlog", table="v.u")
     expected = "SchemaError: v.u has no rows in these files, and nothing there says what it looks like."
     assert _ours(caught.value) == f"{expected} Did you mean v.t?"
+
+
+def test_a_table_of_the_catalog_is_made_with_its_options_and_read_with_those_of_the_query(spark: SparkSession) -> None:
+    """Spark hands over each option twice when such a table is made, and none of them when it is read."""
+    options = f"path '{ROTATION / 'rotation.1.binlog'}', table 'v.t', rowShape 'flat'"
+    spark.sql(f"CREATE TABLE kept USING `mariadb-binlog` OPTIONS ({options}) COMMENT 'c' TBLPROPERTIES ('a'='b')")
+    try:
+        assert spark.table("kept").columns == ["a", *(column.name for column in FLAT)]
+        named = options.replace(" '", "='")
+        assert spark.sql(f"SELECT a FROM kept WITH ({named})").collect() == [(1,)]
+        with pytest.raises(PySparkException, match=r"CREATE TABLE … USING.*none of its options.*WITH"):
+            spark.table("kept").collect()
+    finally:
+        spark.sql("DROP TABLE kept")
 
 
 def test_a_part_of_the_columns_and_no_rows_at_all(spark: SparkSession) -> None:

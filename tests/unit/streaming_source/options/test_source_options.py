@@ -8,7 +8,8 @@ import pytest
 
 from replica.config import OPTIONS as REPLICA_OPTIONS
 from replica.errors import ConfigError
-from streaming_source.options.source_options import OPTIONS, SECRETS, SourceOptions
+from streaming_source.options.catalog_tables import plain_options
+from streaming_source.options.source_options import OPTIONS, SECRETS, SourceOptions, file_options, names_files
 
 BASE = {"user": "repl", "table": "shop.orders"}
 
@@ -54,6 +55,34 @@ def test_an_unknown_option_names_the_nearest_known_one(wrong: str, meant: str) -
         _parse(**{wrong: "x"})
 
 
+def test_what_the_catalog_adds_for_a_table_is_left_out() -> None:
+    own = {"host": "db1", "user": "repl", "table": "d.t", "relaymaxbytes": "64m"}
+    catalog = {"provider": "mariadb-binlog", "owner": "root", "comment": "x", "a": "b", "location": "file:/w"}
+    given = own | {f"option.{name}": value for name, value in own.items()} | catalog
+    assert plain_options(given, own) == own
+    options = SourceOptions.parse(given | {"table": "d.other"})  # a query over the table says otherwise
+    assert options.table == ("d", "other")
+    with pytest.raises(ConfigError, match=r"unknown option 'hots'.*Did you mean host\?"):
+        SourceOptions.parse(given | {"option.hots": "db1", "hots": "db1"})
+    with pytest.raises(ConfigError, match="unknown option 'owner'"):
+        SourceOptions.parse(own | {"owner": "root"})
+    files = {
+        "option.table": "d.t",
+        "table": "d.t",
+        "path": "file:/w/bin.*",
+        "location": "file:/w/bin.*",
+        "owner": "root",
+    }
+    assert names_files(files)
+    assert file_options(files).path == ("/w/bin.*",)
+    assert names_files({"option.table": "d.t", "option.path": "/w"})
+
+
+def test_without_any_option_the_message_knows_tables_of_the_catalog() -> None:
+    with pytest.raises(ConfigError, match=r"no option is given.*CREATE TABLE … USING.*WITH \(host="):
+        SourceOptions.parse({})
+
+
 def test_an_unknown_option_without_a_neighbour_lists_all() -> None:
     with pytest.raises(ConfigError, match="Known options: table, tables"):
         _parse(zzzzqqqq="x")
@@ -74,6 +103,9 @@ def test_an_unknown_option_without_a_neighbour_lists_all() -> None:
         ({"includeSql": "perhaps"}, "is neither true nor false"),
         ({"startingPosition": "yesterday"}, "is neither latest nor earliest nor a time nor a GTID position"),
         ({"startingPosition": "0-1-5,0-2-6"}, "conflict"),
+        ({"startingPosition": "bin.000007:4711"}, "binlog file .*mariadb-replica position --file-pos bin.000007:4711`"),
+        ({"startingPosition": '{"v": 1, "gtid": "0-1-5"}'}, "the GTID position in it is 0-1-5: give that alone"),
+        ({"endingPosition": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"}, "GTID set of MySQL.*replica position"),
         ({"startingPosition": " "}, "is empty; earliest"),
         ({"table": "orders"}, "is not of the form database.table"),
         ({"table": "shop.*"}, "tables takes patterns"),

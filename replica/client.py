@@ -23,6 +23,7 @@ from replica.errors import (
     DisconnectedError,
     DiskFullError,
     DuplicateServerIdError,
+    OutOfOrderGtidError,
     PrerequisiteError,
     ProtocolError,
     RelayError,
@@ -201,8 +202,8 @@ class Replica:
         except DiskFullError as error:
             self._note(error)
             await self._full_disk.wait(error, again=self._relay.committed == before)
-        except (ConfigError, RelayError, DuplicateServerIdError):
-            raise  # another host cannot mend the first two, and the third is not to be fought over
+        except (ConfigError, RelayError, OutOfOrderGtidError, DuplicateServerIdError):
+            raise  # another host cannot mend the first three, and the last is not to be fought over
         except ReplicaError as error:
             self._note(error)
             connected = progress.connections > connections
@@ -271,6 +272,7 @@ class Replica:
         session = Session(
             self._relay,
             semi_sync=dump.registered.semi_sync,
+            strict=config.gtid_strict_mode,
             heartbeat_s=config.heartbeat_s,
             sync_before_ack=config.ack_policy == "fsync",
             room=Room(
@@ -284,7 +286,7 @@ class Replica:
         )
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
-        except (asyncio.CancelledError, RelayError, ProtocolError) as ending:
+        except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError) as ending:
             try:
                 if isinstance(ending, asyncio.CancelledError):
                     progress.state = "stopping"

@@ -76,7 +76,11 @@ class ReplicaConfig(BaseModel):
     net_write_timeout_s: WholeSeconds = Field(
         3600, ge=1, le=31_536_000, description="How long the primary waits for us to take bytes before it hangs up"
     )
-    gtid_strict_mode: bool = Field(True, description="Refuse to start inside a hole of the primary's binlog")
+    gtid_strict_mode: bool = Field(
+        True,
+        description="Stop before a transaction whose GTID is out of order, and refuse to start inside a hole of the "
+        "primary's binlog; false: take what comes, once, and resume by its place in the same server's binlog",
+    )
     gtid_ignore_duplicates: bool = Field(
         False, description="Accept a primary that is still behind our position, and wait for it"
     )

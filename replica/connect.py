@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import DuplicateServerIdError, ReplicaError, ServerError
+from replica.handshake.by_place import place_of_start
 from replica.handshake.login import Detached, Login, log_in
 from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
 from replica.handshake.peek import MAX_DUMP_POSITION
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
-    from replica.protocol.gtid import GtidPosition
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.writer import RelayWriter
 
 GOODBYE_TIMEOUT_S = 3.0
@@ -111,12 +112,16 @@ class Connector:
         thread = await login.run(this_thread())
         await self._find_start(login)
         stored = self._stored()
-        if await login.run(verify(stored, server.server_id, may_lag=self._may_lag)):
+        there = await login.run(verify(stored, server.server_id, may_lag=self._may_lag))
+        if there:
             await self._verify_last_event(stored, endpoint)
+        place = place_of_start(stored, there=there)
         if not self._relay.begun:
-            self._relay.restart(stored.position)  # only now: one that this server refuses is not kept
+            self._restart(stored)  # only now: one that this server refuses is not kept
+        if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
+            self._relay.sync()  # a dump that begins at a place acknowledges everything before it
         self._keep(self._taken_identity().with_connection(Connection(str(endpoint), *thread)))
-        registered = await login.run(register(self._registration(stored.position)))
+        registered = await login.run(register(self._registration(stored.position, place)))
         if registered.semi_sync and not registered.semi_sync_enabled:
             self._warn_once(
                 "semi_sync is asked for, but the primary's commits wait for nobody now",
@@ -202,15 +207,20 @@ class Connector:
         if self._start is None and not self._relay.begun:
             self._start = Stored(await login.run(starting_position(self._config.start)))
 
+    def _restart(self, start: Stored) -> None:
+        of_start = start.reached in (None, start.position) and not self._config.gtid_strict_mode
+        place = start.primary if of_start else None
+        self._relay.restart(start.position, highest=start.highest, place=place)
+
     def _stored(self) -> Stored:
         """Where the log ends, for the server and in the binlog of which one."""
         head = self._relay.head
         if not head.location.offset:  # no group yet
             start = self._start
             known = start is not None and (start.position == head.position or not self._relay.begun)
-            return start if start is not None and known else Stored(head.position)
+            return start if start is not None and known else Stored(head.position, highest=self._relay.highest)
         written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
-        return Stored(head.position, head.primary, written_by)
+        return Stored(head.position, head.primary, written_by, highest=self._relay.highest)
 
     async def _verify_last_event(self, stored: Stored, endpoint: Endpoint) -> None:
         place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)
@@ -225,11 +235,12 @@ class Connector:
         # With one host there is nobody else to have the groups that are missing there.
         return len(self._config.endpoints) > 1 or self._config.gtid_ignore_duplicates
 
-    def _registration(self, position: GtidPosition) -> Registration:
+    def _registration(self, position: GtidPosition, place: BinlogPosition | None) -> Registration:
         config = self._config
         return Registration(
             server_id=self.server_id,
             position=position,
+            place=place,
             heartbeat_s=config.heartbeat_s,
             net_write_timeout_s=config.net_write_timeout_s,
             strict_mode=config.gtid_strict_mode,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay.order import Highest
     from replica.schema.catalog import Selection
     from replica.schema.table import TableSchema
 
@@ -90,6 +91,7 @@ class EmbeddedReplica:
         place: BinlogPosition | None = None,
         server_id: int | None = None,
         reached: GtidPosition | None = None,
+        highest: Highest | None = None,
     ) -> None:
         """Take the relay directory and begin to stream; returns at once, before there is a connection.
 
@@ -100,6 +102,7 @@ class EmbeddedReplica:
             position: the last GTIDs the caller has.
             place: where those ended in the binlog of the primary with `server_id`, to notice that it was reset.
             server_id: see `place`.
+            highest: behind which sequence numbers those of a domain went back before `position`.
             reached: where the caller has been, if `position` lies before it; `place` is then of this one.
 
         Raises:
@@ -117,18 +120,23 @@ class EmbeddedReplica:
                 max_file_age_s=config.relay_max_file_age_s,
             )
             try:
-                if position is not None and (not relay.head.location.offset or self.log.locate(position) is None):
-                    relay.restart(position)
+                of_start = place if reached in (None, position) else None
+                if position is not None and not self._leads_to(relay, position, of_start):
+                    begun = None if config.gtid_strict_mode else of_start
+                    relay.restart(position, highest=highest, place=begun)
             except BaseException:
                 relay.close()
                 raise
             self._relay = relay
-        stored = None if position is None else Stored(position, place, server_id, reached)
+        stored = None if position is None else Stored(position, place, server_id, reached, highest or {})
         replica = Replica(
             config, relay, log=self._logger, start=stored, on_progress=self._notify, progress=self.progress
         )
         loop = self._running_loop()
         asyncio.run_coroutine_threadsafe(self._main(replica, relay), loop)
+
+    def _leads_to(self, relay: RelayWriter, position: GtidPosition, place: BinlogPosition | None) -> bool:
+        return bool(relay.head.location.offset) and self.log.locate(position, place) is not None
 
     async def _main(self, replica: Replica, relay: RelayWriter) -> None:
         try:

@@ -6,8 +6,10 @@
     ├── ServerError 30                the server answered with an ERR packet (code, sqlstate, message)
     │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
     │   ├── PositionLostError 32      the position is diverged, or not in this server's binlog
-    │   │   └── PositionPurgedError   what follows it was purged: the only one that leaves something to go on from
+    │   │   ├── PositionPurgedError   what follows it was purged: the only one that leaves something to go on from
+    │   │   └── AmbiguousPositionError it names several places: sequence numbers went back
     │   └── DuplicateServerIdError 33 another replica took our server id (4052): never reconnect
+    ├── OutOfOrderGtidError 34        a sequence number went back within its domain: stopped before that transaction
     ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable one)
     ├── ProtocolError 50              the bytes are not what the protocol allows
     │   ├── TruncatedError            they end too early
@@ -92,10 +94,20 @@ class PositionPurgedError(PositionLostError):
     """The server knows the position, but the binlogs with what follows it were removed."""
 
 
+class AmbiguousPositionError(PositionLostError):
+    """The position names more than one place, because sequence numbers went back."""
+
+
 class DuplicateServerIdError(ServerError):
     """Another replica registered with our server id and the server dropped us (error 4052)."""
 
     exit_code = 33
+
+
+class OutOfOrderGtidError(ReplicaError):
+    """A transaction's sequence number is not above the last one of its domain, and gtid_strict_mode is on."""
+
+    exit_code = 34
 
 
 class DisconnectedError(ReplicaError):

@@ -48,6 +48,7 @@ class Session(asyncio.BufferedProtocol):
     Args:
         relay: where it goes; this session is its only user while it runs.
         semi_sync: whether every event comes with the semi-sync header.
+        strict: whether it ends before a group whose sequence number is not above the last one of its domain.
         heartbeat_s: the period the server was asked for; 0: silence proves nothing.
         sync_before_ack: fdatasync before each ACK.
         room: when to stand still; by default only a relay log of MAX_RELAY_BYTES does that.
@@ -62,6 +63,7 @@ class Session(asyncio.BufferedProtocol):
         relay: RelayWriter,
         *,
         semi_sync: bool,
+        strict: bool = False,
         heartbeat_s: float,
         sync_before_ack: bool = True,
         room: Room | None = None,
@@ -71,7 +73,7 @@ class Session(asyncio.BufferedProtocol):
     ) -> None:
         self.progress = progress or Progress()
         self._relay = relay
-        self._receiver = Receiver(relay, semi_sync=semi_sync)
+        self._receiver = Receiver(relay, semi_sync=semi_sync, strict=strict)
         self._sync_before_ack = sync_before_ack
         self._room = room or Room(relay)
         self._on_progress = on_progress
@@ -103,6 +105,7 @@ class Session(asyncio.BufferedProtocol):
             DisconnectedError: the connection ended, or was silent for too long.
             ServerError: an ERR packet; its subclasses, ConfigError and PrerequisiteError where its text is known.
             ProtocolError: damaged or unknown events; the groups before them are in the log.
+            OutOfOrderGtidError: with `strict`; the groups before it are in the log.
             DiskFullError: no room for more; the groups before it are in the log.
             RelayError: the log cannot be written.
 

@@ -56,7 +56,8 @@ def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
         yield Result(
             "gtid_strict_mode",
             "note",
-            "OFF: the server would log sequence numbers out of order, as after writes to a replica",
+            "OFF: the server logs sequence numbers that go back (SET gtid_seq_no, a replay by mariadb-binlog, writes "
+            "to a replica), and a replica with gtid_strict_mode stops there",
             "SET GLOBAL gtid_strict_mode = ON;",
         )
     if facts.variable("binlog_storage_engine"):

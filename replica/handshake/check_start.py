@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.ask import attempt
+from replica.handshake.by_place import place_of_start
 from replica.handshake.login import log_in
 from replica.handshake.peek import probe
 from replica.handshake.registration import Query, Steps
@@ -51,7 +52,9 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
-        await login.run(verify(stored, await login.run(_server_id()), may_lag=may_lag))
+        there = await login.run(verify(stored, await login.run(_server_id()), may_lag=may_lag))
+        if place_of_start(stored, there=there) is not None:
+            return  # what follows a place that is there has not been removed
         await probe(
             login,
             stored.position,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from replica.errors import PrerequisiteError
 from replica.protocol.commands import com_binlog_dump, com_register_slave
-from replica.protocol.constants import ChecksumAlgorithm, DumpFlag
+from replica.protocol.constants import FIRST_POSITION, ChecksumAlgorithm, DumpFlag
+from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
@@ -62,6 +63,8 @@ class Registration:
 
     server_id: int
     position: GtidPosition
+    place: BinlogPosition | None = None
+    """Where in the server's binlog that is: then the dump begins there, and no position is looked for."""
     heartbeat_s: float = 10.0
     net_write_timeout_s: int = 3600
     strict_mode: bool = True
@@ -84,14 +87,18 @@ class Registered:
 
 
 def register(wanted: Registration) -> Steps[Registered]:
-    """Announce, register and start the dump after `wanted.position`; an empty position is the oldest binlog's start."""
+    """Announce, register and start the dump after `wanted.position`; an empty position is the oldest binlog's start.
+
+    With a place, without the position: a server that is told both begins at the position.
+    """
     # A slow consumer must not look like a dead one: the default of 60 s would end the dump.
     yield Query(f"SET SESSION net_write_timeout = {wanted.net_write_timeout_s}")
     yield Query(f"SET @master_heartbeat_period = {round(wanted.heartbeat_s * NANOSECONDS)}")
     yield Query("SET @master_binlog_checksum = @@global.binlog_checksum")
     checksum = _checksum((yield Query("SELECT @master_binlog_checksum")))
     yield Query(f"SET @mariadb_slave_capability = {CAPABILITY_GTID}")
-    yield Query(f"SET @slave_connect_state = '{wanted.position}'")
+    if wanted.place is None:
+        yield Query(f"SET @slave_connect_state = '{wanted.position}'")
     yield Query(f"SET @slave_gtid_strict_mode = {int(wanted.strict_mode)}")
     yield Query(f"SET @slave_gtid_ignore_duplicates = {int(wanted.ignore_duplicates)}")
     yield Send(com_register_slave(wanted.server_id, host=wanted.report_host))
@@ -99,7 +106,8 @@ def register(wanted: Registration) -> Steps[Registered]:
     if wanted.semi_sync:
         enabled = yield from _ask_semi_sync()
     flags = DumpFlag.SEND_ANNOTATE_ROWS if wanted.annotate else DumpFlag(0)
-    yield Send(com_binlog_dump(wanted.server_id, flags=flags), replies=False)
+    file, position = wanted.place or BinlogPosition("", FIRST_POSITION)
+    yield Send(com_binlog_dump(wanted.server_id, flags=flags, file=file, position=position), replies=False)
     return Registered(checksum, wanted.semi_sync, enabled)
 
 

@@ -13,7 +13,7 @@ hand, `verify_event` compares it with the one the server has there: XID, time an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ServerError
@@ -26,7 +26,7 @@ from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from replica.handshake.login import Login
     from replica.protocol.gtid import Gtid, GtidPosition
@@ -49,6 +49,8 @@ class Stored:
     primary: BinlogPosition | None = None
     server_id: int | None = None
     reached: GtidPosition | None = None
+    highest: Mapping[int, int] = field(default_factory=dict)
+    """Domain -> up to which number a GTID may name more than one place (relay/order.py)."""
 
 
 def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bool]:
@@ -69,6 +71,10 @@ def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bo
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
     unlogged = [gtid for gtid in position if not _contains(state, gtid)]
     missing = [gtid for gtid in unlogged if gtid not in replicated]
+    if missing and stored.primary is not None and stored.server_id in (None, server_id):
+        at_place = yield from state_at(*stored.primary)
+        if at_place is not None and _agree(position, frozenset(gtids(at_place))):
+            return True  # numbers went back since: the state has the last of them only
     if missing:
         raise _missing(missing, state, replicated, may_lag=may_lag)
     if unlogged and rows[0][2] != "1":

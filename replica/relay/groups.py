@@ -74,15 +74,15 @@ class RelayGroups:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._files = RelayFiles(directory)
+        self.files = RelayFiles(directory)
 
     def first_at(self, time_s: int, start: RelayLocation | None = None) -> LogGroup | None:
         """The first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
         early = time_s - DISORDER_S
-        numbers = self._files.numbers()
+        numbers = self.files.numbers()
         first = numbers.start + bisect_left(numbers, 1, key=lambda number: int(self._latest(number) >= early))
         for number in range(max(first, start.file if start else 0), numbers.stop):
-            entries = self._files.index(number).entries
+            entries = self.files.index(number).entries
             at = next((at for at, entry in enumerate(entries) if entry.timestamp >= early), len(entries))
             begin = entries[at - 1].end if at else 0
             if start is not None and start.file == number:
@@ -97,31 +97,31 @@ class RelayGroups:
 
         Of several primaries' files with one name the newest counts.
         """
-        numbers = self._files.numbers()
+        numbers = self.files.numbers()
         number = next((n for n in reversed(numbers) if self._begins_by(n, place, numbers)), None)
         if number is None:
             return None
         while True:
-            entries = self._files.index(number).entries
+            entries = self.files.index(number).entries
             at = bisect_left(entries, place.position, key=lambda entry: entry.primary_position)
             begin = entries[at - 1].end if at else 0
             found = self._first(number, begin, lambda ends: ends[:, slots.END_POSITION] > place.position)
             if found is not None:
-                first = found.before.location.offset == self._files.head(number).data_start
+                first = found.before.location.offset == self.files.head(number).data_start
                 begins = found.begins if first else found.before.primary.position
                 return Around(found.before, found, inside=begins < place.position)
             if number + 1 not in numbers or not self._of(number + 1, place.file):
                 break
             number += 1
         end = self._end(number)
-        head = self._files.published()
+        head = self.files.published()
         if end.primary.position < place.position and (head is None or head.location.file == number):
             return None
         return Around(end, self.next_to(end.location), inside=False)
 
     def find(self, gtid: Gtid, start: RelayLocation | None = None) -> LogGroup | None:
         """The group of a GTID from `start` on, without a look at files that begin behind it."""
-        numbers = self._files.numbers()
+        numbers = self.files.numbers()
         first = start.file if start is not None else self._before(gtid, numbers)
         for number in range(max(first, numbers.start), numbers.stop):
             begin = start.offset if start is not None and number == start.file else 0
@@ -134,14 +134,14 @@ class RelayGroups:
         """The last file that begins before the GTID."""
 
         def begins_behind(number: int) -> int:
-            known = self._files.head(number).position.get(gtid.domain_id)
+            known = self.files.head(number).position.get(gtid.domain_id)
             return int(known is not None and known.seq_no >= gtid.seq_no)
 
         return numbers.start + max(0, bisect_left(numbers, 1, key=begins_behind) - 1)
 
     def next_to(self, location: RelayLocation) -> LogGroup | None:
         """The group that begins at a place of the log; None at its end."""
-        numbers = self._files.numbers()
+        numbers = self.files.numbers()
         for number in range(max(numbers.start, location.file), numbers.stop):
             begin = location.offset if number == location.file else 0
             found = self._first(number, begin, lambda ends: np.ones(len(ends), np.bool_))
@@ -151,41 +151,42 @@ class RelayGroups:
 
     def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
         """Whether a file begins at the place or before; one that follows another file of the primary has its head."""
-        begin = self._files.head(number).primary
+        begin = self.files.head(number).primary
         whole = number - 1 in numbers and not self._of(number - 1, begin.file)
         return begin.file == place.file and (whole or begin.position <= place.position)
 
     def _of(self, number: int, file: str) -> bool:
-        return self._files.head(number).primary.file == file
+        return self.files.head(number).primary.file == file
 
     def _end(self, number: int) -> RelayHead:
         """The facts about the end of a file's last group."""
         last = None
-        begin = self._files.end_of(number) - INDEX_EVERY_BYTES
-        for base, ends in self._stretches(number, max(begin, 0)):
-            last = self._head(base, ends, len(ends) - 1)
-        return last or self._files.base(number, None)
+        begin = self.files.end_of(number) - INDEX_EVERY_BYTES
+        for base, ends in self.stretches(number, max(begin, 0)):
+            last = self.head(base, ends, len(ends) - 1)
+        return last or self.files.base(number, None)
 
     def _latest(self, number: int) -> int:
         """The latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the rest.
 
         What a file holds is not all in its sidecar before that is sealed.
         """
-        entries = self._files.index(number).entries
+        entries = self.files.index(number).entries
         return max(entry.timestamp for entry in entries) if entries and entries[-1].sealed else _ANY_TIME
 
     def _first(
         self, number: int, begin: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
     ) -> LogGroup | None:
         """The first group of a file that begins at `begin` or behind it and fits."""
-        for base, ends in self._stretches(number, begin):
+        for base, ends in self.stretches(number, begin):
             fitting = fits(ends) & (ends[:, slots.END_OFFSET] > begin)
             if fitting.any():
-                return self._group(base, ends, int(np.argmax(fitting)))
+                return self.group(base, ends, int(np.argmax(fitting)))
         return None
 
-    def _stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
-        files, limit = self._files, self._files.end_of(number)
+    def stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
+        """All group ends of a file from the sidecar entry before `begin` on."""
+        files, limit = self.files, self.files.end_of(number)
         index = files.index(number)
         path, checksum = relay_path(self._directory, number), files.head(number).checksum
         entry = index.at_or_before(begin)
@@ -203,12 +204,14 @@ class RelayGroups:
             if entry is None or entry.end >= limit:
                 return
 
-    def _group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
-        before = self._head(base, ends, row - 1) if row else base
+    def group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
+        """The group that ends at a row of a stretch."""
+        before = self.head(base, ends, row - 1) if row else base
         (gtid,) = end_gtids(ends[row : row + 1])
-        return LogGroup(gtid, before, self._head(base, ends, row))
+        return LogGroup(gtid, before, self.head(base, ends, row))
 
-    def _head(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
+    def head(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
+        """The facts about that end."""
         end = ends[row]
         return RelayHead(
             RelayLocation(base.location.file, int(end[slots.END_OFFSET])),

@@ -5,7 +5,9 @@ Out: the reason it stopped. The bytes of event groups have been moved together, 
 the state says where the last complete group ends there, in the relay file and in the primary's file.
 An event that is not complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes
 through piece by piece. Refuses: whatever breaks the framing, a wrong CRC, unknown events that may not be ignored,
-INCIDENT, and events of a group outside a group. Everything before the refused event keeps its place in the state.
+INCIDENT, events of a group outside a group, and where asked for (`slots.STRICT`) a group whose sequence number is not
+above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event
+keeps its place in the state.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
 _CHECKSUM_BYTES = 4
 _U32 = 0xFFFFFFFF
 _WRAP = 1 << 32
+_SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
 
 _IN_USE, _ARTIFICIAL, _IGNORABLE = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL), int(HeaderFlag.IGNORABLE)
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
@@ -103,6 +106,24 @@ def advance(position: int, size: int, log_pos: int) -> int:
 
 
 @kernel
+def _above(one: int, other: int) -> bool:
+    """Whether a sequence number, of 64 bits without a sign, is the higher one."""
+    return (one ^ _SIGN) > (other ^ _SIGN)
+
+
+@kernel
+def _goes_back(state: int, domain: int, seq: int) -> bool:
+    """Whether a group would not be above the last one of its domain."""
+    domains, count = get(state + s.DOMAIN_TABLE), get(state + s.DOMAINS)
+    row = get(state + s.LAST_DOMAIN)
+    if row >= count or (load_u8(domains + 16 * row) & _U32) != domain:
+        row = 0
+        while row < count and (load_u8(domains + 16 * row) & _U32) != domain:
+            row += 1
+    return row < count and not _above(seq, load_u8(domains + 16 * row + 8))
+
+
+@kernel
 def _write_entry(state: int) -> None:
     """Append the index entry for the group that just ended (layout: relay/index.py)."""
     begin = get(state + s.INDEX_ARENA) + get(state + s.INDEX_FILL)
@@ -138,8 +159,13 @@ def _end_group(state: int, out: int, offset: int) -> int:
         if row == count:
             put(state + s.DOMAINS, count + 1)
             store_u8(domains + 16 * row + 8, 0)
-    if seq <= load_u8(domains + 16 * row + 8):
+    last = load_u8(domains + 16 * row + 8)
+    if not _above(seq, last):
         put(state + s.UNORDERED, 1)
+        highest = get(state + s.HIGHEST_TABLE) + 8 * row
+        if _above(last, load_u8(highest)):
+            store_u8(highest, last)
+            put(state + s.HIGHEST_GREW, 1)
     store_u8(domains + 16 * row, domain)
     store_u8(domains + 16 * row + 8, seq)
     put(state + s.LAST_DOMAIN, row)
@@ -369,6 +395,9 @@ def deframe(state: int, begin: int, end: int) -> int:
         if kind == _BEGIN:
             if body_end - event < _HEADER + _GTID_FIELDS:
                 reason = s.BAD_LENGTH
+                break
+            if get(state + s.STRICT) and _goes_back(state, load_u4(event + 27), load_u8(event + 19)):
+                reason = s.OUT_OF_ORDER
                 break
             put(state + s.GROUP_SEQ, load_u8(event + 19))
             put(state + s.GROUP_DOMAIN, load_u4(event + 27))

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from replica.errors import DataLossError, RelayError
+from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.gtid import BinlogPosition
 from replica.relay import slots
+from replica.relay.groups import RelayGroups
 from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay.location import RelayHead, RelayLocation, relay_path
 from replica.relay.lookup import RelayFiles, purged
+from replica.relay.order import ambiguous, read_order
 from replica.relay.removal import remove_oldest
+from replica.relay.repeated import first_out_of_order, places_of
 from replica.relay.scan import end_gtids, group_ends, position_after
 from replica.relay.sealed_files import SealedFiles
 
@@ -29,12 +32,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from replica.protocol.gtid import GtidPosition
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay.groups import LogGroup
+    from replica.relay.order import LogOrder
 
 _Result = TypeVar("_Result")
 
 _ALL = 1 << 62
 XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
+
+PLACES_NAMED = 3
+"""Of a position that names several."""
 
 RelayCut = RelayHead
 """Where a batch may end: the same four facts as about the head."""
@@ -84,13 +92,56 @@ class RelayLog:
                 if self.oldest() <= before:
                     raise
 
-    def locate(self, position: GtidPosition) -> RelayLocation | None:
+    def order(self) -> LogOrder:
+        """Where sequence numbers went back."""
+        return read_order(self.directory)
+
+    def locate(self, position: GtidPosition, place: BinlogPosition | None = None) -> RelayLocation | None:
         """The place where exactly the groups of `position` lie behind; None where this log has no such place.
 
         Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
         not be a place of this log, though each of its groups is in it.
+
+        A position that names several places of this log (order.py) is told apart by `place`, that on the primary.
+
+        Raises:
+            AmbiguousPositionError: it names several, and `place` was not given.
+
         """
+        order = self.order()
+        if ambiguous(position, order.highest):
+            return self.steadily(lambda: self._locate_one(position, place, order))
         return self.steadily(lambda: self._locate(position))
+
+    def is_empty(self, start: RelayLocation, end: RelayLocation) -> bool:
+        """Whether no group lies between two places: they may be one under two names."""
+        with self._lock:
+            return next(self._stretches(start, end), None) is None
+
+    def first_out_of_order(self, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
+        """The first group between two places whose number is not above the last of its domain, and that last one."""
+        if not self.order().highest:
+            return None
+        return self.steadily(lambda: first_out_of_order(RelayGroups(self.directory), start, end))
+
+    def _locate_one(
+        self, position: GtidPosition, place: BinlogPosition | None, order: LogOrder
+    ) -> RelayLocation | None:
+        found = list(places_of(RelayGroups(self.directory), position))
+        head = self.head()
+        if not found and head is not None and head.position == position:
+            found = [head]  # a log without a group
+        if place is not None:
+            return next((one.location for one in found if _is_at(one, place, order)), None)
+        if len(found) > 1:
+            named = ", ".join(str(one.primary) for one in found[:PLACES_NAMED])
+            more = f" and {len(found) - PLACES_NAMED} more" if len(found) > PLACES_NAMED else ""
+            raise AmbiguousPositionError(
+                f"the position {position} names {len(found)} places of the relay log {self.directory}, because "
+                f"sequence numbers went back: {named}{more} of the primary's binlog.",
+                hint="Name a position with a number above those, or one before they went back.",
+            )
+        return found[0].location if found else None
 
     def _first_position(self) -> GtidPosition | None:
         with self._lock:
@@ -293,3 +344,10 @@ class RelayLog:
                 if found is not None:
                     return found
         return None
+
+
+def _is_at(found: RelayHead, place: BinlogPosition, order: LogOrder) -> bool:
+    """Whether a place of the log is that place of the primary: as it says, or as the log that begins there was told."""
+    begun = order.begun
+    first = begun is not None and begun.place == place and begun.number == found.location.file
+    return found.primary == place or (first and found.timestamp == 0)

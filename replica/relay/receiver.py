@@ -14,7 +14,14 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.protocol import checksum as checksums
 from replica.protocol.constants import EventType
-from replica.protocol.events import FormatDescriptionEvent, GtidListEvent, HeartbeatEvent, RotateEvent, decode
+from replica.protocol.events import (
+    FormatDescriptionEvent,
+    GtidEvent,
+    GtidListEvent,
+    HeartbeatEvent,
+    RotateEvent,
+    decode,
+)
 from replica.protocol.groups import is_dummy
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.header import parse_header
@@ -22,8 +29,10 @@ from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
 from replica.relay import slots
 from replica.relay.kernel_deframe import advance
 from replica.relay.refusal import refusal
+from replica.relay.repeated import out_of_order
 
 if TYPE_CHECKING:
+    from replica.errors import OutOfOrderGtidError
     from replica.relay.writer import RelayWriter
 
 MAX_FILE_NAME_BYTES = 512  # the server's FN_REFLEN
@@ -33,8 +42,10 @@ RECEIVE_BYTES = 2 << 20  # one receive, one kernel call, one write; fits the sec
 class Receiver:
     """One connection's stream. `packet` is the ERR or EOF packet that ended it."""
 
-    def __init__(self, relay: RelayWriter, *, semi_sync: bool, buffer_bytes: int = RECEIVE_BYTES) -> None:
-        relay.begin_stream(semi_sync=semi_sync)
+    def __init__(
+        self, relay: RelayWriter, *, semi_sync: bool, strict: bool = False, buffer_bytes: int = RECEIVE_BYTES
+    ) -> None:
+        relay.begin_stream(semi_sync=semi_sync, strict=strict)
         self.packet: ErrPacket | EofPacket | None = None
         self.primary: BinlogPosition | None = None
         self._relay = relay
@@ -118,9 +129,18 @@ class Receiver:
             state[slots.POSITION] = advance(state[slots.POSITION], header.event_length, header.log_pos)
             state[slots.IGNORED] += 1
             return state[slots.EVENT] + header.event_length
+        elif reason == slots.OUT_OF_ORDER:
+            raise self._out_of_order(event)
         else:
             raise refusal(reason, state, relay.primary_file)
         return cursor
+
+    def _out_of_order(self, event: memoryview) -> OutOfOrderGtidError:
+        found = decode(event, self._description)
+        if not isinstance(found, GtidEvent):
+            raise TypeError(found)
+        last = self._relay.state.position()[found.gtid.domain_id]
+        return out_of_order(found.gtid, last, f"at {self._relay.primary_file}:{self._relay.state[slots.POSITION]}")
 
     def _event(self) -> memoryview:
         start = self._relay.state[slots.EVENT] - self._base

@@ -19,6 +19,7 @@ from replica.relay.head import Snapshot
 from replica.relay.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry, plain_entries
 from replica.relay.kernel_deframe import UNORDERED_FLAG, XA_FLAG
 from replica.relay.location import index_path, relay_path
+from replica.relay.order import LogOrder, merged, read_order
 from replica.relay.removal import remove_files
 from replica.relay.scan import ScannedFile, scan_file
 
@@ -37,12 +38,14 @@ class Recovered(NamedTuple):
     """The end of the log, or None where no group is left; the next file's number; how many bytes were cut off.
 
     `position` is that of the end; without a group, where the log began, if the head of a file tells that.
+    `order`: where sequence numbers went back, as `relay.order` and the files that are marked tell.
     """
 
     snapshot: Snapshot | None
     position: GtidPosition | None
     next_file: int
     cut_bytes: int
+    order: LogOrder
 
 
 def recover(directory: Path) -> Recovered:
@@ -70,7 +73,7 @@ def recover(directory: Path) -> Recovered:
     remove_files(directory, reversed(numbers[keep:]))
     sync_directory(directory)
     if not keep:
-        return Recovered(None, began, numbers[0] if numbers else 1, cut)
+        return Recovered(None, began, numbers[0] if numbers else 1, cut, read_order(directory))
     number = numbers[keep - 1]
     entry = _sealed_entry(directory, number)
     if entry is None:
@@ -80,7 +83,19 @@ def recover(directory: Path) -> Recovered:
         )
     head = read_file_head(relay_path(directory, number))
     snapshot = Snapshot(number, entry.end, head.primary.file, entry.primary_position, entry.timestamp, entry.domains)
-    return Recovered(snapshot, entry.position, number + 1, cut)
+    return Recovered(snapshot, entry.position, number + 1, cut, _order(directory, numbers[:first], numbers[first:keep]))
+
+
+def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
+    """Numbers may have gone back in what was walked just now; of older files `relay.order` tells, unless it is lost."""
+    order = read_order(directory)
+    suspected = walked if order.highest else [*sealed, *walked]
+    for number in suspected:
+        entry = last_entry(index_path(directory, number))
+        if entry is not None and entry.unordered:
+            path = relay_path(directory, number)
+            order = order._replace(highest=merged(order.highest, scan_file(path, read_file_head(path)).highest))
+    return order
 
 
 def _refuse_holes(directory: Path, numbers: list[int]) -> None:

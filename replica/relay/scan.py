@@ -37,6 +37,7 @@ class ScannedFile(NamedTuple):
     last_domain: int
     unordered: bool
     xa: bool  # in a group behind the last of the entries
+    highest: dict[int, int]  # behind which numbers those of a domain went back (order.py)
     domains: bytes
     entries: bytes
 
@@ -100,6 +101,7 @@ def scan_file(path: Path, head: FileHead) -> ScannedFile:
         state[slots.LAST_DOMAIN],
         bool(state[slots.UNORDERED]),
         bool(state[slots.XA]),
+        state.highest(),
         state.domain_bytes(),
         bytes(index),
     )

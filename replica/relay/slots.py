@@ -12,6 +12,7 @@ FRAMED = 0 * 8  # 1: packets of the client/server protocol; 0: bare events, as i
 SEMI_SYNC = 1 * 8  # 1: two more bytes stand before each event
 CHECKSUM = 2 * 8  # 0 none, 1 CRC32, -1 not known before the first FORMAT_DESCRIPTION (the first ROTATE tells)
 STREAM_ABOVE = 3 * 8  # events longer than this pass through piece by piece, without being gathered in the buffer
+STRICT = 49 * 8  # 1: a group whose sequence number did not grow within its domain is refused
 
 # The packet and the streamed event we are inside of.
 PACKET_LEFT = 4 * 8  # payload bytes of this packet that have not been seen
@@ -46,6 +47,7 @@ ACK_POSITION = 27 * 8  # primary position of the last event that wants an acknow
 DOMAINS = 28 * 8  # rows used in the domain table
 LAST_DOMAIN = 29 * 8  # row of the last complete group
 UNORDERED = 30 * 8  # 1: a group's sequence number did not grow within its domain (servers without gtid_strict_mode)
+HIGHEST_GREW = 51 * 8  # 1: so it was, behind a higher number than ever before; Python takes it away
 XA = 48 * 8  # 1: since the last index entry a group prepared or ended an XA transaction
 
 # Limits for this call.
@@ -61,6 +63,7 @@ EVENT = 36 * 8  # address of the control event, packet or refused event
 # Buffers that live as long as the state: addresses and sizes, set once by Python.
 WINDOW = 41 * 8  # the last 16 bytes of a streamed event
 DOMAIN_TABLE = 42 * 8  # 16 bytes a row
+HIGHEST_TABLE = 50 * 8  # 8 bytes a row of the domain table: the highest number behind which its numbers went back
 INDEX_ARENA = 43 * 8
 INDEX_ARENA_BYTES = 44 * 8
 ENDS_TABLE = 45 * 8  # END_COLUMNS cells a row
@@ -73,7 +76,7 @@ IGNORED = 39 * 8  # unknown events outside a group that carry the IGNORABLE flag
 DISCARDED = 40 * 8  # groups cut by a new GTID or a new file
 COUNTERS = (GROUPS, EVENTS, IGNORED, DISCARDED)
 
-AREA_BYTES = 49 * 8
+AREA_BYTES = 52 * 8
 
 # Values of GROUP.
 GROUP_NONE, GROUP_TRANSACTION, GROUP_STANDALONE = 0, 1, 2
@@ -99,3 +102,4 @@ UNKNOWN_EVENT = 24
 INCIDENT = 25
 ORPHAN = 26  # an event that belongs into a group stands outside of one
 TOO_MANY_DOMAINS = 27
+OUT_OF_ORDER = 28  # a GTID event at EVENT whose number is not above the last one of its domain

@@ -26,6 +26,8 @@ from replica.relay.kernel_deframe import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from replica.relay.order import Highest
+
 # Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
 INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
 # Events up to this size are gathered in the buffer, so that an event costs one pass; a larger one costs no memory.
@@ -38,22 +40,30 @@ _DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
 class StreamState:
     """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none.
 
-    The counters go on where those of `counted` are.
+    The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
     """
 
     def __init__(
-        self, position: GtidPosition, *, framed: bool, ends: int = 0, counted: StreamState | None = None
+        self,
+        position: GtidPosition,
+        *,
+        framed: bool,
+        ends: int = 0,
+        counted: StreamState | None = None,
+        highest: Highest | None = None,
     ) -> None:
         self._area: NDArray[np.int64] = np.zeros(slots.AREA_BYTES // 8, np.int64)
         self._cells = self._area.data
         self._ends: NDArray[np.int64] = np.zeros((ends, slots.END_COLUMNS), np.int64)
         self._domains = np.zeros(MAX_DOMAINS, _DOMAIN_ROW)
+        self._highest = np.zeros(MAX_DOMAINS, np.uint64)
         self._index: NDArray[np.uint8] = np.zeros(INDEX_ARENA_BYTES, np.uint8)
         self._window: NDArray[np.uint8] = np.zeros(WINDOW_BYTES, np.uint8)
         self._index_bytes = self._index.data
         self._domain_bytes = self._domains.view(np.uint8).data
         self._address = self._area.ctypes.data
         self[slots.WINDOW], self[slots.DOMAIN_TABLE] = self._window.ctypes.data, self._domains.ctypes.data
+        self[slots.HIGHEST_TABLE] = self._highest.ctypes.data
         self[slots.INDEX_ARENA], self[slots.INDEX_ARENA_BYTES] = self._index.ctypes.data, self._index.size
         self[slots.ENDS_TABLE], self[slots.ENDS_ROWS] = self._ends.ctypes.data, ends
         self[slots.FRAMED], self[slots.CHECKSUM] = int(framed), -1
@@ -62,9 +72,9 @@ class StreamState:
         if counted is not None:
             for slot in slots.COUNTERS:
                 self[slot] = counted[slot]
-        self.seed(position)
+        self.seed(position, highest or {})
 
-    def seed(self, position: GtidPosition) -> None:
+    def seed(self, position: GtidPosition, highest: Highest) -> None:
         """Put the domain table at `position`; the order of its rows is the order of the domains."""
         rows = [tuple(gtid) for gtid in position]
         if len(rows) > MAX_DOMAINS:
@@ -73,13 +83,14 @@ class StreamState:
                 hint="Each domain is kept in every position: use a few, one for each independent source.",
             )
         self._domains[: len(rows)] = rows
+        self._highest[: len(rows)] = [highest.get(gtid.domain_id, 0) for gtid in position]
         self[slots.DOMAINS], self[slots.LAST_DOMAIN] = len(rows), 0
 
-    def reset_stream(self, *, semi_sync: bool) -> None:
+    def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
         """A new connection: no packet, event or group is open, and its first event tells whether there are CRCs."""
         for slot in range(slots.PACKET_LEFT, slots.GROUP + 8, 8):
             self[slot] = 0
-        self[slots.SEMI_SYNC], self[slots.CHECKSUM] = int(semi_sync), -1
+        self[slots.SEMI_SYNC], self[slots.CHECKSUM], self[slots.STRICT] = int(semi_sync), -1, int(strict)
         self[slots.OFFSET] = self[slots.COMMITTED_OFFSET]
         self[slots.ACK_POSITION] = 0
 
@@ -98,6 +109,12 @@ class StreamState:
         """Position after the last complete group."""
         rows: list[tuple[int, int, int]] = self._domains[: self[slots.DOMAINS]].tolist()
         return GtidPosition(tuple(Gtid(*row) for row in rows))
+
+    def highest(self) -> dict[int, int]:
+        """Domain -> the highest number behind which its numbers went back; domains in which they never did are out."""
+        count = self[slots.DOMAINS]
+        rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
+        return {domain: number for domain, number in rows if number}
 
     def domain_bytes(self) -> bytes:
         return bytes(self._domain_bytes[: self[slots.DOMAINS] * slots.DOMAIN_ROW_BYTES])

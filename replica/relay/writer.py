@@ -26,6 +26,7 @@ from replica.relay.file_head import encode_file_head, file_identity
 from replica.relay.head import BEGUN, HeadFile, next_number
 from replica.relay.location import RelayHead, RelayLocation
 from replica.relay.lock import RelayLock
+from replica.relay.order import Begun, LogOrder, merged, read_order, write_order
 from replica.relay.presence import removed
 from replica.relay.readers import make_readers_directory
 from replica.relay.recovery import recover
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay.open_file import OpenFile
+    from replica.relay.order import Highest
     from replica.relay.presence import NamedFile
 
     Start = GtidPosition | None | Callable[[], GtidPosition | None]
@@ -72,6 +74,7 @@ class RelayWriter:
         self._failure: RelayError | None = None
         self._format, self._format_file = b"", ""
         self._aged_since_s: float | None = None
+        self._order = read_order(directory)
         self._files = FileChain(directory, next_number(directory))
         self._recover(start)
         make_readers_directory(directory)
@@ -128,11 +131,16 @@ class RelayWriter:
         """Whether the directory is still the one that is locked: else what lies there is of another replica."""
         return self._lock.file.has_its_name()
 
-    def begin_stream(self, *, semi_sync: bool) -> None:
-        """A new connection: what the last one left half-received is dropped."""
+    @property
+    def highest(self) -> Highest:
+        """Behind which numbers those of a domain went back."""
+        return self._order.highest
+
+    def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
+        """A new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
         self._check()
         self.rollback()
-        self.state.reset_stream(semi_sync=semi_sync)
+        self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
     def begin_file(self, fde: bytes) -> None:
         """The primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one begins."""
@@ -158,6 +166,9 @@ class RelayWriter:
         entries = self.state.take_index()
         snapshot = self.state.snapshot(file.number, self.primary_file)
         try:
+            if self.state[slots.HIGHEST_GREW]:
+                self._keep_order(self._order._replace(highest=merged(self._order.highest, self.state.highest())))
+                self.state[slots.HIGHEST_GREW] = 0
             if len(entries):
                 file.add_entries(entries)
             self._head_file.publish(snapshot)
@@ -260,14 +271,20 @@ class RelayWriter:
             self._head_file.publish(self._snapshot)
         self._failure = None
 
-    def restart(self, position: GtidPosition) -> None:
+    def restart(
+        self, position: GtidPosition, *, highest: Highest | None = None, place: BinlogPosition | None = None
+    ) -> None:
         """Forget the log and begin again at `position`: for a position that this log does not lead to.
+
+        `place`: where that is on the primary, for a log whose sequence numbers may go back; `highest`: where they did.
 
         A log that gets no group remembers it all the same, also through a power cut.
         """
         self.ensure_ours()
         with self._failing():
             self._files.remove_all()
+            begun = None if place is None else Begun(self._files.next_number, place)
+            self._keep_order(LogOrder(highest or {}, begun))
             self._begin_at(position)
             self._head_file.publish(self._snapshot)
             self._head_file.sync()
@@ -306,6 +323,8 @@ class RelayWriter:
         self.recovered_cut_bytes = recovered.cut_bytes
         empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
         self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
+        with self._failing():
+            self._keep_order(recovered.order)
         position = recovered.position
         if position is None:
             position = start() if callable(start) else start
@@ -314,9 +333,14 @@ class RelayWriter:
 
     def _begin_at(self, position: GtidPosition | None) -> None:
         """As with an empty log: no file is open, and the next group goes into a new one."""
-        self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state)
+        self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state, highest=self._order.highest)
         snapshot = self.state.snapshot(self._files.next_number, "")
         self._snapshot = snapshot if position is None else snapshot._replace(primary_position=BEGUN)
+
+    def _keep_order(self, order: LogOrder) -> None:
+        if order != self._order:
+            write_order(self.directory, order)
+            self._order = order
 
     def _open_file(self, fde: bytes) -> None:
         state = self.state

@@ -75,7 +75,7 @@ def stored(directory: Path) -> tuple[list[bytes], list[list[tuple[int, Gtid, int
         files.append(data)
         all_ends.append(
             [
-                (end - head.data_start, Gtid(domain, server, seq), timestamp, position)
+                (end - head.data_start, Gtid(domain, server, seq % (1 << 64)), timestamp, position)
                 for end, domain, server, seq, timestamp, position in ends.tolist()
             ]
         )

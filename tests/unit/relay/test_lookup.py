@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.errors import DataLossError
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.errors import AmbiguousPositionError, DataLossError
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay import lookup
 from replica.relay.location import RelayLocation, relay_path
 from replica.relay.log import RelayLog
@@ -112,8 +112,20 @@ def test_positions_are_found_where_sequence_numbers_went_back(tmp_path: Path) ->
     with RelayWriter.open(tmp_path, max_file_bytes=3000) as relay:
         receive(relay, primary.wire())
     log = RelayLog(tmp_path)
-    assert all(log.locate(position) is not None for position in positions)
+    start = RelayLocation(1, 0)
+    for position in positions:
+        here = log.cut(start, RelayLocation(1 << 40, 0), 1)
+        assert here.position == position
+        assert log.locate(position, here.primary) == here.location, "told apart by its place"
+        if positions.count(position) == 1:
+            assert log.locate(position) == here.location
+        else:
+            with pytest.raises(AmbiguousPositionError, match=f"names {positions.count(position)} places"):
+                log.locate(position)
+        start = here.location
+    assert len(set(positions)) < len(positions)
     assert log.locate(GtidPosition.parse("0-9-30")) is None
+    assert log.locate(positions[70], BinlogPosition("bin.000007", 5)) is None, "another place of the primary"
 
 
 def test_a_lookup_that_fails_looks_at_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

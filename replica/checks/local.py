@@ -14,6 +14,7 @@ from replica.checks.result import Result
 from replica.client_options import option_file_password
 from replica.native.compile import CACHE
 from replica.native.warm import stamp
+from replica.relay.access import open_to_others
 from replica.secret_files import exposed
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
         yield Result("relay_dir", "note", what, "set relay_dir")
     else:
         yield from _directory(config.relay_dir, holder)
+        yield from _open_to_others(config.relay_dir)
     if config.http_listen is not None:
         yield _listening(config.http_listen, holder)
     yield kernels()
@@ -93,6 +95,15 @@ def _directory(directory: Path, holder: str | None) -> Iterator[Result]:
         yield Result("relay_dir", "ok", f"{directory} will be made at the first start")
     else:
         yield Result("relay_dir", "ok", f"{directory} is writable")
+
+
+def _open_to_others(directory: Path) -> Iterator[Result]:
+    """Nothing for a directory that is not there, or that only its group can read."""
+    with contextlib.suppress(OSError):
+        if open_to_others(directory):
+            what = f"every user of this machine can read {directory}, and with it the rows of every table"
+            fix = f"relay_access=group (or owner, group:NAME), and chmod o-rwx {directory}"
+            yield Result("relay_access", "warning", what, fix)
 
 
 def _listening(address: tuple[str, int], holder: str | None) -> Result:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from replica.config import ReplicaConfig
 from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds
+from replica.relay.access import Access
 
 SlowReaders = Literal["drop", "pause"]
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def _access(text: str) -> str:
+    Access.parse(text)
+    return text.strip()
+
+
+RelayAccess = Annotated[str, AfterValidator(_access)]
 
 
 class DaemonConfig(ReplicaConfig):
@@ -32,6 +41,11 @@ class DaemonConfig(ReplicaConfig):
         "that reader gets an error, pause stops receiving until it went on",
     )
     reader_expiry_s: Seconds = Field(7 * 86_400.0, description="A reader not seen for so long is forgotten")
+    relay_access: RelayAccess = Field(
+        "group",
+        description="Who may read the relay log, and with it every row: owner, group, group:NAME (of which the "
+        "replica's user is a member) or all users of this machine",
+    )
     http_listen: Listen | None = Field(
         None, description="Address for /metrics, /healthz, /readyz and /status: host:port. Unset: none"
     )

@@ -31,6 +31,8 @@ from replica.daemon.retain import EVERY_S, Retaining
 from replica.daemon.status import WRITE_EVERY_S, write_status
 from replica.errors import DiskFullError, RelayError, ReplicaError, describe
 from replica.progress import Progress
+from replica.relay.access import Access, grant
+from replica.relay.disk import disk_error
 from replica.relay.writer import RelayWriter
 
 if TYPE_CHECKING:
@@ -109,6 +111,10 @@ class Daemon:
     async def _open(self) -> RelayWriter:
         """The relay log; a disk that is full is waited for, as it is later on."""
         config, said = self._config, False
+        try:
+            grant(self._directory, Access.parse(config.relay_access))
+        except OSError as error:
+            raise disk_error(self._directory, error) from error
         while True:
             try:
                 return RelayWriter.open(

@@ -43,7 +43,7 @@ def write_status(directory: Path, record: StatusRecord) -> None:
 def _overwrite(path: Path, data: bytes) -> None:
     """Into the blocks that the file has already: a record says most when the disk is full."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))

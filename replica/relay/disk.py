@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DiskFullError, RelayError
+from replica.relay.access import protect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,11 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
         return DiskFullError(
             f"{what}.",
             hint="Free space there, or raise the quota: what was acknowledged is on disk, and receiving goes on then.",
+        )
+    if error.errno == errno.ELOOP:
+        return RelayError(
+            f"{error.filename or directory} is a symbolic link.",
+            hint="Remove it: what is written into the relay log goes through no link, which may lead anywhere.",
         )
     return RelayError(
         f"{what}.", hint="Mend the disk or the folder, then start again: nothing that was acknowledged is lost."
@@ -53,16 +59,20 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Put a small file in the place of another, at once for whoever reads it; not made durable. Raises OSError.
 
-    Anew and never through a link, and readable whatever the umask: others may write into the folder and read from it.
+    Anew and never through a link: others may write into the folder. `mode`, whatever the umask, or that of the files
+    of its folder.
     """
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(descriptor, 0o644)
+        if mode is None:
+            protect(descriptor, path.parent)
+        else:
+            os.fchmod(descriptor, mode)
         write_all(descriptor, data)
     except OSError:
         temporary.unlink(missing_ok=True)  # a full disk needs its bytes

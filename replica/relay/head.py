@@ -22,6 +22,7 @@ from zlib import crc32
 from replica.errors import RelayError
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.relay.access import protect
 from replica.relay.kernel_deframe import MAX_DOMAINS
 from replica.relay.location import RelayHead, RelayLocation
 from replica.relay.presence import NamedFile
@@ -70,9 +71,10 @@ class HeadFile:
 
     def __init__(self, directory: Path) -> None:
         path = directory / HEAD_NAME
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.file = NamedFile.of(self._descriptor, path)
         try:
+            protect(self._descriptor, directory)
             os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
         except OSError:
             os.close(self._descriptor)

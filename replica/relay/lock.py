@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from replica.errors import RelayError
+from replica.relay.access import make_folder, protect
 from replica.relay.presence import NamedFile
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ class RelayLock:
     """Taken when made; `close` (or the end of a `with`) gives it back."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         path = directory / LOCK_NAME
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if not _taken(descriptor):
                 owner = _owner(descriptor)
                 os.close(descriptor)
@@ -44,6 +45,7 @@ class RelayLock:
             if self.file.has_its_name():
                 break
             os.close(descriptor)  # removed between opening and locking: another one may hold what has the name now
+        protect(descriptor, directory)
         # Always as long, over what the last one wrote: that takes no room on a disk that is full.
         os.pwrite(descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode("ascii"), 0)
         self.directory = directory

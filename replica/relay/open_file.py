@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from replica.relay.access import protect
 from replica.relay.disk import write_all
 from replica.relay.index import encode_header, plain_entries
 from replica.relay.location import index_path, relay_path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 WRITE_BYTES = 8 << 20  # less makes small requests of it, more leaves more to the fsync
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MODE = 0o644  # any user may read the log
+_MODE = 0o600  # until `protect`
 
 
 class OpenFile:
@@ -36,8 +37,10 @@ class OpenFile:
         self._index = os.open(index_path(directory, number), _FLAGS | os.O_APPEND, _MODE)
         self._file = -1
         try:
+            protect(self._index, directory)
             write_all(self._index, encode_header())
             self._file = os.open(relay_path(directory, number), _FLAGS, _MODE)
+            protect(self._file, directory)
             write_all(self._file, head)
             self.file = NamedFile.of(self._file, relay_path(directory, number))
             self.index = NamedFile.of(self._index, index_path(directory, number))

@@ -4,8 +4,9 @@ One file a reader, `readers/<name>.json`, holds the place from which it must be 
 modification time is when it was last seen. Retention marks a reader whose files it had to remove in
 `readers/<name>.dropped`, and that reader finds out before it reads on.
 
-The writer makes the folder and lets its group write there, each user only its own files (mode 1775): a reader of
-another user has to be in the group of the relay directory. Written by renaming, without fsync: a power cut ends the
+The writer makes the folder and lets the group of the relay directory write there, each user only its own files (mode
+1770): a reader of another user has to be in that group. What they write there any user may read whom the directory
+lets in: the writer need not be in the group of a reader. Written by renaming, without fsync: a power cut ends the
 readers too, and they register again. Files that are torn or not ours are left out, with the reason.
 """
 
@@ -33,7 +34,8 @@ VERSION: Final = 1
 MAX_READERS: Final = 1000  # some for each query; beyond it somebody makes a new name for each start
 _MAX_NAME_BYTES: Final = 200  # of a file name's 255
 _MAX_FILE_BYTES: Final = 128 << 10  # a position of 4096 domains, written out
-_MODE: Final = 0o1775
+_MODE: Final = 0o1770
+_FILE_MODE: Final = 0o644
 
 
 class Reader(NamedTuple):
@@ -80,7 +82,7 @@ class ReaderRegistration:
         # Only the first time there may be a removal that has not seen this reader yet.
         first = self._last is None
         with self._writing(), _held(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
-            replace_file(self._path, json.dumps(content).encode())
+            replace_file(self._path, json.dumps(content).encode(), mode=_FILE_MODE)
             gone = first and _is_gone(self._directory, location)
             dropped = _dropped(self._path)
             if gone or (dropped is not None and location.file < dropped.file):
@@ -156,7 +158,9 @@ def make_readers_directory(directory: Path) -> None:
     folder = directory / READERS_NAME
     if not folder.is_dir():
         with contextlib.suppress(FileExistsError):
-            folder.mkdir()
+            folder.mkdir(0o700)
+            with contextlib.suppress(PermissionError):  # a group we are not in
+                os.chown(folder, -1, directory.stat().st_gid)
             folder.chmod(_MODE)
 
 
@@ -192,7 +196,7 @@ def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> N
     """Tell a reader, before its files go, that the log will begin with file `oldest`. Raises OSError."""
     path = directory / READERS_NAME / f"{_file_stem(reader.name)}.json"
     content = {"version": VERSION, "file": oldest, "reason": reason}
-    replace_file(_dropped_path(path), json.dumps(content).encode())
+    replace_file(_dropped_path(path), json.dumps(content).encode(), mode=_FILE_MODE)
     path.unlink(missing_ok=True)
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
+from replica.relay.access import protect
 from replica.relay.disk import sync_directory, write_all
 from replica.relay.file_head import read_file_head
 from replica.relay.head import Snapshot
@@ -167,7 +168,7 @@ def _rewrite(path: Path, end: int) -> None:
     After a failed write-back the system holds pages in memory that are not on disk and counts them as clean: a sync
     alone would not write them. What is read here has been checked.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, end)
         offset = 0
@@ -190,8 +191,10 @@ def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
         scanned.end, scanned.primary_position, scanned.timestamp, flags, scanned.last_domain, scanned.domains
     ).judged(plain=plain_entries(memoryview(scanned.entries)), before=_plain_before(directory, number))
     temporary = index_path(directory, number).with_suffix(".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        protect(descriptor, directory)
         write_all(descriptor, encode_header() + scanned.entries + encode_entry(last))
         os.fsync(descriptor)
     finally:

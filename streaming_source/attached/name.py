@@ -99,7 +99,7 @@ def _try(directory: Path, name: str) -> ReaderName | None:
     path = directory / READERS_NAME / f"{name}.lock"
     try:
         make_readers_directory(directory)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise RelayError(
             f"the query cannot register with the daemon: {path} cannot be written ({error.strerror or error}).",

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -193,6 +194,9 @@ def test_the_life_of_a_daemon_as_everybody_sees_it(
     heard: set[str] = set()
     wait_until(lambda: heard.update(messages(manager)) or told <= heard, "the manager is told")
 
+    assert stat.S_IMODE(daemon.directory.stat().st_mode) == 0o750
+    readable = {path.name for path in daemon.directory.iterdir() if path.is_file() and path.stat().st_mode & 0o007}
+    assert readable == set(), "rows are not for every user of the machine"
     record = daemon.record()
     file, position = primary.sql("SHOW MASTER STATUS")[0][:2]
     assert record["state"] == "streaming"

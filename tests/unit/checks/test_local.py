@@ -4,7 +4,8 @@ import contextlib
 import os
 import resource
 import socket
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,6 @@ from replica.checks import local as local_module
 from replica.checks.local import kernels, local, secrets
 from replica.native.warm import stamp
 from tests.unit.checks.facts import config
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def states(relay_dir: Path | None, holder: str | None = None, **options: object) -> dict[str, str]:
@@ -29,6 +27,19 @@ def test_a_directory_that_is_there_or_can_be_made(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
     assert states(None)["relay_dir"] == "note"
     assert states(tmp_path, "4711")["relay_dir"] == "note"
+
+
+def test_a_directory_that_every_user_can_read() -> None:
+    with tempfile.TemporaryDirectory() as everybodys:  # the folders of pytest are closed themselves
+        relay = Path(everybodys) / "relay"
+        relay.mkdir()
+        for mode, way, wanted in ((0o755, 0o755, "warning"), (0o750, 0o755, None), (0o755, 0o700, None)):
+            relay.chmod(mode)
+            relay.parent.chmod(way)
+            assert states(relay).get("relay_access") == wanted
+        relay.parent.chmod(0o755)
+        (found,) = [one for one in local(config(relay_dir=relay), None) if one.check == "relay_access"]
+        assert f"chmod o-rwx {relay}" in found.fix
 
 
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:

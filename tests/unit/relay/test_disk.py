@@ -45,6 +45,7 @@ def test_a_part_of_a_write_is_followed_by_the_rest(tmp_path: Path, monkeypatch: 
 
 
 def test_replacing_does_not_go_through_a_link_that_somebody_put_there(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
     (tmp_path / "victim").write_text("untouched")
     (tmp_path / "a.json.new").symlink_to(tmp_path / "victim")
     (tmp_path / "a.json").symlink_to(tmp_path / "victim")
@@ -56,4 +57,6 @@ def test_replacing_does_not_go_through_a_link_that_somebody_put_there(tmp_path: 
     assert (tmp_path / "victim").read_text() == "untouched"
     assert not (tmp_path / "a.json").is_symlink()
     assert (tmp_path / "a.json").read_bytes() == b"{}"
-    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o644, "the other side has to read it"
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o600, "as its folder says, not the umask"
+    replace_file(tmp_path / "a.json", b"{}", mode=0o644)
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o644

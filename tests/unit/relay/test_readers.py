@@ -190,7 +190,7 @@ def test_more_readers_than_anybody_has_is_an_error(directory: Path, monkeypatch:
 
 
 def test_the_folder_is_for_the_group_and_each_ones_files_for_itself(directory: Path) -> None:
-    assert stat.S_IMODE((directory / READERS_NAME).stat().st_mode) == 0o1775
+    assert stat.S_IMODE((directory / READERS_NAME).stat().st_mode) == 0o1770
 
 
 def test_a_mark_that_only_the_replicas_user_may_remove_does_not_hold_a_reader_back(

@@ -1,0 +1,104 @@
+"""Who may read a relay directory: its own mode and group say it, and every file that is made in it follows them.
+
+In: a directory, or the option `relay_access`; descriptors of new files. Out: modes and groups, whatever the umask. A
+relay log holds the rows of every table: other users of the machine are kept out unless somebody lets them in. Nobody
+but the owner writes; `readers/` alone is written by the group, which is how its members register.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from replica.errors import ConfigError, RelayError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER_MODE: Final = 0o750
+_READ: Final = 0o444
+_WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
+_WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
+
+
+class Access(NamedTuple):
+    """`mode` is the directory's; `group` has it instead of the process's own."""
+
+    mode: int
+    group: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """'owner', 'group', 'group:NAME' or 'all'; ValueError for anything else."""
+        match = _WORD.fullmatch(text.strip())
+        if match is None:
+            raise ValueError("is none of owner, group, group:NAME and all")
+        return cls(_WHO[text.strip().partition(":")[0]], match["name"])
+
+
+def make_folder(directory: Path) -> None:
+    """Make it for its owner and its group; one that exists stays as it is. Raises OSError."""
+    if not directory.is_dir():
+        directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def grant(directory: Path, access: Access) -> None:
+    """Bring a directory of ours to the mode and group of `access`; one of another user is its owner's business.
+
+    Raises:
+        ConfigError: there is no such group.
+        RelayError: this user may not give the directory to that group.
+        OSError: the directory cannot be made.
+
+    """
+    make_folder(directory)
+    found = directory.stat()
+    if access.group is not None:
+        _give(directory, access.group, found.st_gid)
+    wanted = stat.S_IMODE(found.st_mode) & ~0o077 | access.mode
+    if access.mode & stat.S_IRGRP:
+        wanted |= found.st_mode & stat.S_IWGRP  # a group that may write there goes on to
+    if wanted != stat.S_IMODE(found.st_mode):
+        with contextlib.suppress(PermissionError):
+            directory.chmod(wanted)
+
+
+def protect(descriptor: int, directory: Path) -> None:
+    """Give a new file in `directory` its mode and its group."""
+    folder, file = directory.stat(), os.fstat(descriptor)
+    with contextlib.suppress(PermissionError):  # a file, or a group, that is not ours: as it is
+        if file.st_gid != folder.st_gid:
+            os.fchown(descriptor, -1, folder.st_gid)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(descriptor, 0o600 | folder.st_mode & _READ)
+
+
+def open_to_others(directory: Path) -> bool:
+    """Whether users outside of its group can read a directory, by its mode and by those of all above it."""
+    readable = stat.S_IROTH | stat.S_IXOTH
+    if directory.stat().st_mode & readable != readable:
+        return False
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in directory.resolve().parents)
+
+
+def _give(directory: Path, group: str, now: int) -> None:
+    try:
+        wanted = grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise ConfigError(
+            f"relay_access=group:{group}: there is no group {group!r} on this machine.",
+            hint="Make it, or name another one: its members read the relay log.",
+        ) from None
+    if wanted == now:
+        return
+    try:
+        os.chown(directory, -1, wanted)
+    except PermissionError:
+        raise RelayError(
+            f"{directory} cannot be given to the group {group!r}.",
+            hint="The user of the replica has to own the folder and to be a member of that group.",
+        ) from None

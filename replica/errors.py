@@ -18,6 +18,7 @@
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
     │   ├── UnsupportedColumnError    a column type or character set we cannot decode
     │   └── ColumnsAddedError         a table has new columns, and the query was told to stop there: restart it
+    ├── StatementDmlError 61          rows of the selected tables were changed by a statement that was logged as text
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: what is durable stays, room lets it go on
     └── DataLossError 80              what was asked for is no longer retained
@@ -155,6 +156,12 @@ class UnsupportedColumnError(SchemaError):
 
 class ColumnsAddedError(SchemaError):
     """A table has new columns, and the query was told to stop there: a restart goes on right behind, with them."""
+
+
+class StatementDmlError(ReplicaError):
+    """Rows were changed by a statement that the binlog holds as text: they are in no row event, and nobody has them."""
+
+    exit_code = 61
 
 
 class RelayError(ReplicaError):

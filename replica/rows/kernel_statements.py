@@ -1,27 +1,66 @@
-"""Finds the statements that may be DDL, from header to header: only groups that a server marks are looked into.
+"""Finds the statements that stand in a range as text, from header to header.
 
-A server logs DDL as a group of its own (STANDALONE), or marks the group (DDL: CREATE TABLE … SELECT). All else is
-stepped over.
+A server logs DDL as a group of its own (STANDALONE), or marks the group (DDL: CREATE TABLE … SELECT). In all other
+groups a text is a border of the transaction (COMMIT, SAVEPOINT, XA END), which is stepped over, or a change of rows
+that was logged as a statement. Events of rows cost a look at the header.
 """
 
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.memory import load_u1, load_u4, store_u8
+from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
 
 HEADER = 19
 GTID, QUERY, QUERY_COMPRESSED, FORMAT_DESCRIPTION = 162, 2, 165, 15
+EXECUTE_LOAD_QUERY = 18
+MYSQL_ANONYMOUS, MYSQL_GTID, MYSQL_GTID_TAGGED = 34, 33, 42
 FLAGS_AT = HEADER + 12  # in a GTID event, after sequence number and domain
 STANDALONE, DDL = 1, 32
 
-# A record: offsets of the group's first byte, of the statement, of the byte after it; bytes of checksum.
-FOUND_GROUP, FOUND_START, FOUND_END, FOUND_TRAILER = 0, 8, 16, 24
-FOUND_BYTES = 32
+# A QUERY: 13 bytes, the length of the database at 8 and of the status variables at 11; both; a NUL; the text.
+QUERY_FIXED = 13
+DATABASE_LENGTH_AT = HEADER + 8
+STATUS_LENGTH_AT = HEADER + 11
+_COMM = int.from_bytes(b"COMM", "little")
+_IT = int.from_bytes(b"IT", "little")
+_BEGI = int.from_bytes(b"BEGI", "little")
+_N = ord("N")
+_XA = int.from_bytes(b"XA ", "little")
+_ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
+_SAVEPOINT = int.from_bytes(b"SAVEPOIN", "little")
+_LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
+
+# A record: offsets of the group's first byte, of the statement, of the byte after it; bytes of checksum; 1: marked.
+FOUND_GROUP, FOUND_START, FOUND_END, FOUND_TRAILER, FOUND_MARKED = 0, 8, 16, 24, 32
+FOUND_BYTES = 40
 
 
 @kernel
-def find_statements(data: int, size: int, position: int, trailer: int, found: int, capacity: int) -> int:
-    """Write the first `capacity` records; returns how many there are, or -1 - the offset of an event cut short."""
+def is_border(event: int, size: int) -> bool:
+    """Whether a QUERY of `size` bytes, checksum left out, begins or ends a transaction or a part of one.
+
+    The server itself writes these, always alike. What is cut short is none.
+    """
+    text = HEADER + QUERY_FIXED + 1
+    if size < text:
+        return False
+    text += load_u1(event + DATABASE_LENGTH_AT) + load_u2(event + STATUS_LENGTH_AT)
+    left = size - text
+    at = event + text
+    if left >= _LONGEST_BORDER:
+        head = load_u8(at)
+        return head in (_ROLLBACK, _SAVEPOINT) or head & 0xFFFFFF == _XA
+    if left == 6:
+        return load_u4(at) == _COMM and load_u2(at + 4) == _IT
+    return left == 5 and load_u4(at) == _BEGI and load_u1(at + 4) == _N
+
+
+@kernel
+def find_statements(data: int, size: int, position: int, trailer: int, found: int, capacity: int, unmarked: int) -> int:
+    """Write the first `capacity` records; returns how many there are, or -1 - the offset of an event cut short.
+
+    `unmarked` 0: only those of groups that the server marks.
+    """
     count = 0
     marked = False
     group = 0
@@ -38,15 +77,22 @@ def find_statements(data: int, size: int, position: int, trailer: int, found: in
                 return -1 - position
             marked = load_u1(at + FLAGS_AT) & (STANDALONE | DDL) != 0
             group = position
-        elif marked and kind in (QUERY, QUERY_COMPRESSED):
-            if count < capacity:
-                record = found + count * FOUND_BYTES
-                store_u8(record + FOUND_GROUP, group)
-                store_u8(record + FOUND_START, position)
-                store_u8(record + FOUND_END, position + length)
-                store_u8(record + FOUND_TRAILER, trailer)
-            count += 1
+        elif kind in (QUERY, QUERY_COMPRESSED, EXECUTE_LOAD_QUERY):
+            if (marked and kind != EXECUTE_LOAD_QUERY) or (
+                unmarked and not (kind == QUERY and is_border(at, length - trailer))
+            ):
+                if count < capacity:
+                    record = found + count * FOUND_BYTES
+                    store_u8(record + FOUND_GROUP, group)
+                    store_u8(record + FOUND_START, position)
+                    store_u8(record + FOUND_END, position + length)
+                    store_u8(record + FOUND_TRAILER, trailer)
+                    store_u8(record + FOUND_MARKED, 1 if marked else 0)
+                count += 1
         elif kind == FORMAT_DESCRIPTION:
             trailer = 4 if load_u1(at + length - 5) == 1 else 0
+        elif kind in (MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_GTID_TAGGED):
+            marked = False
+            group = position
         position += length
     return count

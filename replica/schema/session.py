@@ -1,13 +1,14 @@
 """What the meaning of a statement depends on besides its text, and both as a QUERY of a binlog brings them.
 
-In: a `QueryEvent`. Out: its text in characters (a client that said nothing of its character set, or 'binary', is taken
-to speak UTF-8; what is not valid becomes U+FFFD, which no name or label may hold), and a `Session`.
+In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY. Out: its text in characters (a client that said nothing
+of its character set, or 'binary', is taken to speak UTF-8; what is not valid becomes U+FFFD, which no name or label may
+hold), and a `Session`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from replica.errors import SchemaError
 from replica.protocol.charset import BINARY, charset_of
@@ -16,6 +17,9 @@ from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
+    from replica.protocol.statement_events import ExecuteLoadQueryEvent
+
+    Logged: TypeAlias = QueryEvent | ExecuteLoadQueryEvent
 
 EXPLICIT_TIMESTAMPS: Final = 1 << 24
 """The bit of flags2 for explicit_defaults_for_timestamp (the server's OPTION_EXPLICIT_DEF_TIMESTAMP)."""
@@ -34,7 +38,7 @@ class Session:
     failed: bool = False  # it ended with an error, but had done something that was logged
 
 
-def session_of(event: QueryEvent, server_version: int) -> Session:
+def session_of(event: Logged, server_version: int) -> Session:
     status = event.status
     return Session(
         database=event.database,
@@ -47,7 +51,7 @@ def session_of(event: QueryEvent, server_version: int) -> Session:
     )
 
 
-def text_of(event: QueryEvent) -> str:
+def text_of(event: Logged) -> str:
     client = event.status.charset[0] if event.status.charset else None
     if client is None or charset_name(client) in (None, "binary"):
         return event.query.decode("utf-8", "replace")

@@ -132,7 +132,7 @@ def _planned(
     planner = planner_over(feed, options, plan)
     begin = planner.initial_offset()
     _judge(begin.position, end, reached)
-    return planner.partitions(begin, SourceOffset(end, end))
+    return planner.whole_range(begin, SourceOffset(end, end))
 
 
 def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: GtidPosition) -> GtidPosition:

@@ -73,6 +73,7 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         ConfigError: a bad option, or a path without binlogs.
         ProtocolError: a file is damaged (without skipDamaged), encrypted without its key, or no binlog.
         SchemaError: a table or its columns are not known.
+        StatementDmlError: rows of a table were changed by a statement that was logged as text (onStatementDml=fail).
         DataLossError: rows of an XA transaction lie in a file that is not among these.
 
     """
@@ -90,10 +91,17 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         schema_file=declared_tables(options.schema_file),
         unnamed=None,
     )
-    survey = FileSurvey(resolver, tables, skip_unprepared=options.skip_unprepared_xa)
+    survey = FileSurvey(
+        resolver, tables, skip_unprepared=options.skip_unprepared_xa, on_statement_dml=options.on_statement_dml
+    )
     for path in find_binlogs(options.path, looks):
         survey.look_through(access(path))
     found = survey.found
+    if found.statement_dml and options.on_statement_dml == "warn":
+        _log.warning(
+            "%d statements in these files may have changed rows of selected tables, which are not there",
+            found.statement_dml,
+        )
     for name, note in resolver.notes.items():
         _log.warning("%s: %s", ".".join(name), note)
     if found.unread:

@@ -29,10 +29,13 @@ from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows import records as r
 from replica.rows.batch import Groups
 from replica.rows.scan import Scan, scan
+from replica.rows.statements import logged_texts
 from replica.rows.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.partition import FileAccess, FilePartition, PreparedGroup
 from streaming_source.rows.ddl_rows import DdlRows
+from streaming_source.rows.statement_dml import changed_selection, statement_error
 from streaming_source.selection.group_extent import extent_of
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from replica.protocol.transaction_events import XaId
     from replica.rows.file_tables import FileResolver
     from replica.schema.table import TableSchema
+    from streaming_source.options.row_options import OnStatementDml
     from streaming_source.selection.resolver import Catalog, SelectedTables
 
 MAX_KEPT: Final = 4096
@@ -81,13 +85,24 @@ class Survey:
     names: set[str] = field(default_factory=set)
     unread: dict[tuple[str, str], SchemaError] = field(default_factory=dict)
     """Wanted tables with rows whose columns have no names, and why they are not known."""
+    statement_dml: int = 0
+    """Statements that were gone on behind, although rows of theirs may be missing."""
 
 
 class FileSurvey:
-    """Goes through files in stream order."""
+    """Goes through files in stream order; `on_statement_dml` as the option."""
 
-    def __init__(self, resolver: FileResolver, tables: SelectedTables, *, skip_unprepared: bool) -> None:
+    def __init__(
+        self,
+        resolver: FileResolver,
+        tables: SelectedTables,
+        *,
+        skip_unprepared: bool,
+        on_statement_dml: OnStatementDml = "fail",
+    ) -> None:
         self.found = Survey()
+        self._on_statement_dml = on_statement_dml
+        self._temporary = TemporaryTables()
         self._skip_unprepared = skip_unprepared
         self._resolver = resolver
         self._tables = tables
@@ -119,6 +134,7 @@ class FileSurvey:
         self.found.partitions += planned.partitions()
 
     def _range(self, access: FileAccess, part: FileRange, found: Scan, planned: FileCutter) -> None:
+        self._look_for_statements(access, part)
         self._follow(part, found)
         known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
         wanted = np.array([table.wanted for table in known], np.bool_)
@@ -156,6 +172,23 @@ class FileSurvey:
                     if self._resolver.apply(query, server_version=part.description.version_number):
                         self._schemas.clear()
                 start += header.event_length
+
+    def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
+        """Changes of wanted tables that were logged as statements: their rows are in no file."""
+        for text in logged_texts(part.data, part.description):
+            version = part.description.version_number
+            self._temporary.follow(text.statement, version)
+            names = changed_selection(self._tables, text.statement, version, self._temporary)
+            if names is None:
+                continue
+            gtid = str(getattr(text.begin, "gtid", None) or "a transaction without GTID")
+            where = f"{access.path}, offset {part.offset + text.start}: "
+            error = statement_error(gtid, names, text.statement, where=where, batch=True)
+            if self._on_statement_dml == "fail":
+                raise error
+            if not self.found.statement_dml and self._on_statement_dml == "warn":
+                _log.warning("%s", error.message)
+            self.found.statement_dml += 1
 
     def _has_statements(self, part: FileRange, found: Scan) -> bool:
         """Whether a statement of this range comes as a row."""

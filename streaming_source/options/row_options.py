@@ -20,6 +20,7 @@ InvalidDates = Literal["null", "error", "text"]
 InvalidText = Literal["replace", "error"]
 Geometry = Literal["binary", "spark"]
 SequenceNumbers = Literal["bigint", "decimal"]
+OnStatementDml = Literal["fail", "warn", "ignore"]
 OPERATIONS = ("insert", "update", "delete", "ddl")
 Scope = Literal["rows", "stream", "files", "replica"]
 """Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
@@ -127,6 +128,14 @@ class RowOptions:
         values.boolean,
         "false",
         "Leave out rows of XA transactions prepared before the reading begins, and log each, instead of stopping",
+    )
+
+    on_statement_dml: OnStatementDml = option(  # noqa: RUF009
+        "onStatementDml",
+        values.choice(OnStatementDml),
+        "fail",
+        "The primary logged a change of a selected table as a statement, without rows: fail right before it, or go on "
+        "without its rows and warn or ignore",
     )
 
     @property

@@ -33,6 +33,7 @@ from streaming_source.planning.backlog import Backlog
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.open_history import open_history
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
@@ -53,7 +54,8 @@ GATHER_S: Final = 0.1
 class ChangePlanner:
     """`feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges become partitions.
 
-    `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for.
+    `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
+    `statements` which changes of them have no rows.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class ChangePlanner:
         admission: Admission,
         tables: TableHistory,
         selection: RememberedSelection,
+        statements: StatementDml,
     ) -> None:
         self._feed = feed
         self._cutter = cutter
         self._admission = admission
         self._tables = tables
         self._selection = selection
+        self._statements = statements
         self._places = RelayPlaces(feed)
         self._forgotten = ForgottenTransactions(feed)
         self._backlog: Backlog | None = None
@@ -160,9 +164,15 @@ class ChangePlanner:
 
     def _offset(self, start: SourceOffset, place: Place, end: BatchEnd) -> SourceOffset:
         self._planned = end.reached
+        log = self._feed.log
         if end.part is not None:
+            group = log.cut(place.reached, self._feed.head().location, 1)
+            self._statements.admit_part(log, start, place, group.location)
             return replace(start.place, part=end.part)
-        head, schema = self._tables.admit(self._feed.log, start, place, end.head)
+        head, schema = self._tables.admit(log, start, place, end.head)
+        admitted = self._statements.admit(log, start, place, head)
+        if admitted != head:
+            head, schema = self._tables.admit(log, start, place, admitted)
         self._planned = head
         prepared = self._places.prepared_at(head.location, place)
         offset = replace(self._places.offset_at(head, prepared), schema=schema)
@@ -188,6 +198,8 @@ class ChangePlanner:
         report |= self._admission.waiting | self._selection.report()
         if self._feed.losses:
             report["dataLoss"] = self._feed.losses.json()
+        if self._statements.count:
+            report["statementDml"] = self._statements.count
         if self._feed.down_s:
             report["daemonDownSeconds"] = round(self._feed.down_s)
         return report
@@ -207,6 +219,13 @@ class ChangePlanner:
             ranges = self._cutter.partitions(self._feed.log, first, last, start, end, stretches=stretches)
             if self._feed.epoch == epoch:
                 return ranges
+
+    def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
+        """The ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as well."""
+        first = self._places.of_start(start)
+        last = self._places.of_end(end.place, first)
+        self._statements.admit_all(self._feed.log, start, first, last, end.position)
+        return self.partitions(start, end)
 
     def commit(self, end: SourceOffset) -> None:
         """Spark will not ask for anything up to `end` again: whole relay files before it can go."""
@@ -247,4 +266,5 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
     admission = Admission(tables, batch_limits(options, inline=inline), cutter)
     selection = RememberedSelection(selection_of(plan), tables)
-    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection)
+    statements = StatementDml(tables, options.on_statement_dml)
+    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection, statements)

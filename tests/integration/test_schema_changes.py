@@ -47,7 +47,7 @@ def changes(tables: Tables) -> str:
     t.run("CREATE TABLE u LIKE t", "ALTER TABLE u RENAME COLUMN a TO q", "RENAME TABLE t TO old, u TO t, old TO u")
     t.insert("t", 8, q=81, b=82)
     t.insert("u", 8, a=83, b=84)
-    t.run("TRUNCATE t", "DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, b INT, a INT)")
+    t.run("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, b INT, a INT)")
     t.insert("t", 9, a=91, b=92)
     t.run("XA START 'x'", "INSERT INTO u (id, a) VALUES (10, 101)", "XA END 'x'", "XA PREPARE 'x'")
     t.run("ALTER TABLE t RENAME COLUMN a TO z")

@@ -76,7 +76,11 @@ def test_a_typed_query_gets_the_columns_changes_and_statements_it_asks_for(shop:
     assert (absent.before, absent.after) == (["name"], ["id"])
 
     asked = {"table": items, "columns": "id,name", "rowShape": "flat", "operations": "delete"}
-    narrow = shop.spark.read.format("mariadb-binlog").options(**asked).load(f"{shop.primary.datadir}/bin.*")
+    files = f"{shop.primary.datadir}/bin.*"
+    with pytest.raises(PySparkException, match=r"StatementDmlError.*TRUNCATE TABLE"):
+        shop.spark.read.format("mariadb-binlog").options(**asked).load(files)
+    asked["onStatementDml"] = "warn"
+    narrow = shop.spark.read.format("mariadb-binlog").options(**asked).load(files)
     (deleted,) = narrow.collect()
     assert (narrow.columns[:2], deleted.id, deleted._change_type) == (["id", "name"], 1, "delete")
     with pytest.raises(PySparkException, match=r"names nmae, a column that \S+items does not have\..*mean name\?"):

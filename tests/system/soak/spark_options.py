@@ -30,6 +30,7 @@ def draw_options(chance: random.Random, primary: MariaDb, folder: Path, kind: st
     feed = chance.choices((EMBEDDED, ATTACHED, ATTACHED_WITH_SERVER), (6, 3, 1))[0]
     options = {
         "tables": f"{DATABASE}.*",
+        "onStatementDml": "ignore",  # the load has TRUNCATE, and the oracle knows of it
         "startingPosition": "earliest",
         "maxBytesPerTrigger": chance.choice(BATCH_BYTES),
         "transport": chance.choice(("path", "path", "auto", "inline")),

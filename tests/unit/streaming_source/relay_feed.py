@@ -15,6 +15,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.rows.read_plan import ReadPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay.location import RelayHead, RelayLocation
+    from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import Feed
 
 
@@ -42,12 +44,15 @@ def plan(
     inline: bool = False,
     skip_unprepared: bool = False,
     shape: Literal["envelope", "flat", "variant"] = "variant",
+    on_statement_dml: OnStatementDml = "fail",
     **limits: Any,
 ) -> ChangePlanner:
     """A planner over `feed`, with the fields of `BatchLimits` as limits."""
     cutter = RangeCutter(tables, inline=inline, skip_unprepared=skip_unprepared)
     selection = RememberedSelection(selection_of(ReadPlan(shape, tables, None, "")), tables)
-    return ChangePlanner(feed, cutter, Admission(tables, BatchLimits(**limits), cutter), history(tables), selection)
+    statements = StatementDml(tables, on_statement_dml)
+    admission = Admission(tables, BatchLimits(**limits), cutter)
+    return ChangePlanner(feed, cutter, admission, history(tables), selection, statements)
 
 
 def history(tables: SelectedTables = EVERYTHING) -> TableHistory:

@@ -1,0 +1,164 @@
+"""The option onStatementDml along a stream: changes of selected tables that were logged as statements, without rows.
+
+In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
+such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
+`warn` and `ignore` they are counted, for the query's progress. A transaction that was rolled back counts: it was logged
+because it had changed a table without transactions. One that an XA PREPARE ends counts there.
+
+Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
+looked through once, when the first statement that uses one comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.relay.ddl import texts_between
+from replica.relay.location import RelayLocation, relay_numbers
+from replica.schema.temporary_tables import TemporaryTables, uses_temporary
+from streaming_source.rows.statement_dml import changed_selection, shown_statement, statement_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.errors import StatementDmlError
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay.ddl import RelayText
+    from replica.relay.location import RelayHead
+    from replica.relay.log import RelayLog
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.row_options import OnStatementDml
+    from streaming_source.ranges.places import Place
+    from streaming_source.selection.resolver import SelectedTables
+
+_log = logging.getLogger(__name__)
+
+
+class _Found(NamedTuple):
+    text: RelayText
+    tables: tuple[str, ...]
+
+
+class StatementDml:
+    """One per query, called by one thread. `count`: the statements that were gone on behind since it was made."""
+
+    def __init__(self, tables: SelectedTables, mode: OnStatementDml) -> None:
+        self.count = 0
+        self._tables = tables
+        self._mode = mode
+        self._temporary: tuple[GtidPosition, TemporaryTables] | None = None
+
+    def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> RelayHead:
+        """Where the batch from `start` to `head` ends.
+
+        Raises:
+            StatementDmlError: the first statement that the query may not go on behind comes right after `start`.
+
+        """
+        first: _Found | None = None
+        count = 0
+        for found in self._within(log, start, place, head.location, reached=head.position):
+            if self._mode == "fail":
+                return self._before(log, start, place, found)
+            first, count = first or found, count + 1
+        self.count += count
+        if first is not None and self._mode == "warn":
+            _warn(first, count)
+        return head
+
+    def admit_part(self, log: RelayLog, start: SourceOffset, place: Place, end: RelayLocation) -> None:
+        """Let a batch take some rows of the group that ends at `end`; its statements count with the last of them.
+
+        Raises:
+            StatementDmlError: the query may not go on behind the group.
+
+        """
+        if self._mode == "fail":
+            for found in self._within(log, start, place, end):
+                self._before(log, start, place, found)
+
+    def admit_all(self, log: RelayLog, start: SourceOffset, place: Place, end: Place, upto: GtidPosition) -> None:
+        """The range of a batch read, which cannot end before what it may not go on behind.
+
+        Raises:
+            StatementDmlError: there is such a statement.
+
+        """
+        first: _Found | None = None
+        count = 0
+        for found in self._within(log, start, place, end.reached):
+            if not end.exact and not _covers(upto, found.text):
+                continue
+            if self._mode == "fail":
+                raise _error(found, batch=True)
+            first, count = first or found, count + 1
+        if first is not None and self._mode == "warn":
+            _warn(first, count)
+
+    def _before(self, log: RelayLog, start: SourceOffset, place: Place, found: _Found) -> RelayHead:
+        head = log.at(found.text.location)
+        if found.text.location <= place.reached or head.position == start.position:
+            raise _error(found)
+        return head
+
+    def _within(
+        self,
+        log: RelayLog,
+        start: SourceOffset,
+        place: Place,
+        end: RelayLocation,
+        *,
+        reached: GtidPosition | None = None,
+    ) -> Iterator[_Found]:
+        """The statements behind `start` and before `end` that may have changed selected tables.
+
+        `reached`: the position at `end`, where the next batch will start.
+        """
+        known: TemporaryTables | None = None
+        if self._temporary is not None and self._temporary[0] == start.position:
+            known = self._temporary[1].copy()
+        none = TemporaryTables()
+        for text in texts_between(log, place.scan_from, end):
+            if known is None and uses_temporary(text.statement):
+                known = _temporary_at(log, place.scan_from)
+            if known is not None:
+                known.follow(text.statement, text.server_version)
+            if not place.exact and _covers(start.position, text):
+                continue
+            tables = changed_selection(self._tables, text.statement, text.server_version, known or none)
+            if tables is not None:
+                yield _Found(text, tables)
+        if reached is not None:
+            self._temporary = None if known is None else (reached, known)
+
+
+def _covers(position: GtidPosition, text: RelayText) -> bool:
+    last = position.get(text.gtid.domain_id)
+    return last is not None and last.seq_no >= text.gtid.seq_no
+
+
+def _temporary_at(log: RelayLog, location: RelayLocation) -> TemporaryTables:
+    found = TemporaryTables()
+    numbers = relay_numbers(log.directory)
+    first = RelayLocation(numbers[0], 0) if numbers else location
+    if first < location:
+        for text in texts_between(log, first, location):
+            found.follow(text.statement, text.server_version)
+    return found
+
+
+def _error(found: _Found, *, batch: bool = False) -> StatementDmlError:
+    return statement_error(str(found.text.gtid), found.tables, found.text.statement, batch=batch)
+
+
+def _warn(first: _Found, count: int) -> None:
+    _log.warning(
+        "%d statement%s of this batch may have changed rows of selected tables, which are not in the binlog; the first "
+        "is %s, of %s: %s",
+        count,
+        "" if count == 1 else "s",
+        first.text.gtid,
+        ", ".join(first.tables),
+        shown_statement(first.text.statement),
+    )

@@ -1,0 +1,74 @@
+"""Statements that may have changed rows of the selected tables and stand in the binlog as text, without their rows.
+
+In: what is selected, and the statements of a stream in order. Out: per statement the selected tables it may have
+changed, or None; and the error that stops a query before it. DDL is quiet, and TRUNCATE with it where it is delivered
+as a row (`includeDdl`); so are temporary tables, and statements that only remove rows where no deletes are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import StatementDmlError
+from replica.protocol.query import QueryEvent
+from replica.schema.changed_tables import changed_tables
+from replica.schema.session import text_of
+from streaming_source.rows.ddl_statements import named_tables
+
+if TYPE_CHECKING:
+    from replica.schema.session import Logged
+    from replica.schema.temporary_tables import TemporaryTables
+    from streaming_source.selection.resolver import SelectedTables
+
+ANY_TABLE: Final = ("any table",)
+"""What a statement may have changed whose text does not tell."""
+STATEMENT_CHARACTERS: Final = 200
+"""Of a statement in a message: enough to know it again; a LOAD of text would bury the advice."""
+CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED, or a TRUNCATE)."
+REMEDY: Final = (
+    "Let every session write with binlog_format=ROW, repeat the change in the sink or copy the table there again, and "
+    "go on behind it with onStatementDml=warn and the same checkpoint."
+)
+REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy the table instead."
+
+
+def changed_selection(
+    tables: SelectedTables, statement: Logged, server_version: int, temporary: TemporaryTables
+) -> tuple[str, ...] | None:
+    """The selected tables, as database.table, that the statement may have changed without a row here."""
+    changed = changed_tables(statement, server_version)
+    if changed is None or (changed.removes and "delete" not in tables.operations):
+        return None
+    if not changed.tables:
+        return ANY_TABLE
+    delivered: tuple[tuple[str, str], ...] = ()
+    if changed.defines and tables.include_ddl and isinstance(statement, QueryEvent):
+        delivered = named_tables(statement, server_version=server_version)
+    found = [
+        ".".join(name)
+        for name in changed.tables
+        if name not in delivered and _wants(tables, *name) and not temporary.means(statement, name)
+    ]
+    return tuple(found) or None
+
+
+def _wants(tables: SelectedTables, database: str, table: str) -> bool:
+    # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
+    return tables.wants(database, table) or tables.wants(database.lower(), table.lower())
+
+
+def shown_statement(statement: Logged) -> str:
+    """The text for a message: one line, cut, nothing that a terminal obeys."""
+    text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text_of(statement).split()))
+    return text if len(text) <= STATEMENT_CHARACTERS else f"{text[: STATEMENT_CHARACTERS - 1]}…"
+
+
+def statement_error(
+    gtid: str, names: tuple[str, ...], statement: Logged, *, where: str = "", batch: bool = False
+) -> StatementDmlError:
+    """The end of a query that may not go on without these rows."""
+    return StatementDmlError(
+        f"{where}{gtid} may have changed rows of {', '.join(names)} by a statement that was logged without rows: "
+        f"`{shown_statement(statement)}`.",
+        hint=f"{CAUSE} {REMEDY_OF_BATCH if batch else REMEDY}",
+    )

@@ -24,7 +24,7 @@ from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_o
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Shown, Side, shown_columns
 from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
-from replica.protocol.charset import charset_of
+from replica.protocol.charset import BINARY, charset_of
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, HeaderFlag, TableMapFlag
 from replica.protocol.events import (
     AnnotateRowsEvent,
@@ -196,7 +196,8 @@ class SqlDump:
             case UserVarEvent():
                 value = user_variable(event)
                 if value.startswith("X'"):
-                    value = f"_{charset_of(event.collation).name} {value}"
+                    name = "binary" if event.collation == BINARY else charset_of(event.collation).name
+                    value = f"_{name} {value}"
                 self._waiting.append(f"SET @{quoted(event.name.decode('utf-8', 'replace'))} := {value};\n")
 
     def _end(self, event: Event) -> None:

@@ -279,6 +279,11 @@ def charset_of(collation: int) -> Charset:
     return charset
 
 
+def labels_charset(collation: int) -> Charset:
+    """How the labels of an ENUM or SET are read: those of a binary one are names too, in the UTF-8 of their CREATE."""
+    return CHARSETS["utf8mb4"] if collation == BINARY else charset_of(collation)
+
+
 def charset_named(name: str) -> Charset:
     """The character set that information_schema calls `name`."""
     charset = CHARSETS.get(_ALIASES.get(name, name))

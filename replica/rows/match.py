@@ -132,8 +132,8 @@ def _length(column: ColumnDef, schema: ColumnSchema) -> bool:
 def _charset(column: ColumnDef, schema: ColumnSchema) -> bool:
     if column.collation is None or column.type == ColumnType.GEOMETRY:
         return False
-    if schema.charset is None or column.collation == BINARY:
-        return (column.collation == BINARY) != (schema.charset is None)
+    if schema.charset in (None, "binary") or column.collation == BINARY:  # ENUM and SET are of the set binary, as text
+        return (column.collation == BINARY) != (schema.charset in (None, "binary"))
     try:
         return charset_of(column.collation) != charset_named(schema.charset)
     except UnsupportedColumnError:

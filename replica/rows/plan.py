@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError, UnsupportedColumnError
-from replica.protocol.charset import BINARY, Charset, charset_named, charset_of
+from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
 from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
 from replica.rows.types import TYPES, Kind, TypeRow, ValuePolicy, arrow_and_spark, refine
@@ -190,11 +190,20 @@ def _text_kind(charset: Charset) -> Kind:
 
 def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple[str, ...]:
     if column.labels is not None:
-        charset = _charset(column, schema, where)
-        return tuple(charset.decode(label) for label in column.labels)
-    if schema is not None and schema.labels is not None:
-        return schema.labels
-    raise SchemaError(f"{where} has labels that neither the binlog nor the catalog tells.", hint=_FULL)
+        binary = column.collation == BINARY
+        charset = labels_charset(BINARY) if binary else _charset(column, schema, where)
+        labels = tuple(charset.decode(label) for label in column.labels)
+    elif schema is not None and schema.labels is not None:
+        binary, labels = schema.charset == "binary", schema.labels
+    else:
+        raise SchemaError(f"{where} has labels that neither the binlog nor the catalog tells.", hint=_FULL)
+    damaged = [label for label in labels if binary and "\N{REPLACEMENT CHARACTER}" in label]
+    if len(set(damaged)) < len(damaged):
+        raise UnsupportedColumnError(
+            f"{where} is of the character set binary, and some of its labels differ only in bytes that are no UTF-8.",
+            hint="Declare it anew with its labels in a character set: ALTER TABLE … MODIFY … CHARACTER SET utf8mb4.",
+        )
+    return labels
 
 
 def _check_old_format(schema: ColumnSchema | None, where: str) -> None:

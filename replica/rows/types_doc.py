@@ -80,8 +80,10 @@ decides:
 | `error` | the query stops with an error that names the table, the column and the offset |
 
 Strings are valid UTF-8 under both, so that nothing stumbles over them later. Labels of ENUM and SET are replaced under
-both: they are part of the definition, not of a row. Which bytes of a damaged text in a multi-byte set become one U+FFFD
-is not always what the server's `?` stand for.
+both: they are part of the definition, not of a row. The labels of a binary ENUM or SET (`DEFAULT CHARSET=binary` makes
+them so) are read as UTF-8, as the statement that declared them was written, and are STRING as those of others; where
+two of them would become the same text, the column is refused. Which bytes of a damaged text in a multi-byte set become
+one U+FFFD is not always what the server's `?` stand for.
 
 ## Where a column's definition comes from
 
@@ -90,9 +92,9 @@ that follow it: this is right for old rows too. With NO_LOG (the default) or MIN
 information_schema, which knows how the table looks today. Number, types, widths, digits, signs and character sets of
 the columns are compared with the table map, and a difference is an error, never a guess. UUID, INET4 and INET6 are
 logged as BINARY and VECTOR as VARBINARY; only the catalog tells them apart. Where information_schema prints `?` for a
-character beyond U+FFFF in a label of ENUM or SET, the connector asks for the label itself. DATETIME, TIMESTAMP and TIME
-in the format of servers before 10.1.2 (`mysql56_temporal_format=OFF`) are decoded if they have no fractional digits;
-the binlog does not describe others.
+character beyond U+FFFF or a byte that is no UTF-8 in a label of ENUM or SET, the connector asks for the label itself.
+DATETIME, TIMESTAMP and TIME in the format of servers before 10.1.2 (`mysql56_temporal_format=OFF`) are decoded if they
+have no fractional digits; the binlog does not describe others.
 
 ## Columns that SELECT does not show, and columns that are not there
 

@@ -1,9 +1,10 @@
 """Labels of ENUM and SET that information_schema cannot print, asked of the server in another way.
 
 The server keeps column declarations in the three-byte UTF-8 of its identifiers, so a character beyond U+FFFF in a label
-is a '?' in information_schema and in SHOW CREATE TABLE. A variable of the column's type shows the label itself. In: the
-tables of the catalog. Out: for each doubtful column a statement, and with its answer the column as it is. Only labels
-with a '?' in columns whose character set has such characters are doubted.
+is a '?' in information_schema and in SHOW CREATE TABLE; so is each of its bytes, and each that is no UTF-8, where the
+column is binary. A variable of the column's type shows the label itself. In: the tables of the catalog. Out: for each
+doubtful column a statement, and with its answer the column as it is. Only labels with a '?' in columns whose character
+set has such characters are doubted. Bytes that are no UTF-8 become U+FFFD, as everywhere.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 _LOST = "?"
+_BINARY = "binary"
 _BYTES_BEYOND_BMP = 4  # of a character in the sets that have any beyond U+FFFF
 
 
@@ -37,7 +39,8 @@ class DoubtfulLabels(NamedTuple):
         names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
         values = [index + 1 if column.data_type == "enum" else 1 << index for index in self.labels]
         steps = (f"DECLARE v{i} TYPE OF {names} DEFAULT {value};" for i, value in enumerate(values))
-        shown = ", ".join(f"HEX(CONVERT(v{i} USING utf8mb4))" for i in range(len(values)))
+        text = "{}" if column.charset == _BINARY else "CONVERT({} USING utf8mb4)"
+        shown = ", ".join(f"HEX({text.format(f'v{i}')})" for i in range(len(values)))
         return f"BEGIN NOT ATOMIC {' '.join(steps)} SELECT {shown}; END"
 
     def answered(self, rows: Iterable[Sequence[object]]) -> ColumnSchema:
@@ -51,7 +54,7 @@ class DoubtfulLabels(NamedTuple):
             )
         labels = list(column.labels)
         for index, text in zip(self.labels, row, strict=True):
-            labels[index] = bytes.fromhex(str(text)).decode()
+            labels[index] = bytes.fromhex(str(text)).decode("utf-8", "replace")
         return replace(column, labels=tuple(labels))
 
 
@@ -59,5 +62,9 @@ def doubtful_labels(schema: TableSchema) -> Iterator[DoubtfulLabels]:
     """The columns of a table whose labels have to be asked for."""
     for number, column in enumerate(schema.columns):
         labels = tuple(index for index, label in enumerate(column.labels or ()) if _LOST in label)
-        if labels and column.charset and charset_named(column.charset).max_bytes >= _BYTES_BEYOND_BMP:
+        if labels and column.charset and _may_have_lost(column.charset):
             yield DoubtfulLabels(schema, number, labels)
+
+
+def _may_have_lost(charset: str) -> bool:
+    return charset == _BINARY or charset_named(charset).max_bytes >= _BYTES_BEYOND_BMP

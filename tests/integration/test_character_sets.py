@@ -157,6 +157,37 @@ def test_labels_that_the_catalog_cannot_print_are_asked_for(server: MariaDb, tmp
     assert [column.name for column in table.columns] == ["e", "s", "l", "row_start", "row_end"]
 
 
+@pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
+def test_binary_labels_are_the_same_text_wherever_they_come_from(
+    server: MariaDb, tmp_path: Path, metadata: str
+) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE labels",
+        "CREATE TABLE labels.t (id INT PRIMARY KEY, e ENUM('a', 'é', '😀', x'FF', '?', 'b '), "
+        "s SET('m', '😀', x'FE'), g ENUM('é', 'y') AS (1) PERSISTENT, c CHAR(4)) DEFAULT CHARSET=binary",
+        f"SET GLOBAL binlog_row_metadata = {metadata}",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO labels.t(id, e, s, c) VALUES (1, 1, 7, 'x'), (2, 2, 0, ''), (3, 3, 2, NULL), (4, 4, 4, ''),"
+        "(5, 5, 1, ''), (6, 6, NULL, '')",
+        "SET GLOBAL binlog_row_metadata = NO_LOG",
+    )
+    data = (server.datadir / server.binlogs()[-1]).read_bytes()
+    with EmbeddedReplica(replica_config(server), tmp_path) as replica:
+        replica.start(None)
+        (schema,) = replica.fetch_schema([("labels", None)]).values()
+    selected = server.sql("SELECT id, HEX(e), HEX(s), HEX(g) FROM labels.t")
+    said = [(number, *(cell and text_of(cell) for cell in cells)) for number, *cells in selected]
+    for known in (schema, None) if metadata == "FULL" else (schema,):  # None: from the stream alone
+        tables = Tables({"labels.t": known})
+        rows = check_twin(data, tables, DecodeOptions())
+        assert list(zip(*(column.to_pylist() for column in rows.after[:4]), strict=True)) == said
+        check_twin(data, tables, DecodeOptions(shape="variant"))
+
+
+def text_of(hexadecimal: str) -> str:
+    return bytes.fromhex(hexadecimal).decode("utf-8", "replace")
+
+
 @pytest.mark.parametrize("name", ["utf8mb3", "latin1", "gbk", "sjis", "utf16"])
 def test_bytes_that_are_no_text_stop_nothing(server: MariaDb, name: str) -> None:
     server.sql(

@@ -68,6 +68,12 @@ CREATE TABLE child (id INT PRIMARY KEY, parent INT, FOREIGN KEY (parent) REFEREN
 SET foreign_key_checks = 0
 INSERT INTO child VALUES (1, 99)
 SET foreign_key_checks = 1
+CREATE TABLE variables (b VARBINARY(9), t VARCHAR(9) CHARSET latin1, n DECIMAL(20,5), d DOUBLE, i BIGINT UNSIGNED)
+SET @b = X'00FF80', @e = BINARY '', @t = _latin1 X'E9', @n = -1.50, @d = 1e300, @i = 18446744073709551615, @z = NULL
+SET @ucs = _ucs2 X'00E9', @j = -7
+SET binlog_format = STATEMENT
+INSERT INTO variables VALUES (@b, @t, @n, @d, @i), (@e, @ucs, @n, @j, NULL), (@z, @z, @z, @z, @z)
+SET binlog_format = ROW
 XA START 'one'
 INSERT INTO made (id) VALUES (100)
 XA END 'one'

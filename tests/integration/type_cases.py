@@ -64,6 +64,8 @@ CASES = [
       for n in (1, 8, 9, 17, 24, 25, 32, 33, 64)),
     Case("SET('ß','b''c') CHARSET latin1", ("'ß,b''c'", "'b''c'")),
     Case("ENUM('é','e') CHARSET utf16", ("'é'",)),
+    Case("ENUM('a','B','b ','x''y') CHARSET binary", ("1", "'B'", "'b '", "4")),
+    Case("SET('m','n ','k') CHARSET binary", ("''", "'m,k'", "7")),
     Case("CHAR(5) CHARSET latin1", ("'ab  '", "''", "'é€'")),
     Case("CHAR(63) CHARSET utf8mb4", ("'ab'", "REPEAT('€', 63)")),
     Case("CHAR(64) CHARSET utf8mb4", ("'ab'", "REPEAT('😀', 64)")),

@@ -64,6 +64,19 @@ def test_the_catalog_tells_what_the_stream_does_not() -> None:
     assert (plan.name, plan.kind, plan.labels, plan.key) == ("c", Kind.ENUM, labels, True)
 
 
+def test_binary_labels_are_read_as_utf8_and_never_two_as_one() -> None:
+    def planned(*labels: bytes) -> tuple[str, ...]:
+        wire = column("c", ColumnType.STRING, b"\xf7\1", labels=labels, collation=BINARY)
+        return plan_column(wire, None, NULL).labels
+
+    assert planned(b"a", "é".encode(), b"b ", b"\xff") == ("a", "é", "b ", "\ufffd")
+    with pytest.raises(UnsupportedColumnError, match="differ only in bytes that are no UTF-8"):
+        planned(b"a", b"\xff", b"\xfe")
+    lost = schema("enum", labels=("\ufffd", "\ufffd"), charset="binary")
+    with pytest.raises(UnsupportedColumnError, match="differ only in bytes"):
+        plan_column(bare(ColumnType.STRING, b"\xf7\1"), lost, NULL)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("charset", "kind"),
     [

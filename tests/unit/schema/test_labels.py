@@ -35,6 +35,13 @@ def test_only_labels_that_may_have_lost_a_character_are_asked_for() -> None:
     assert first.answered([answer]).labels == ("a", "x\N{GRINNING FACE}", "b", "?")
 
 
+def test_binary_labels_are_asked_for_as_bytes() -> None:
+    (doubtful,) = doubtful_labels(table(enum("e", "a", "?", "????", charset="binary")))
+    assert "SELECT HEX(v0), HEX(v1); END" in doubtful.query()
+    answer = ["FF", "\N{GRINNING FACE}".encode().hex()]
+    assert doubtful.answered([answer]).labels == ("a", "\N{REPLACEMENT CHARACTER}", "\N{GRINNING FACE}")
+
+
 def test_no_answer_is_an_error() -> None:
     (doubtful,) = doubtful_labels(table(enum("e", "?")))
     with pytest.raises(SchemaError, match=r"labels of e in a`b\.t.*FULL"):

@@ -8,6 +8,7 @@ leaves the table as it is, which is what a replay after a crash needs.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
@@ -16,6 +17,7 @@ from streaming_source.queries.row_events import image_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -62,6 +64,10 @@ class Upsert:
             SchemaError: the table lacks a column of the rows.
 
         """
+        with _short_errors():
+            self._apply(batch)
+
+    def _apply(self, batch: DataFrame) -> None:
         target = batch.sparkSession.table(self._table).schema
         batch = self._typed(batch, target)
         columns = image_columns(batch)
@@ -96,6 +102,14 @@ class Upsert:
                 f"the table {self._table} has no column {', '.join(lacking)}.",
                 hint="Add what is missing with ALTER TABLE … ADD COLUMNS, or name the wanted ones: columns=[…].",
             )
+
+
+def _short_errors() -> AbstractContextManager[None]:
+    try:
+        from streaming_source.queries.short_errors import short_java_errors
+    except ImportError:  # the client of Spark Connect alone has no py4j, and errors of its own
+        return nullcontext()
+    return short_java_errors()
 
 
 class _Found(NamedTuple):

@@ -95,6 +95,11 @@ class RelayRange:
         around = 0 if self.around is None else self.around.size
         return self.end - self.start + around + sum(part.size for part in self.carried)
 
+    @property
+    def place(self) -> str:
+        """Where it is, in the few words that an error has room for."""
+        return f"bytes {self.start} to {self.end} of {self.path}{_copied_from(self.file)}"
+
     def data(self) -> memoryview:
         """The range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
 
@@ -173,6 +178,11 @@ class InlineRange:
         """Bytes on board."""
         return len(self.content) + sum(part.size for part in self.carried)
 
+    @property
+    def place(self) -> str:
+        """Where it was, in the few words that an error has room for."""
+        return f"{len(self.content)} bytes in the task{_copied_from(self.file)}"
+
     def data(self) -> memoryview:
         """The range."""
         return memoryview(self.content)
@@ -199,6 +209,10 @@ class ChangePartition(InputPartition):
     def inline(self) -> ChangePartition:
         """The same with all bytes on board."""
         return ChangePartition(tuple(r.inline() if isinstance(r, RelayRange) else r for r in self.ranges))
+
+
+def _copied_from(file: str) -> str:
+    return f", copied from the primary's {file}" if file else ""
 
 
 def _not_here(path: str, end: int, error: Exception) -> RelayError:

@@ -29,7 +29,7 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
 
     """
     for part in partition.ranges:
-        with noted(f"while reading {part!r}"):
+        with noted(f"while reading {part.place}"):
             tables = _tables_in(part.catalog, plan)
             made, data = RecordBatches(tables), part.data()
             facts = made.facts(part.file, data)

@@ -8,11 +8,13 @@ to standard output. The exit code is the error's (errors.py), 0 for a replica th
 from __future__ import annotations
 
 import importlib
+from typing import NoReturn
 
 import click
 
 from replica import __version__
 from replica.errors import ConfigError, ReplicaError
+from replica.installation import installation_error
 from replica.plain_text import one_line
 
 COMMANDS = {
@@ -58,10 +60,18 @@ def main() -> None:
     try:
         program.main(standalone_mode=False)
     except ReplicaError as error:
-        click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
-        raise SystemExit(error.exit_code) from None
+        _end(error)
+    except ImportError as error:
+        _end(installation_error(error) or error)
     except click.ClickException as error:
         error.show()
         raise SystemExit(ConfigError.exit_code) from None
     except click.Abort:
         raise SystemExit(130) from None
+
+
+def _end(error: Exception) -> NoReturn:
+    if not isinstance(error, ReplicaError):
+        raise error
+    click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
+    raise SystemExit(error.exit_code) from None

@@ -3,6 +3,7 @@
     ReplicaError
     ├── ConfigError 20                an option is unknown, missing or out of range: fix the call
     ├── PrerequisiteError 21          the server's settings or the account's grants do not allow replication
+    ├── InstallationError 22          a package is missing, broken, or hidden by a file of the same name
     ├── ServerError 30                the server answered with an ERR packet (code, sqlstate, message)
     │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
     │   ├── PositionLostError 32      the position is diverged, or not in this server's binlog
@@ -66,6 +67,12 @@ class PrerequisiteError(ReplicaError):
     """The server or the account is not set up for replication; the message lists every failed check."""
 
     exit_code = 21
+
+
+class InstallationError(ReplicaError):
+    """A package that is needed is missing or broken, or a file of the same name is found before it."""
+
+    exit_code = 22
 
 
 class ServerError(ReplicaError):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.version import __version__ as spark_version
 
-from replica.errors import ConfigError
+from replica.errors import ConfigError, ReplicaError
+from streaming_source.driver.spark_border import spark_border
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.server import ServerRangeReader
+    from streaming_source.driver.refused_stream import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.stream import ChangeStreamReader
@@ -44,6 +46,7 @@ class MariaDbBinlogSource(DataSource):
     def name(cls) -> str:
         return "mariadb-binlog"
 
+    @spark_border()
     def schema(self) -> StructType:
         _require_spark()
         from streaming_source.options.source_options import names_files
@@ -69,6 +72,7 @@ class MariaDbBinlogSource(DataSource):
             self._files = load_files(self.options)
         return self._files
 
+    @spark_border()
     def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader:
         _require_spark()
         from streaming_source.batch.reader import BinlogFilesReader
@@ -95,7 +99,16 @@ class MariaDbBinlogSource(DataSource):
         self._handed_out = True
         return ServerRangeReader(options, self._plan.project(schema), latest, self._load or uuid.uuid4().hex)
 
-    def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802  (Spark's name)
+    def streamReader(self, schema: StructType) -> ChangeStreamReader | RefusedStream:  # noqa: N802  (Spark's name)
+        try:
+            return self._stream_reader(schema)
+        except ReplicaError as error:
+            from streaming_source.driver.refused_stream import RefusedStream
+
+            return RefusedStream(error)
+
+    @spark_border()
+    def _stream_reader(self, schema: StructType) -> ChangeStreamReader:
         _require_spark()
         from streaming_source.options.source_options import SourceOptions, names_files
         from streaming_source.stream import ChangeStreamReader

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from streaming_source.driver.spark_border import spark_border
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.rows.reader import read_changes
 
@@ -71,32 +72,40 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in the order Spark calls them -----------------------------------------------------------------------------
 
+    @spark_border()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         self._planning().prepare_available_now()
 
+    @spark_border()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark knows limits of one kind only; the planner holds both to their options whichever kind comes back.
         if self._options is not None and self._options.max_rows_per_trigger is not None:
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadMaxBytes(self._options.max_bytes_per_trigger if self._options else 0)
 
+    @spark_border()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._planning().initial_offset().json()
 
+    @spark_border()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = SourceOffset.parse(start)
         after = self._planning().latest_offset(before, bounded=not isinstance(limit, ReadAllAvailable))
         return start if after == before else after.json()
 
+    @spark_border()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._planner.report() if self._planner else None
 
+    @spark_border()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return list(self._planning().partitions(SourceOffset.parse(start), SourceOffset.parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_changes(partition, self._plan)
+        with spark_border():
+            yield from read_changes(partition, self._plan)
 
+    @spark_border()
     def commit(self, end: dict[str, Any]) -> None:
         self._planning().commit(SourceOffset.parse(end))
 

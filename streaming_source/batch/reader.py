@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from streaming_source.batch.pushdown import PushFilters
+from streaming_source.driver.spark_border import spark_border
 from streaming_source.files.partition import FilePartition
 from streaming_source.files.reader import read_file_changes
 
@@ -51,4 +52,5 @@ class BinlogFilesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Without any partition Spark makes up one that holds nothing.
         if isinstance(partition, FilePartition):
-            yield from read_file_changes(partition, self._plan)
+            with spark_border():
+                yield from read_file_changes(partition, self._plan)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from streaming_source.batch.pushdown import PushFilters
+from streaming_source.driver.spark_border import spark_border
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.rows.reader import read_changes
 
@@ -57,6 +58,7 @@ class ServerRangeReader(DataSourceReader):
     def __repr__(self) -> str:
         return f"ServerRangeReader({self._plan.title})"
 
+    @spark_border()
     def partitions(self) -> list[InputPartition]:
         if self._options is None:
             raise RuntimeError("only the process that plans the query may ask for partitions")
@@ -73,4 +75,5 @@ class ServerRangeReader(DataSourceReader):
                 from streaming_source.batch.folders import touch
 
                 touch(self._folder)
-            yield from read_changes(partition, self._plan)
+            with spark_border():
+                yield from read_changes(partition, self._plan)

@@ -72,7 +72,7 @@ def test_filters_are_pushed_into_a_range_only(shop: Shop) -> None:
     source = MariaDbBinlogSource(_options(shop, pushFilters="true"))
     schema = source.schema()
     with pytest.raises(ConfigError, match=r"pushFilters is for spark\.read:.*operations, columns and skipUnchanged"):
-        source.streamReader(schema)
+        source.streamReader(schema).getDefaultReadLimit()
 
 
 def test_a_purged_checkpoint_is_refused_before_a_row_and_gone_over_when_told(shop: Shop) -> None:

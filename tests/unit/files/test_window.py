@@ -131,7 +131,7 @@ def test_the_error_of_a_reader_comes_after_what_it_read() -> None:
 
 def mapped_files() -> set[str]:
     """The inodes of mapped temporary files, which have no name any more."""
-    lines = Path("/proc/self/maps").read_text(encoding="ascii").splitlines()
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     return {line.split()[4] for line in lines if "mariadb-replica-" in line or line.endswith("(deleted)")}
 
 

@@ -54,7 +54,7 @@ def test_a_schema_of_the_users_own_is_a_part_of_ours_or_refused() -> None:
 
 def test_each_way_of_reading_is_told_what_it_lacks() -> None:
     with pytest.raises(ConfigError, match=r"path names binlog files: they are read with spark\.read"):
-        MariaDbBinlogSource(OPTIONS).streamReader(StructType())
+        MariaDbBinlogSource(OPTIONS).streamReader(StructType()).getDefaultReadLimit()
     with pytest.raises(ConfigError, match=r"option user is missing.*To read binlog files, set path"):
         MariaDbBinlogSource({"table": "v.t"}).reader(StructType())
     with pytest.raises(ConfigError, match=r"endingPosition is for a server, and path reads files without one"):

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from tests.fixtures.class_archive import use_class_archive
 from tests.fixtures.installation import MISSING, installations
 from tests.fixtures.mariadb import MariaDb
+from tests.fixtures.orphans import leave_no_orphans
 from tests.fixtures.spark_home import unpacked_spark_home
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So a shell starts what runs in its background, and every process that a test interrupts would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    leave_no_orphans()
     os.environ.setdefault("SPARK_HOME", str(unpacked_spark_home()))
     use_class_archive()
 

@@ -19,6 +19,7 @@ from replica.dump.command import table_patterns
 from replica.dump.notices import Notices
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.dump.reading import OPTIONS, Reading
+from replica.dump.without_rows import StatementChanges
 from replica.errors import ConfigError
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
@@ -105,14 +106,16 @@ def tail(
         reading = Reading([str(source.log.directory)], selection, names, notices)
         silent = not tables and (not ops or STATEMENT in ops)
         shown = Transactions(names, paint, silent=silent, full=full)
-        output: Output = JsonLines(names, out) if as_json else PrettyLines(shown, out)
+        output: Output = JsonLines(names, out, notices) if as_json else PrettyLines(shown, out)
         chosen = frozenset(OPERATIONS[op] for op in ops if op in OPERATIONS) if ops else None
         prepared = PreparedBefore(source.log, begin.place.location)
-        running = Tail(reading, Changes(reading, output.texts, chosen), output, prepared, count)
+        texts = StatementChanges(names.wants) if not ops or STATEMENT in ops else None
+        running = Tail(reading, Changes(reading, output.texts, chosen), output, prepared, count, texts)
         try:
             _run(source, running, Follower(source.log, begin.place, sleep), out, once=once)
         finally:
-            _say(f"{running.transactions} transactions, {running.rows} rows")
+            beside = f", {running.without_rows} statements without rows" if running.without_rows else ""
+            _say(f"{running.transactions} transactions, {running.rows} rows{beside}")
     notices.close()
     if notices.exit_code:
         raise SystemExit(notices.exit_code)

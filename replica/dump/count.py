@@ -1,4 +1,5 @@
 """`dump --count`: how much of what is in the files, without decoding a row: groups, tables, event types, time range.
+Changes that were logged as statements are counted by the tables that their texts name.
 
 In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Events of groups that are not
 asked for are not counted; row changes are counted once each, those of XA transactions where they are committed.
@@ -18,6 +19,7 @@ from replica.dump.json_rows import OPERATIONS
 from replica.dump.json_text import json_line
 from replica.dump.names import Wanted
 from replica.dump.reading import gtid_at
+from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.plain_text import one_line
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 
     from replica.dump.reading import Part, Reading
     from replica.rows.batch import TableName
+    from replica.schema.known_tables import TableName as StatementTable
+
+MAX_NAMED = 4096
+"""Tables that statements are counted by; of a file with more, those that come later count as any table."""
 
 
 @dataclass(slots=True)
@@ -52,6 +58,11 @@ class Summary:
     rows: dict[TableName, npt.NDArray[np.int64]] = field(default_factory=dict)
     types: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((k.TYPES, 2), np.int64))
     skipped: Counter[str] = field(default_factory=Counter)
+    statements: int = 0
+    """Changes that were logged as statements, without rows."""
+    changed_by_statements: Counter[StatementTable | None] = field(default_factory=Counter)
+    """The same by table; None: any."""
+    _texts: StatementChanges | None = None
 
     def add(self, part: Part, reading: Reading) -> None:
         """One range."""
@@ -67,6 +78,7 @@ class Summary:
         ).items():
             self.rows[name] = self.rows.get(name, 0) + counts
         self._count_types(part, groups, shown)
+        self._count_statements(part, reading)
         self._count_groups(part, groups, shown)
         self.skipped["transactions that a crash cut short"] += found.cut_groups
         undone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
@@ -85,6 +97,16 @@ class Summary:
         bad = k.count_types(address(data), address(spans), len(spans), address(self.types))
         if bad:
             raise ProtocolError(f"{part.name}: no event header", offset=part.piece.offset + bad - 1)
+
+    def _count_statements(self, part: Part, reading: Reading) -> None:
+        self._texts = self._texts or StatementChanges(reading.names.wants)
+        visible = reading.visible(part)
+        for found in self._texts.of(part):
+            if visible is None or found.start in visible:
+                self.statements += 1
+                for name in found.tables or (None,):
+                    known = name in self.changed_by_statements or len(self.changed_by_statements) < MAX_NAMED
+                    self.changed_by_statements[name if known else None] += 1
 
     def _count_groups(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None) -> None:
         numbers = np.arange(len(groups)) if shown is None else np.flatnonzero(shown)
@@ -120,6 +142,13 @@ class Summary:
                 | {word: int(counts[op]) for op, word in OPERATIONS.items()}
                 for name, counts in self._by_rows()
             ],
+            "statement_dml": {
+                "statements": self.statements,
+                "tables": [
+                    {"database": name and name[0], "table": name and name[1], "statements": count}
+                    for name, count in self.changed_by_statements.most_common()
+                ],
+            },
             "events": [
                 {"type": type_name(kind), "code": kind, "events": int(events), "bytes": int(size)}
                 for kind, (events, size) in enumerate(self.types.tolist())
@@ -145,6 +174,11 @@ class Summary:
             (one_line(".".join(name)), *(f"{int(count):,}" for count in counts)) for name, counts in self._by_rows()
         ]
         lines += _columns(("row changes of", "inserts", "updates", "deletes"), tables)
+        changed: list[tuple[str, ...]] = [
+            (one_line(ANY_TABLE if name is None else ".".join(name)), f"{count:,}")
+            for name, count in self.changed_by_statements.most_common()
+        ]
+        lines += _columns(("changes logged as statements, without rows, of", "statements"), changed)
         types = [
             (type_name(kind), f"{events:,}", f"{size:,}")
             for kind, (events, size) in enumerate(self.types.tolist())

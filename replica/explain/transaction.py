@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.dump.event_words import event_words, statement_text, type_name, utc, xa_words
+from replica.dump.without_rows import StatementChanges
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
-from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent, XidEvent
+from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
 from replica.rows.decode import count_by_table
 from replica.rows.scan import scan
 from replica.rows.target import TableTarget
@@ -29,7 +30,12 @@ MAX_EVENTS: Final = 1000
 """A transaction of a million events is told by their types and sums."""
 MAX_STATEMENTS: Final = 100
 _UINT32: Final = 1 << 32
-_TOLD: Final = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.ANNOTATE_ROWS, EventType.XID})
+_TOLD: Final = frozenset(
+    {
+        *(EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY),
+        *(EventType.ANNOTATE_ROWS, EventType.XID),
+    }
+)
 _BORDERS: Final = frozenset({"BEGIN", "COMMIT", "ROLLBACK"})
 
 _FLAGS: Final = {
@@ -92,6 +98,10 @@ class Transaction:
     statements: list[str] = field(default_factory=list)
     more_statements: int = 0
     tables: list[TableRows] = field(default_factory=list)
+    without_rows: int = 0
+    """Statements that changed rows and were logged as text: their rows are not in the binlog."""
+    changed_without_rows: list[str] = field(default_factory=list)
+    """Of which tables, as far as their texts tell."""
     types: list[TypeSum] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
     more_events: int = 0
@@ -113,6 +123,7 @@ class Transaction:
             "statements": self.statements,
             "more_statements": self.more_statements,
             "tables": [one._asdict() for one in self.tables],
+            "statement_dml": {"statements": self.without_rows, "tables": self.changed_without_rows},
             "event_types": [one._asdict() for one in self.types],
             "events": [one._asdict() for one in self.events],
             "more_events": self.more_events,
@@ -171,6 +182,9 @@ def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction
     counts = count_by_table(
         scan(part.piece.data, checksum=part.piece.checksum), _Everything(), carried=prepared, shown=None
     )
+    for changed in StatementChanges(lambda *_: True).of(part):
+        made.without_rows += 1
+        made.changed_without_rows += [name for name in changed.names if name not in made.changed_without_rows]
     made.tables = sorted(TableRows(".".join(name), *map(int, rows)) for name, rows in counts.items())
     return made
 
@@ -186,9 +200,9 @@ def _take_event(made: Transaction, part: Part, found: FileEvent) -> str:
         made.more_events += 1
     if isinstance(event, XidEvent):
         made.xid = event.xid
-    if not isinstance(event, AnnotateRowsEvent | QueryEvent):
+    if not isinstance(event, AnnotateRowsEvent | QueryEvent | ExecuteLoadQueryEvent):
         return ""
-    text = statement_text(event.query, event.status if isinstance(event, QueryEvent) else None)
+    text = statement_text(event.query, None if isinstance(event, AnnotateRowsEvent) else event.status)
     if text in _BORDERS:
         return text
     if len(made.statements) < MAX_STATEMENTS:

@@ -92,6 +92,10 @@ class Page:
         rows = [self._rows(table.table, table.inserted, table.updated, table.deleted) for table in made.tables]
         none = "told at its XA COMMIT, where they count" if made.kind == "XA PREPARE" else "none"
         yield from self._rows_of("rows", rows or [none])
+        if made.without_rows:
+            names = ", ".join(visible(one_line(name)) for name in made.changed_without_rows)
+            word = "statement" if made.without_rows == 1 else "statements"
+            yield from self._row("without rows", self.colours.bad(f"{made.without_rows:,} {word}: changes of {names}"))
         shown = made.statements if self.full else made.statements[:SHOWN_STATEMENTS]
         left = len(made.statements) - len(shown) + made.more_statements
         yield from self._rows_of("statements", [self._cut(text) for text in shown] + self._more(left))

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from replica.dump.json_rows import program as json_program
 from replica.dump.kernel_escapes import JSON, PLAIN
 from replica.dump.rows_text import RowTexts
+from replica.dump.unseen import visible
 from replica.errors import DataLossError
+from replica.plain_text import one_line
 from replica.relay.location import RelayLocation, relay_numbers
 from replica.relay.xa import follow
 from replica.rows.xa import XaAction, find_xa_groups
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from replica.dump.notices import Notices
     from replica.dump.reading import Part, Reading
     from replica.dump.templates import Program
+    from replica.dump.without_rows import StatementChanges, WithoutRows
     from replica.protocol.transaction_events import XaId
     from replica.relay.log import RelayLog
     from replica.rows.batch import Groups
@@ -42,6 +46,9 @@ class Output(Protocol):
 
     texts: RowTexts
 
+    def statements(self, changes: list[WithoutRows]) -> None:
+        """The changes of the next part that were logged as statements, perhaps none."""
+
     def rows(self, part: Part, rows: Rows) -> None:
         """Some rows of one transaction."""
 
@@ -50,14 +57,20 @@ class Output(Protocol):
 
 
 class JsonLines:
-    """One object a row, as `dump --json` writes them."""
+    """One object a row, as `dump --json` writes them. What has no rows is said beside them."""
 
-    def __init__(self, names: LiveNames, out: BinaryIO) -> None:
+    def __init__(self, names: LiveNames, out: BinaryIO, notices: Notices) -> None:
         def compile_(table: Table) -> Program:
             return json_program(table, "both", unnamed=names.is_unnamed(table.table_map))
 
         self.texts = RowTexts(JSON, compile_)
         self._out = out
+        self._notices = notices
+
+    def statements(self, changes: list[WithoutRows]) -> None:
+        for change in changes:
+            names = visible(one_line(", ".join(change.names)))
+            self._notices.say(f"{change.gtid} changed rows of {names} by a statement that was logged without them")
 
     def rows(self, part: Part, rows: Rows) -> None:  # noqa: ARG002  (the other output needs it)
         first, last = rows.numbers[0], rows.numbers[-1]
@@ -79,6 +92,12 @@ class PrettyLines:
         self.texts = RowTexts(PLAIN, lambda t: plain_program(t, unnamed=names.is_unnamed(t.table_map)))
         self._transactions = transactions
         self._out = out
+
+    def statements(self, changes: list[WithoutRows]) -> None:
+        by_group: dict[int, list[WithoutRows]] = {}
+        for change in changes:
+            by_group.setdefault(change.start, []).append(change)
+        self._transactions.changed = by_group
 
     def rows(self, part: Part, rows: Rows) -> None:
         self._write(self._transactions.rows(part, rows))
@@ -103,13 +122,17 @@ class Tail:
     output: Output
     prepared: PreparedBefore
     count: int | None = None
+    statements: StatementChanges | None = None
+    """None: changes that were logged as statements are not asked for."""
     transactions: int = 0
     rows: int = 0
+    without_rows: int = 0
 
     def show(self, part: Part) -> bool:
         """Show a part; whether to go on behind it."""
         groups, shown = self.reading.groups(part), self.reading.shown(part)
         self.prepared.supply(self.reading, part)
+        self._look_for_statements(part)
         after = 0
         for rows in self.changes.of(part):
             if not self._without_rows(part, groups, shown, range(after, rows.group)):
@@ -122,6 +145,13 @@ class Tail:
             self.rows += len(rows.numbers)
             after = rows.group + 1
         return self._without_rows(part, groups, shown, range(after, len(groups))) and not self.enough
+
+    def _look_for_statements(self, part: Part) -> None:
+        if self.statements is not None:
+            shown = self.reading.visible(part)
+            found = [one for one in self.statements.of(part) if shown is None or one.start in shown]
+            self.without_rows += len(found)
+            self.output.statements(found)
 
     @property
     def enough(self) -> bool:

@@ -15,14 +15,15 @@ from replica.dump.event_words import statement_text, utc, xa_words
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
-from replica.protocol.events import AnnotateRowsEvent, GtidEvent, QueryEvent
+from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
 from replica.rows import records as r
 from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from replica.dump.reading import Part
+    from replica.dump.without_rows import WithoutRows
     from replica.protocol.header import Event
     from replica.rows.batch import Groups
     from replica.rows.tables import Table
@@ -39,7 +40,12 @@ WIDEST_TABLE: Final = 40
 REMEMBERED_TABLES: Final = 4096
 _ENDS: Final = frozenset({"BEGIN", "COMMIT", "ROLLBACK"})
 _XA: Final = GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA
-_TOLD: Final = frozenset({EventType.GTID, EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.ANNOTATE_ROWS})
+_TOLD: Final = frozenset(
+    {
+        *(EventType.GTID, EventType.ANNOTATE_ROWS),
+        *(EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY),
+    }
+)
 
 
 class Statement(NamedTuple):
@@ -58,6 +64,8 @@ class Transactions:
     silent: bool = True
     sql: bool = True
     full: bool = False
+    changed: Mapping[int, list[WithoutRows]] = field(default_factory=dict)
+    """Of the part at hand: by the group's beginning, its changes of wanted tables that were logged as statements."""
     _lines: dict[Table, TableLines] = field(default_factory=dict)
     _width: int = 12
 
@@ -104,13 +112,22 @@ class Transactions:
             if statement.annotation and self.sql:
                 yield f"  {paint.faint(f'# {self._cut(statement.text)}')}"
             elif not statement.annotation and not xa and self.silent:
-                yield f"  {paint.operation('sql   ')}  {paint.statement(self._cut(statement.text))}"
+                yield self._sql(statement.text)
+        changed = self.changed.get(int(groups.start[number]), [])
+        if changed:
+            if not self.silent:
+                yield from (self._sql(statement.text) for statement in changed[:SHOWN_STATEMENTS])
+            names = ", ".join(dict.fromkeys(name for statement in changed for name in statement.names))
+            word = "statement" if len(changed) == 1 else "statements"
+            yield f"  {paint.bad(f'{len(changed):,} {word} without rows: changes of {visible(one_line(names))}')}"
+
+    def _sql(self, text: str) -> str:
+        return f"  {self.colours.operation('sql   ')}  {self.colours.statement(self._cut(text))}"
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
         """The lines of a transaction that has no rows here, if it says anything."""
-        if not self.silent:
-            return
-        if int(groups.flags[number]) & _XA or statements(part, groups, number):
+        told = self.silent and (int(groups.flags[number]) & _XA or statements(part, groups, number))
+        if told or int(groups.start[number]) in self.changed:
             yield from self.heading(part, groups, number)
 
     def _cut(self, text: str) -> str:
@@ -135,7 +152,7 @@ def statements(part: Part, groups: Groups, number: int) -> list[Statement]:
     for event in _events(part, groups, number):
         if isinstance(event, AnnotateRowsEvent):
             found.append(Statement(statement_text(event.query), annotation=True))
-        elif isinstance(event, QueryEvent):
+        elif isinstance(event, QueryEvent | ExecuteLoadQueryEvent):
             text = statement_text(event.query, event.status)
             if text.upper() not in _ENDS and not text.upper().startswith("SAVEPOINT "):
                 found.append(Statement(text, annotation=False))

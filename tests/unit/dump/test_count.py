@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -73,3 +74,21 @@ def test_the_table_for_people_lines_up() -> None:
     assert text.startswith("1 file, 34 transactions, committed 2023-11-14 22:13:20 to 2023-11-14 22:13:22 UTC\n")
     assert "row changes of  inserts  updates  deletes\nv.t" in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_changes_that_were_logged_as_statements_are_counted_by_table() -> None:
+    found = summary(vector("11.8/transactions"))
+    assert found.as_json()["statement_dml"] == {
+        "statements": 8,
+        "tables": [
+            {"database": "v", "table": "s", "statements": 6},
+            {"database": "v", "table": "c", "statements": 1},  # TRUNCATE
+            {"database": "v", "table": "m", "statements": 1},
+        ],
+    }
+    assert re.search(r"changes logged as statements, without rows, of +statements\nv\.s +6\n", found.as_text())
+    chosen = summary(vector("11.8/transactions"), patterns=["v.m"]).as_json()["statement_dml"]
+    assert chosen["tables"] == [{"database": "v", "table": "m", "statements": 1}]
+    selection = Selection(start=GtidPosition.parse("0-1-21"), stop=GtidPosition.parse("0-1-22"))
+    assert summary(vector("11.8/transactions"), selection=selection).statements == 1
+    assert summary(vector("11.8/minimal_image")).statements == 0

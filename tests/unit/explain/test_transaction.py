@@ -179,3 +179,16 @@ def test_large_transactions_are_cut_on_the_page_and_whole_on_demand(tmp_path: Pa
     )
     assert log.at(RelayLocation(1, 0)).position != head.position
     assert len(page(longest, full=True)) >= len(page(longest))
+
+
+def test_changes_that_were_logged_as_statements_have_no_rows(log: RelayLog) -> None:
+    answer = relay(log, "0-1-24")
+    assert answer.as_dict()["statement_dml"] == {"statements": 2, "tables": ["v.s", "v.m"]}
+    assert "without rows    2 statements: changes of v.s, v.m" in page(answer)
+    load = relay(log, "0-1-25")
+    assert load.transaction is not None
+    assert load.transaction.statements[0].startswith("LOAD DATA INFILE")
+    assert "without rows    1 statement: changes of v.s" in page(load)
+    plain = relay(log, "0-1-4")
+    assert plain.as_dict()["statement_dml"] == {"statements": 0, "tables": []}
+    assert "without rows" not in page(plain)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.dump.json_rows import write_json_rows
+from replica.dump.notices import Notices
+from replica.dump.without_rows import StatementChanges
 from replica.errors import DataLossError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.location import RelayLocation, index_path, relay_path
@@ -46,14 +48,24 @@ def shown(
     start: RelayLocation = BEGIN,
     silent: bool = True,
     skip: GtidPosition | None = None,
+    beside: io.StringIO | None = None,
     **selection: Any,
 ) -> str:
     out = io.BytesIO()
     ask = DefinedBefore(log, start).table
     reading, names = live_reading(log, patterns, ask=ask, start=skip or GtidPosition(), **selection)
-    output: Any = JsonLines(names, out) if as_json else PrettyLines(Transactions(names, Colours(on=False), silent), out)
+    notices = Notices(beside or io.StringIO())
+    lines = Transactions(names, Colours(on=False), silent)
+    output: Any = JsonLines(names, out, notices) if as_json else PrettyLines(lines, out)
     wanted = frozenset(OPERATIONS[op] for op in ops) if ops else None
-    tail = Tail(reading, Changes(reading, output.texts, wanted), output, PreparedBefore(log, start), count)
+    tail = Tail(
+        reading,
+        Changes(reading, output.texts, wanted),
+        output,
+        PreparedBefore(log, start),
+        count,
+        StatementChanges(names.wants),
+    )
     head = log.head()
     assert head is not None
     for part in stretch(log, start, head.location):
@@ -144,7 +156,7 @@ def test_a_prepare_that_was_purged_is_said(tmp_path: Path) -> None:
         index_path(tmp_path, number).unlink()
     out = io.BytesIO()
     reading, names = live_reading(log, schema=None)
-    output = JsonLines(names, out)
+    output = JsonLines(names, out, Notices(io.StringIO()))
     tail = Tail(reading, Changes(reading, output.texts), output, PreparedBefore(log, start))
     head = log.head()
     assert head is not None
@@ -152,3 +164,21 @@ def test_a_prepare_that_was_purged_is_said(tmp_path: Path) -> None:
     assert "commits the XA transaction" in said(reading)
     assert reading.notices.exit_code == DataLossError.exit_code
     assert "0-1-16" in out.getvalue().decode()
+
+
+def test_changes_that_were_logged_as_statements_are_shown_and_counted(log: RelayLog) -> None:
+    text = shown(log, ["v.m"], silent=False)
+    assert "sql     INSERT INTO m VALUES (3)\n  1 statement without rows: changes of v.m\n" in text
+    assert "INSERT INTO s" not in text, "not of the tables that are asked for"
+    everything = shown(log)
+    assert "2 statements without rows: changes of v.s, v.m" in everything
+    assert "LOAD DATA INFILE" in everything
+    assert "statements without rows" not in shown(log, ["v.t"], silent=False)
+
+
+def test_json_says_beside_the_rows_what_has_none(log: RelayLog) -> None:
+    beside = io.StringIO()
+    assert rows(shown(log, ["v.m"], as_json=True, beside=beside))
+    assert beside.getvalue() == (
+        "mariadb-replica: 0-1-24 changed rows of v.m by a statement that was logged without them\n"
+    )

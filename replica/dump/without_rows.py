@@ -1,0 +1,73 @@
+"""Changes in binlog files that were logged as statements: their rows are in no row event.
+
+In: parts in the order of the log, and which tables are asked for. Out: per statement the tables whose rows it may have
+changed. Temporary tables are followed as far as the parts tell, and left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.dump.event_words import statement_text
+from replica.errors import ProtocolError
+from replica.files.ranges import relocated
+from replica.protocol.constants import BINLOG_MAGIC
+from replica.rows.statements import logged_texts
+from replica.schema.changed_tables import changed_tables
+from replica.schema.temporary_tables import TemporaryTables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from replica.dump.reading import Part
+    from replica.schema.known_tables import TableName
+
+ANY_TABLE = "any table"
+"""What a statement may have changed whose text does not tell."""
+
+
+class WithoutRows(NamedTuple):
+    """`start`: of its group in the part. `tables` is empty where it may have changed any."""
+
+    start: int
+    gtid: str
+    text: str
+    tables: tuple[TableName, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(".".join(name) for name in self.tables) or (ANY_TABLE,)
+
+
+class StatementChanges:
+    """Of one log; `wants` says which tables are asked for."""
+
+    def __init__(self, wants: Callable[[str, str], bool]) -> None:
+        self._wants = wants
+        self._temporary = TemporaryTables()
+
+    def of(self, part: Part) -> Iterator[WithoutRows]:
+        """The statements of the next part.
+
+        Raises:
+            ProtocolError: the bytes are damaged.
+
+        """
+        if not part.piece.whole:
+            return
+        skipped = len(BINLOG_MAGIC) if bytes(part.piece.data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
+        try:
+            for found in logged_texts(part.piece.data[skipped:], part.piece.description):
+                version = part.piece.description.version_number
+                self._temporary.follow(found.statement, version)
+                changed = changed_tables(found.statement, version)
+                if changed is None:
+                    continue
+                meant = [name for name in changed.tables if not self._temporary.means(found.statement, name)]
+                tables = tuple(name for name in meant if self._wants(*name))
+                if tables or not changed.tables:
+                    gtid = str(getattr(found.begin, "gtid", None) or "anonymous")
+                    text = statement_text(found.statement.query, found.statement.status)
+                    yield WithoutRows(skipped + found.start, gtid, text, tables)
+        except ProtocolError as error:
+            raise relocated(error, part.name, part.piece.offset + skipped) from None

@@ -86,6 +86,8 @@ class Progress:
     """Unknown events with the IGNORABLE flag, and dummies."""
     discarded_groups: int = 0
     """Half-received groups that a reconnect or a new file cut off; they are sent again."""
+    statement_dml: int = 0
+    """Changes inside transactions that were logged as statements, of whatever table; their rows are not in the log."""
     checksum_errors: int = 0
     last_receipt_at: float = 0.0
     heartbeats: int = 0

@@ -92,6 +92,7 @@ class Session(asyncio.BufferedProtocol):
         self._events = had.events - self._events_before
         self._ignored = had.ignored_events - state[slots.IGNORED]
         self._discarded = had.discarded_groups - state[slots.DISCARDED]
+        self._statements = had.statement_dml - state[slots.STATEMENTS]
 
     async def run(self, transport: asyncio.Transport, leftover: bytes = b"") -> None:
         """Pump until the connection ends; always raises. Cancelling it closes the connection.
@@ -189,6 +190,7 @@ class Session(asyncio.BufferedProtocol):
         progress.events = self._events + state[slots.EVENTS]
         progress.ignored_events = self._ignored + state[slots.IGNORED]
         progress.discarded_groups = self._discarded + state[slots.DISCARDED]
+        progress.statement_dml = self._statements + state[slots.STATEMENTS]
         if nbytes:
             progress.received_bytes += nbytes
             progress.last_receipt_at = time.time()

@@ -139,6 +139,11 @@ def _stream(now: StatusRecord) -> Iterator[Metric]:
     skipped.add_metric(("ignorable",), stream.ignored_events)
     yield skipped
     yield from _counter("discarded_groups", "Half-received transactions cut off; sent again.", stream.discarded_groups)
+    yield from _counter(
+        "statement_dml",
+        "Changes in transactions logged as statements, without rows, of whatever table; no TRUNCATE.",
+        stream.statement_dml,
+    )
     yield from _counter("checksum_errors", "Events that did not match their CRC32.", stream.checksum_errors)
     yield from _counter("heartbeats", "Heartbeats of an idle primary.", stream.heartbeats)
     yield from _gauge("last_receipt_time_seconds", "When bytes last came.", stream.last_receipt_at)

@@ -59,6 +59,7 @@ def stream(p: Progress) -> Stream:
         events=p.events,
         ignored_events=p.ignored_events,
         discarded_groups=p.discarded_groups,
+        statement_dml=p.statement_dml,
         checksum_errors=p.checksum_errors,
         heartbeats=p.heartbeats,
         last_receipt_at=p.last_receipt_at or None,

@@ -80,6 +80,8 @@ class Stream(_Part):
     events: int
     ignored_events: int
     discarded_groups: int
+    statement_dml: int = 0
+    """Changes that were logged as statements, without rows."""
     checksum_errors: int
     heartbeats: int
     last_receipt_at: float | None

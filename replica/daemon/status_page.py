@@ -50,6 +50,8 @@ def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
     yield "behind", _behind(record)
     yield "purged in", _purge(record)
     yield "acks", _acks(record)
+    if record.stream.statement_dml:
+        yield "statements", f"{record.stream.statement_dml:,} changes came as statements: their rows are in no binlog"
     relay = record.relay
     paused = f", stood still {span(record.stream.paused_s)} in all" if record.stream.paused_s else ""
     yield "relay log", f"{relay.files} files, {size(relay.bytes)}; {size(relay.free_bytes)} free{paused}"

@@ -33,6 +33,7 @@ from replica.native.memory import load_u8 as get  # a cell of the state; load_u8
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay import slots as s
+from replica.rows.kernel_statements import defines, is_border
 
 MAX_EVENT_BYTES = (1 << 30) + (1 << 20)  # the dump thread's own packet limit is 1 GiB (MAX_MAX_ALLOWED_PACKET)
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
@@ -61,17 +62,18 @@ _WRAP = 1 << 32
 _SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
 
 _IN_USE, _ARTIFICIAL, _IGNORABLE = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL), int(HeaderFlag.IGNORABLE)
+_QUERY = int(EventType.QUERY)
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
 
 # What an event type means to the grouping rule of the server (slave.cc: queue_event).
-_UNKNOWN, _MEMBER, _STATEMENT, _COMPRESSED_STATEMENT, _TERMINAL, _BEGIN, _CONTROL, _LOST = range(8)
+_UNKNOWN, _MEMBER, _STATEMENT, _COMPRESSED_STATEMENT, _TERMINAL, _BEGIN, _CONTROL, _LOST, _LOAD = range(9)
 
 
 def _kinds() -> np.ndarray[Any, np.dtype[np.int64]]:
     kinds = np.zeros(256, np.int64)
     members = [
         *(EventType.INTVAR, EventType.RAND, EventType.USER_VAR, EventType.APPEND_BLOCK, EventType.DELETE_FILE),
-        *(EventType.BEGIN_LOAD_QUERY, EventType.EXECUTE_LOAD_QUERY, EventType.TABLE_MAP, EventType.ANNOTATE_ROWS),
+        *(EventType.BEGIN_LOAD_QUERY, EventType.TABLE_MAP, EventType.ANNOTATE_ROWS),
         *(EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1),
         *(EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS),
         *range(EventType.WRITE_ROWS_COMPRESSED_V1, EventType.DELETE_ROWS_COMPRESSED + 1),
@@ -79,6 +81,7 @@ def _kinds() -> np.ndarray[Any, np.dtype[np.int64]]:
     ]
     for member in members:
         kinds[member] = _MEMBER
+    kinds[EventType.EXECUTE_LOAD_QUERY] = _LOAD
     kinds[EventType.QUERY] = _STATEMENT
     kinds[EventType.QUERY_COMPRESSED] = _COMPRESSED_STATEMENT
     kinds[EventType.XID] = kinds[EventType.XA_PREPARE] = _TERMINAL
@@ -170,6 +173,7 @@ def _end_group(state: int, out: int, offset: int) -> int:
     store_u8(domains + 16 * row + 8, seq)
     put(state + s.LAST_DOMAIN, row)
     put(state + s.XA, get(state + s.XA) | get(state + s.GROUP_XA))
+    put(state + s.STATEMENTS, get(state + s.STATEMENTS) + get(state + s.GROUP_STATEMENTS))
     put(state + s.GROUP, s.GROUP_NONE)
     put(state + s.GROUPS, get(state + s.GROUPS) + 1)
     put(state + s.COMMITTED_OFFSET, offset)
@@ -221,6 +225,16 @@ def _finish(state: int, end: int, out: int, offset: int) -> int:
     if ends_group:
         return _end_group(state, out, offset)
     return s.NEED_BYTES
+
+
+@kernel
+def _count_statement(state: int, event: int, size: int) -> None:
+    """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
+    if get(state + s.GROUP) != s.GROUP_TRANSACTION:
+        return
+    if get(state + s.EVENT_TYPE) == _QUERY and (is_border(event, size) or defines(event, size)):
+        return
+    put(state + s.GROUP_STATEMENTS, get(state + s.GROUP_STATEMENTS) + 1)
 
 
 @kernel
@@ -380,6 +394,8 @@ def deframe(state: int, begin: int, end: int) -> int:
             if kind == _BEGIN or get(state + s.CHECKSUM) < 0 or get(state + s.EVENT_TYPE) in (_ROTATE, _FDE):
                 reason = s.BAD_LENGTH
                 break
+            if kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+                _count_statement(state, event, 0)  # a border is never so long
             put(state + s.EVENT_LEFT, size)
             put(state + s.PACKET_LEFT, in_packet)
             put(state + s.EMPTY_PACKET, 1 if split else 0)
@@ -405,6 +421,9 @@ def deframe(state: int, begin: int, end: int) -> int:
             flags = load_u1(event + 31)
             put(state + s.GROUP, s.GROUP_STANDALONE if flags & _STANDALONE else s.GROUP_TRANSACTION)
             put(state + s.GROUP_XA, 1 if flags & _XA else 0)
+            put(state + s.GROUP_STATEMENTS, 0)
+        elif kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+            _count_statement(state, event, body_end - event)
         cursor = event + size
         if get(state + s.EVENT_KEEP):
             if out != event:

@@ -34,6 +34,7 @@ GROUP_DOMAIN = 17 * 8
 GROUP_SERVER = 18 * 8
 GROUP_SEQ = 19 * 8
 GROUP_XA = 47 * 8  # 1: it prepares or ends an XA transaction
+GROUP_STATEMENTS = 53 * 8  # changes of rows in it that were logged as statements
 
 # Where we are.
 POSITION = 20 * 8  # 64-bit end of the last real event in the primary's file
@@ -74,9 +75,10 @@ GROUPS = 37 * 8
 EVENTS = 38 * 8
 IGNORED = 39 * 8  # unknown events outside a group that carry the IGNORABLE flag
 DISCARDED = 40 * 8  # groups cut by a new GTID or a new file
-COUNTERS = (GROUPS, EVENTS, IGNORED, DISCARDED)
+STATEMENTS = 52 * 8  # changes of rows in complete groups that were logged as statements
+COUNTERS = (GROUPS, EVENTS, IGNORED, DISCARDED, STATEMENTS)
 
-AREA_BYTES = 52 * 8
+AREA_BYTES = 54 * 8
 
 # Values of GROUP.
 GROUP_NONE, GROUP_TRANSACTION, GROUP_STANDALONE = 0, 1, 2

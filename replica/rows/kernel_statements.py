@@ -28,6 +28,9 @@ _N = ord("N")
 _XA = int.from_bytes(b"XA ", "little")
 _ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
 _SAVEPOINT = int.from_bytes(b"SAVEPOIN", "little")
+_CREA = int.from_bytes(b"crea", "little")
+_DROP = int.from_bytes(b"drop", "little")
+_SMALL = 0x20202020
 _LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
 
 # A record: offsets of the group's first byte, of the statement, of the byte after it; bytes of checksum; 1: marked.
@@ -53,6 +56,16 @@ def is_border(event: int, size: int) -> bool:
     if left == 6:
         return load_u4(at) == _COMM and load_u2(at + 4) == _IT
     return left == 5 and load_u4(at) == _BEGI and load_u1(at + 4) == _N
+
+
+@kernel
+def defines(event: int, size: int) -> bool:
+    """Whether the text of a QUERY, as above, begins with CREATE or DROP."""
+    text = HEADER + QUERY_FIXED + 1
+    if size < text:
+        return False
+    text += load_u1(event + DATABASE_LENGTH_AT) + load_u2(event + STATUS_LENGTH_AT)
+    return size - text >= 4 and load_u4(event + text) | _SMALL in (_CREA, _DROP)
 
 
 @kernel

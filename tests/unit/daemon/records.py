@@ -41,6 +41,7 @@ HEALTHY: dict[str, Any] = {
     "primary_error": "",
     "stream": {
         "received_bytes": 1_000_000, "groups": 99, "events": 500, "ignored_events": 3, "discarded_groups": 1,
+        "statement_dml": 4,
         "checksum_errors": 0, "heartbeats": 12, "last_receipt_at": NOW - 1, "disk_full_events": 0, "paused_s": 0.0,
     },
     "acks": {

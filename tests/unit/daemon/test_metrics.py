@@ -27,6 +27,7 @@ def test_every_figure_of_a_record() -> None:
         "disconnects_total": 1, "behind_seconds": 0, "behind_bytes": 0, "behind_groups": 0,
         "purged_in_seconds": 47.5 * 3600, "sequence/0": 99, "sequence/3": 5, "received_bytes_total": 1e6,
         "groups_total": 99, "events_total": 500, "skipped_events_total/ignorable": 3, "discarded_groups_total": 1,
+        "statement_dml_total": 4,
         "heartbeats_total": 12, "acks_total": 90, "syncs_total": 95, "relay_files": 3, "relay_bytes": 3 << 20,
         "relay_free_bytes": 5 << 30, "relay_removed_files_total": 2, "readers": 1,
         "reader_behind_bytes/orders": 1 << 20, "readers_dropped_total": 0, "failed_turns_total/monitor": 1,

@@ -19,6 +19,7 @@ from replica.errors import (
     DataLossError,
     DisconnectedError,
     DuplicateServerIdError,
+    OutOfOrderGtidError,
     PositionLostError,
     PrerequisiteError,
     ProtocolError,
@@ -26,6 +27,7 @@ from replica.errors import (
     ReplicaError,
     SchemaError,
     ServerError,
+    StatementDmlError,
 )
 from replica.progress import AckLatency
 from tests.unit.daemon.records import record
@@ -105,10 +107,11 @@ def test_the_unit_names_options_that_there_are() -> None:
 
 MENDED_BY_PEOPLE_ONLY = (
     ConfigError, PrerequisiteError, AuthenticationError, PositionLostError, DuplicateServerIdError,
+    OutOfOrderGtidError,
 )  # fmt: skip
 MAY_MEND_ITSELF = (ReplicaError, ServerError, DisconnectedError, ProtocolError, RelayError)
 """A bug that some event brings about, a server that is not itself yet, damage on the way, another process, a disk."""
-NOT_OF_THE_DAEMON = (SchemaError, DataLossError)
+NOT_OF_THE_DAEMON = (SchemaError, StatementDmlError, DataLossError)
 
 
 def every_exit_code(kind: type[ReplicaError] = ReplicaError) -> set[int]:
@@ -123,7 +126,7 @@ def test_the_unit_does_not_start_again_what_only_people_mend_and_waits_longer_an
     assert every_exit_code() == decided, "a new exit code has to be decided about, here and in the unit"
     assert "RestartSteps=6\nRestartMaxDelaySec=1min\n" in UNIT
     page = (PACKAGING.parent / "docs" / "daemon.md").read_text(encoding="utf-8")
-    assert f"After the exit codes {', '.join(prevented[1].split()[:-1])} and 33" in page
+    assert f"After the exit codes {', '.join(prevented[1].split()[:-1])} and 34" in page
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

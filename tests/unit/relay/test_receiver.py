@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
+from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.protocol.encode import encode_event, encode_rotate
+from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, QueryEvent
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets import EofPacket, ErrPacket, pack
 from replica.relay import slots
@@ -22,6 +24,8 @@ from replica.relay.receiver import Receiver
 from replica.relay.writer import RelayWriter
 from tests.unit.relay.driving import feed, receive, stored
 from tests.unit.relay.streams import CRC32, FILE, NONE, QUERY_HEAD, SERVER_ID, Primary, packet, read_plainly
+from tests.unit.tail.relay_logs import wire_of
+from tests.vectors.load import raw_events
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -226,6 +230,49 @@ def test_a_file_that_began_anew_discards_the_open_group(tmp_path: Path) -> None:
             receive(relay, wire, sizes)
             assert relay.state[slots.DISCARDED] == 1
             agree(folder, wire)
+
+
+def statements_in(path: Path) -> int:
+    """The plain twin of the counter: texts inside transactions that change rows."""
+    count = 0
+    inside = False
+    for _, event in decode_file(path.read_bytes()):
+        if isinstance(event, GtidEvent):
+            inside = not event.is_standalone
+        elif inside and isinstance(event, QueryEvent | ExecuteLoadQueryEvent):
+            border = event.query in (b"COMMIT", b"BEGIN") or event.query.startswith((b"ROLLBACK", b"SAVEPOINT", b"XA "))
+            count += not border and event.query[:4].lower() not in (b"crea", b"drop")
+    return count
+
+
+@pytest.mark.parametrize("stem", ["transactions", "compression", "minimal_image"])
+@pytest.mark.parametrize("sizes", [[1 << 20], [97]])
+def test_changes_without_rows_are_counted(tmp_path: Path, stem: str, sizes: list[int]) -> None:
+    with RelayWriter.open(tmp_path) as relay:
+        receive(relay, wire_of(raw_events("11.8", stem)), sizes)
+        assert relay.state[slots.STATEMENTS] == statements_in(VECTORS / "11.8" / f"{stem}.binlog")
+    assert statements_in(VECTORS / "11.8" / "transactions.binlog") == 7
+
+
+def test_of_changes_without_rows_only_those_of_whole_groups_count(tmp_path: Path) -> None:
+    primary = Primary()
+    primary.open_file()
+    for end in ("", "xid"):
+        primary.gtid(Gtid(0, 1, 1), GtidFlag.TRANSACTIONAL)
+        primary.event(EventType.QUERY, QUERY_HEAD + b"UPDATE t SET a = 1", inside=True)
+        primary.event(EventType.QUERY, QUERY_HEAD + b"INSERT" + bytes(300 << 10), inside=True)
+        primary.event(EventType.QUERY_COMPRESSED, QUERY_HEAD + b"DELETE", inside=True)
+        primary.event(EventType.QUERY, QUERY_HEAD + b"CREATE TEMPORARY TABLE w (a INT)", inside=True)
+        if end:
+            primary.event(EventType.XID, bytes(8))
+        else:
+            primary.open_file("bin.000008")
+    primary.transaction(Gtid(0, 1, 2), end="commit")
+    primary.statement(Gtid(0, 1, 3), text=b"TRUNCATE t")
+    for index, sizes in enumerate(([1 << 20], [100])):
+        with RelayWriter.open(tmp_path / str(index)) as relay:
+            receive(relay, primary.wire(), sizes)
+            assert relay.state[slots.STATEMENTS] == 3
 
 
 def test_a_second_connection_goes_on_behind_the_last_complete_group(tmp_path: Path) -> None:

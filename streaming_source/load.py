@@ -10,6 +10,7 @@ names), columns that cannot be decoded.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
+from streaming_source.selection.access import check_access, refuse_absent
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
     from replica.schema.table import TableSchema
     from streaming_source.schema.row_schema import TableColumn
+    from streaming_source.selection.unreadable import Unreadable
 
 Catalog = dict[tuple[str, str], "TableSchema"]
 _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"
@@ -49,6 +52,7 @@ class _Known(NamedTuple):
     columns: tuple[TableColumn, ...] | None
     catalog: Catalog
     origin: CatalogOrigin | None = None
+    unreadable: Unreadable | None = None
 
 
 def load_plan(given: Mapping[str, str]) -> ReadPlan:
@@ -67,33 +71,34 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
     if attached is not None:
         warn_of_unused(options)
     if options.replica is None and attached is not None:
-        patterns, columns, catalog, origin = _from_log(options, attached)
+        known = _from_log(options, attached)
     else:
-        patterns, columns, catalog, origin = _from_server(options, options.connection, attached=attached is not None)
+        known = _from_server(options, options.connection, attached=attached is not None)
     plan = ReadPlan(
-        shape="variant" if columns is None else options.row_shape,
-        tables=selected_tables(options, patterns, catalog),
-        columns=columns,
+        shape="variant" if known.columns is None else options.row_shape,
+        tables=selected_tables(options, known.patterns, known.catalog, known.unreadable),
+        columns=known.columns,
         server=options.server or (primary_of(attached) if attached else ""),
         invalid_dates=options.invalid_dates,
         invalid_text=options.invalid_text,
         geometry=options.geometry,
         include_sql=options.include_sql,
         wide_sequence=options.sequence_numbers == "decimal",
-        origin=origin,
+        origin=known.origin,
     )
     plan.spark_schema()  # a column name that collides with ours is an error of this moment
     return plan
 
 
 def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: bool) -> _Known:
-    catalog, origin = asyncio.run(ask(config, partial(_questions, options, config, attached=attached)))
+    questions = partial(_questions, options, config, attached=attached)
+    catalog, origin, unreadable = asyncio.run(ask(config, questions))
     if options.table is None:
         announce_selection(options, catalog)
-        return _Known(options.patterns, None, catalog, origin)
+        return _Known(options.patterns, None, catalog, origin, unreadable)
     (table,) = catalog.values()
     columns = catalog_table_columns(table, _policy(options), options.columns)
-    return _Known((table.name,), columns, catalog, origin)  # as the server spells it
+    return _Known((table.name,), columns, catalog, origin, unreadable)  # as the server spells it
 
 
 def _from_log(options: SourceOptions, directory: Path) -> _Known:
@@ -120,7 +125,7 @@ def _policy(options: SourceOptions) -> ValuePolicy:
 
 def _questions(
     options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool
-) -> Steps[tuple[Catalog, CatalogOrigin]]:
+) -> Steps[tuple[Catalog, CatalogOrigin, Unreadable | None]]:
     """The whole conversation of a load."""
     if not attached:
         server = yield from inspect_server(config.server_id)
@@ -128,14 +133,18 @@ def _questions(
         if refused is not None:
             raise refused
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
-    return (yield from tables_and_origin(partial(_selected, options), wanted.wants_database, from_primary=not attached))
+    read = partial(_selected, options)
+    catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)
+    return catalog, origin, (yield from check_access(options, catalog))
 
 
 def _selected(options: SourceOptions) -> Steps[Catalog]:
     """The catalog's word on the selected tables."""
     if options.table is not None:
-        try:
+        with contextlib.suppress(SchemaError):
             return (yield from read_tables([options.table]))
+        try:
+            yield from refuse_absent(options.table)
         except SchemaError as error:
             names = [f"{database}.{table}" for database, table in (yield Query(_NAMES, (), MAX_CATALOG_BYTES))]
             near = difflib.get_close_matches(".".join(options.table), names, n=3, cutoff=0.6)

@@ -8,7 +8,8 @@ writes to holds rows of the first, and no row of the new one before this place w
     {"shape": "flat", "tables": ["shop.orders"]}
     {"shape": "variant", "tables": ["crm.customer", "shop.*"], "exclude": ["*.log"], "operations": ["insert"]}
 
-Only what is not the default is written. Beyond some names the lists are packed, and beyond some more only counted.
+Only what is not the default is written, and `unread` where the account cannot see all tables. Beyond some names the
+lists are packed, and beyond some more only counted.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _NEW_CHECKPOINT = "Use a checkpoint of its own for every query"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`tables` and `exclude` are patterns, sorted; `operations` empty for all; `digest`: only that is known of them."""
+    """`tables` and `exclude` are patterns, sorted; `operations` empty for all; `digest`: only that is known of them.
+
+    `unread`: patterns of which the account could not see all tables; `change_to` says nothing of it.
+    """
 
     shape: str
     tables: tuple[str, ...]
@@ -51,6 +55,7 @@ class Selection:
     operations: tuple[str, ...] = ()
     skip_unchanged: bool = False
     digest: str | None = None
+    unread: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The JSON value; equal selections give equal text."""
@@ -81,6 +86,7 @@ class Selection:
             tuple(map(str, value.get("operations", ()))),
             bool(value.get("skipUnchanged", False)),
             digest,
+            tuple(map(str, value.get("unread", ()))),
         )
 
     def change_to(self, now: Selection) -> SelectionChange | None:
@@ -172,6 +178,8 @@ def _text(selection: Selection) -> str:
         value["operations"] = selection.operations
     if selection.skip_unchanged:
         value["skipUnchanged"] = True
+    if selection.unread:
+        value["unread"] = selection.unread if len(selection.unread) <= NAMED else ["*.*"]
     return json.dumps(value)
 
 

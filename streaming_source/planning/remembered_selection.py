@@ -84,4 +84,5 @@ def selection_of(plan: ReadPlan) -> Selection:
         shadows=tables.shadows,
         operations=() if operations == OPERATIONS else tuple(sorted(operations)),
         skip_unchanged=tables.skip_unchanged,
+        unread=() if tables.unreadable is None else tables.unreadable.patterns,
     )

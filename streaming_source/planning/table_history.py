@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.ddl import statements_between
+from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed
 from streaming_source.planning.remembered_selection import tables_then
 from streaming_source.ranges.cutting import SchemaStretch
@@ -79,6 +80,7 @@ class TableHistory:
         self._states: OrderedDict[GtidPosition, TableState] = OrderedDict()
         self._last: _Followed | None = None
         self._text: tuple[TableState, str] | None = None
+        self._new_at: tuple[GtidPosition, frozenset[TableName]] = GtidPosition(), frozenset()
 
     def starting(self, offset: SourceOffset) -> SourceOffset:
         """The first offset of a query, with what its tables look like there."""
@@ -155,11 +157,16 @@ class TableHistory:
         return state
 
     def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
-        """Of tables that the query did not ask for yet, the offset says nothing: they are as they were read now."""
+        """Of tables that the query did not ask for, or could not see, the offset says nothing: they are as read now."""
         then = tables_then(self._tables, offset.selection)
-        new = {name: table for name, table in self._tables.catalog.items() if not then.wants(*name)}
+        hidden = matcher(offset.selection.unread if offset.selection else ())
+        untold = (
+            (name, table) for name, table in self._tables.catalog.items() if state.changes.get(name, table) is None
+        )
+        new = {n: table for n, table in untold if not then.wants(*n) or hidden.fullmatch(".".join(n))}
         if not new or self._origin is None:
             return state
+        self._new_at = offset.position, frozenset(new)
         read_at = {**state.read_at, **dict.fromkeys(new, self._origin.position)}
         return _arrived(replace(state, changes={**state.changes, **new}, read_at=read_at), offset.position)
 
@@ -214,8 +221,8 @@ class TableHistory:
             self._remember(start.position, state)
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
-        then = tables_then(self._tables, start.selection)  # no row of another one was delivered
-        late = [name for name in step.late if self._wants(name) and then.wants(*name)]
+        new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # no row of theirs was delivered
+        late = [name for name in step.late if self._wants(name) and name not in new]
         if late and self._stored(state) is not None and not start.anchor:
             return SchemaError(
                 f"{step.gtid} changed {', '.join(map('.'.join, late))}: {step.sql}. The query was loaded with the "

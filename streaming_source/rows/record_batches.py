@@ -109,7 +109,7 @@ def _arrow_schema(plan: ReadPlan) -> pa.Schema:
     """Of the last task's query if it is of this one: making it takes a millisecond."""
     from streaming_source.schema.arrow import arrow_schema
 
-    key = (plan.shape, plan.columns, plan.schema)
+    key = (plan.shape, plan.columns, plan.schema, plan.wide_sequence)
     if not (_schemas and _schemas[0][0] == key):
         _schemas[:] = [(key, arrow_schema(plan.spark_schema()))]
     return _schemas[0][1]

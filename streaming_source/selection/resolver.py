@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from replica.rows.target import TableTarget
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import RowOptions
+    from streaming_source.selection.unreadable import Unreadable
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class SelectedTables:
     (database, table). `columns`: what VARIANT shows, by name or pattern, all if empty (typed columns are chosen in the
     plan). `shadows`: copies that tools make of a table to change it count as tables of their own. `include_ddl`:
     statements that define the tables come as rows too. `push_filters`: a batch read's conditions may be taken over;
-    `filter` is what they leave of all this.
+    `filter` is what they leave of all this. `unreadable`: what the catalog may hide from the account.
     """
 
     patterns: tuple[str, ...]
@@ -51,6 +52,7 @@ class SelectedTables:
     push_filters: bool = False
     shadows: bool = False
     filter: ChangeFilter | None = None
+    unreadable: Unreadable | None = None
 
     def wants(self, database: str, table: str) -> bool:
         """Whether changes of this table are asked for."""
@@ -71,9 +73,14 @@ class SelectedTables:
         selected = sum(1 << number for number, name in enumerate(OPERATIONS) if name in self.operations)
         if not selected or not self.wants(database, table):
             return None
+        known = self.catalog.get((database, table))
+        if known is None and self.unreadable is not None and any(c.name is None for c in table_map.columns):
+            error = self.unreadable.refusal(database, table)
+            if error is not None:
+                raise error
         left = selected if self.filter is None else selected & self.filter.operations(database, table)
         return TableTarget(
-            self.catalog.get((database, table)),
+            known,
             operations=selected,
             delivered=left,
             columns=column_matcher(self.columns),
@@ -100,7 +107,9 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
         check_columns(options.columns, there, "no selected table has")
 
 
-def selected_tables(options: RowOptions, patterns: tuple[str, ...], catalog: Catalog) -> SelectedTables:
+def selected_tables(
+    options: RowOptions, patterns: tuple[str, ...], catalog: Catalog, unreadable: Unreadable | None = None
+) -> SelectedTables:
     """What these options select; `patterns` are theirs, or the one table as the server spells it."""
     return SelectedTables(
         patterns,
@@ -112,4 +121,5 @@ def selected_tables(options: RowOptions, patterns: tuple[str, ...], catalog: Cat
         include_ddl=options.wants_ddl,
         push_filters=options.push_filters,
         shadows=options.include_shadow_tables,
+        unreadable=unreadable,
     )

@@ -24,8 +24,9 @@ def variant(*tables: str, **more: object) -> Selection:
         variant("shop.*"),
         variant("crm.c", "shop.*", exclude=("*.log",), shadows=True, operations=("ddl", "insert"), skip_unchanged=True),
         variant(*MANY, exclude=MANY[:3]),
+        variant("shop.*", unread=("shop.*",)),
     ],
-    ids=["table", "pattern", "everything", "a thousand"],
+    ids=["table", "pattern", "everything", "a thousand", "half hidden"],
 )
 def test_it_is_read_as_it_was_written(selection: Selection) -> None:
     text = json.dumps(selection.json())
@@ -77,6 +78,11 @@ def test_other_kinds_of_changes_are_named_too() -> None:
             "skipUnchanged was false and is true",
         ],
     }
+
+
+def test_what_the_account_could_see_is_no_change() -> None:
+    assert variant("s.*", unread=("s.*",)).change_to(variant("s.*")) is None
+    assert variant("s.*", unread=MANY).json()["unread"] == ["*.*"]
 
 
 def test_a_long_change_stays_short() -> None:

@@ -12,6 +12,7 @@ from replica.rows.target import TableTarget
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
+from streaming_source.selection.unreadable import Unreadable
 
 ORDERS = TableSchema(database="shop", table="orders", columns=())
 SELECTED = SelectedTables(("shop.*", "crm.cust*", "*.audit", "odd.a+b"), {("shop", "orders"): ORDERS})
@@ -39,6 +40,23 @@ def test_patterns(name: str, wanted: bool) -> None:  # noqa: FBT001
     assert (target is not None) is wanted
     if target is not None:
         assert target == TableTarget(ORDERS if name == "shop.orders" else None)
+
+
+def test_rows_of_a_hidden_table_are_refused_unless_they_name_their_columns_or_it_became_known() -> None:
+    unreadable = Unreadable("me@%", "GRANT SELECT ON {table} TO 'me'@'%';", ("shop.*",))
+    tables = SelectedTables(("shop.*", "crm.*"), {("shop", "orders"): ORDERS}, unreadable=unreadable)
+
+    def rows(name: str, *columns: str | None) -> SimpleNamespace:
+        database, table = name.split(".")
+        return SimpleNamespace(database=database, table=table, columns=[SimpleNamespace(name=c) for c in columns])
+
+    with pytest.raises(
+        SchemaError, match=r"shop\.lines .* me@% has no SELECT .*GRANT SELECT ON `shop`\.`lines` TO 'me'"
+    ):
+        tables.resolve(rows("shop.lines", None, None))
+    assert tables.resolve(rows("shop.lines", "a", "b")) is not None
+    assert tables.resolve(rows("shop.orders", None)) is not None
+    assert tables.resolve(rows("crm.x", None)) is not None
 
 
 def selected(**options: str) -> SelectedTables:

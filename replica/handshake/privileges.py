@@ -1,0 +1,53 @@
+"""What the account may read, asked of the server by reading nothing.
+
+information_schema leaves out what the account has no privilege on, and so cannot tell a table that is hidden from one
+that is not there. A SELECT can: it is denied, or the table does not exist. Of a whole database it is asked with a name
+that no table has; roles and grants with wildcards are the server's business that way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from replica.errors import ServerError
+from replica.handshake.registration import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from replica.handshake.registration import Steps
+
+Answer = Literal["readable", "denied", "absent"]
+
+_DENIED: Final = frozenset({1044, 1142, 1143})  # the database, the table, some column of it
+_ABSENT: Final = frozenset({1049, 1146})
+_NO_NAME: Final = "no table is called like this"
+_COLUMN_GRANTS: Final = "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMN_PRIVILEGES"
+
+
+def may_read(database: str, table: str) -> Steps[Answer]:
+    """Whether the account may read all columns of a table. One that is absent is denied to who may not read it."""
+    try:
+        yield Query(f"SELECT * FROM {_quoted(database)}.{_quoted(table)} LIMIT 0")  # noqa: S608  (names are quoted)
+    except ServerError as error:
+        return "denied" if error.code in _DENIED else "absent" if error.code in _ABSENT else "readable"
+    return "readable"
+
+
+def may_read_all(database: str | None) -> Steps[bool]:
+    """Whether the account may read every table of a database, those to come included; None: of all databases."""
+    return (yield from may_read(_NO_NAME if database is None else database, _NO_NAME)) != "denied"
+
+
+def read_in_part(among: Collection[tuple[str, str]]) -> Steps[list[tuple[str, str]]]:
+    """Tables of which the account may read some columns only, granted by name: the catalog hides the others."""
+    found = []
+    for database, table in (yield Query(_COLUMN_GRANTS)):
+        name = str(database), str(table)
+        if name in among and (yield from may_read(*name)) == "denied":
+            found.append(name)
+    return found
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

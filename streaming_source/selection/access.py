@@ -1,0 +1,109 @@
+"""Whether the account may read the tables that a query selects: said when it is loaded, with the GRANT that mends it.
+
+In: the options, and the catalog as the account sees it. Out: an error where a selected table cannot be read; else what
+else it may not see, `Unreadable`: behind a pattern there may be tables that nobody told us of, and the first of their
+rows is refused by its table's name (resolver.py). Where rows name their columns, or schemaFile describes the tables,
+nothing is needed but REPLICATION SLAVE: then it is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import AuthenticationError, SchemaError
+from replica.handshake.privileges import may_read, may_read_all, read_in_part
+from replica.handshake.registration import Query
+from replica.handshake.server import grant
+from replica.schema.patterns import matcher
+from streaming_source.selection.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from replica.handshake.registration import Steps
+    from streaming_source.options.source_options import SourceOptions
+
+    TableName = tuple[str, str]
+
+_NAMED: Final = 5
+"""Statements in one message."""
+_TYPE: Final = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+
+_log = logging.getLogger(__name__)
+
+
+def refuse_absent(table: TableName) -> Steps[None]:
+    """Refuse the table of the option `table` that the catalog does not have, by the reason for that.
+
+    Raises:
+        AuthenticationError: the account may not read it.
+        SchemaError: it does not exist, or is no table.
+
+    """
+    name = ".".join(table)
+    answer = yield from may_read(*table)
+    if answer == "denied":
+        raise _denial((yield from _unreadable([name])), [name])
+    if answer == "readable":
+        ((kind,),) = (yield Query(_TYPE, table)) or ((None,),)
+        if kind is not None:
+            raise SchemaError(f"{name} is a {kind}, which has no rows in a binlog.", hint="Name the table behind it.")
+    raise SchemaError(f"{name} does not exist on the server.", hint="Check the spelling.")
+
+
+def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Steps[Unreadable | None]:
+    """What of the selection the account may not read.
+
+    Raises:
+        AuthenticationError: rows do not name their columns, and a selected table, or all that a pattern could select,
+            cannot be read.
+
+    """
+    seen = {(database.lower(), table.lower()) for database, table in catalog}
+    denied = [".".join(name) for name in (yield from read_in_part(catalog))]
+    hiding: list[str] = []
+    for pattern in options.patterns:
+        database, _, table = pattern.partition(".")
+        if "*" not in pattern:
+            if (database.lower(), table.lower()) not in seen and (yield from may_read(database, table)) == "denied":
+                denied.append(pattern)
+            continue
+        everywhere = "*" in database
+        if not (yield from may_read_all(None if everywhere else database)):
+            whole = "*.*" if everywhere else f"{database}.*"
+            hiding.append(whole)
+            if not any(matcher([pattern]).fullmatch(".".join(one)) for one in catalog):
+                denied.append(whole)
+    if not denied and not hiding:
+        return None
+    found = yield from _unreadable([*denied, *hiding])
+    ((metadata,),) = yield Query("SELECT @@binlog_row_metadata")
+    told_otherwise = str(metadata).upper() == "FULL" or options.schema_file is not None
+    if denied and (options.table is not None or not told_otherwise):  # the one table's columns are the query's
+        raise _denial(found, denied)
+    for pattern in found.patterns:
+        _log.warning(
+            "the account %s may not read all of %s: rows that do not name their columns are refused there, and types "
+            "that a row does not tell (UUID, INET4, INET6, VECTOR) come as bytes. %s",
+            found.account,
+            pattern,
+            found.mended_by(pattern),
+        )
+    return found
+
+
+def _unreadable(patterns: Sequence[str]) -> Steps[Unreadable]:
+    ((account,),) = yield Query("SELECT CURRENT_USER()")
+    statement = grant("SELECT", account or "", on=Unreadable.PLACE)
+    return Unreadable(account or "", statement, tuple(dict.fromkeys(patterns)))
+
+
+def _denial(found: Unreadable, names: Sequence[str]) -> AuthenticationError:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    statements = " ".join(map(found.mended_by, names[:_NAMED]))
+    return AuthenticationError(
+        f"the account {found.account} has no SELECT on {', '.join(names[:_NAMED])}{more}, or not on all columns; "
+        "whether there is such a table, the server tells only who may read it.",
+        hint=f"{statements} (One on a whole database serves tables that are made later, too.)",
+    )

@@ -1,0 +1,44 @@
+"""What of the selected tables the account may not read: plain values, which tasks carry beside the selection.
+
+Out: the error for rows of such a table that do not name their columns, with the statement that mends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from replica.errors import SchemaError
+from replica.schema.patterns import matcher
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Patterns of which `account` may not read all tables; `grant`: the statement, with PLACE for what it is about."""
+
+    PLACE: ClassVar[str] = "{table}"
+
+    account: str
+    grant: str
+    patterns: tuple[str, ...]
+
+    def mended_by(self, pattern: str) -> str:
+        """The GRANT for a table, or for all that a pattern selects."""
+        database, _, table = pattern.partition(".")
+        return self.grant.replace(self.PLACE, ".".join(map(_quoted, (database, table))), 1)
+
+    def refusal(self, database: str, table: str) -> SchemaError | None:
+        """Why rows of a table that do not name their columns cannot be read, if that is why."""
+        name = f"{database}.{table}"
+        if not matcher(self.patterns).fullmatch(name):
+            return None
+        return SchemaError(
+            f"the rows of {name} do not name their columns, and the account {self.account} has no SELECT on it, so "
+            "that the catalog did not tell them either.",
+            hint=f"{self.mended_by(name)} Or set binlog_row_metadata=FULL on the primary for the rows to come. Then "
+            "start the query again: it goes on right there.",
+        )
+
+
+def _quoted(name: str) -> str:
+    return name if name == "*" else "`" + name.replace("`", "``") + "`"

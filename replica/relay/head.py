@@ -121,6 +121,15 @@ def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None
     )
 
 
+def has_begun(directory: Path) -> bool:
+    """Whether the record tells of a position: where a log ends, or where one without a group begins."""
+    try:
+        head = read_head(directory, attempts=1)
+    except RelayError:
+        return False
+    return head is not None and bool(head.location.offset or head.primary.position == BEGUN)
+
+
 def next_number(directory: Path) -> int:
     """The number for the first relay file of an empty log: behind every one that was ever published here."""
     try:

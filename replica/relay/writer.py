@@ -23,7 +23,7 @@ from replica.relay import slots
 from replica.relay.chain import FileChain
 from replica.relay.disk import disk_error, free_bytes, sync_directory
 from replica.relay.file_head import encode_file_head, file_identity
-from replica.relay.head import BEGUN, HeadFile, next_number
+from replica.relay.head import BEGUN, HeadFile, has_begun, next_number
 from replica.relay.location import RelayHead, RelayLocation
 from replica.relay.lock import RelayLock
 from replica.relay.order import Begun, LogOrder, merged, read_order, write_order
@@ -79,7 +79,8 @@ class RelayWriter:
         self._recover(start)
         make_readers_directory(directory)
         self._head_file = HeadFile(directory)
-        self._head_file.publish(self._snapshot)
+        self._told = has_begun(directory)
+        self._publish_end()
 
     @classmethod
     def open(
@@ -228,11 +229,8 @@ class RelayWriter:
 
     def ensure_whole(self) -> None:
         """The same of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
-        files = [self._lock.file]
-        if self._failure is None:
-            current = self._files.current
-            files += [self._head_file.file, *((current.file, current.index) if current else ())]
-        self._ensure(*files)
+        current = self._files.current
+        self._ensure(self._lock.file, self._head_file.file, *((current.file, current.index) if current else ()))
 
     def total_bytes(self) -> int:
         """Bytes in relay files, the open group's too."""
@@ -268,7 +266,7 @@ class RelayWriter:
         with self._failing():
             self._files.drop()
             self._recover(self.position if self.begun else None)
-            self._head_file.publish(self._snapshot)
+            self._publish_end()
         self._failure = None
 
     def restart(
@@ -330,6 +328,11 @@ class RelayWriter:
             position = start() if callable(start) else start
         self._begin_at(position)
         self._snapshot = recovered.snapshot or self._snapshot
+
+    def _publish_end(self) -> None:
+        """After a recovery. Where a log begins that got lost may be open still: then what was told of it stays."""
+        if self.begun or not self._told:
+            self._head_file.publish(self._snapshot)
 
     def _begin_at(self, position: GtidPosition | None) -> None:
         """As with an empty log: no file is open, and the next group goes into a new one."""

@@ -65,6 +65,19 @@ def test_lost_files_are_refused_with_the_last_position_that_anything_tells(
     assert f"rm -r {emptied}" in caught.value.hint
 
 
+def test_a_start_on_purpose_that_never_connects_forgets_nothing(emptied: Path) -> None:
+    opened(emptied, "0-1-9").close()
+    with pytest.raises(RelayError, match=r"relay\.head tells that the log had got to 0-1-9"):
+        opened(emptied)
+    with opened(emptied, "0-1-9") as relay:
+        relay.restart(GtidPosition.parse("0-1-9"))  # it connected
+    with opened(emptied) as relay:
+        assert (relay.begun, str(relay.position)) == (True, "0-1-9")
+    opened(emptied, "0-1-3").close()
+    with opened(emptied) as relay:
+        assert (relay.begun, str(relay.position)) == (True, "0-1-9")
+
+
 def test_a_damaged_head_leaves_it_to_the_others(emptied: Path) -> None:
     (emptied / "relay.head").write_bytes(b"x" * 4096)
     with pytest.raises(RelayError, match=r"relay\.status tells .* 0-1-9"):

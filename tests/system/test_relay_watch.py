@@ -123,3 +123,40 @@ def test_a_file_that_goes_while_it_is_found_is_found_again_when_it_is_back(
     assert watch.missing(["0-1-1"]) == ["0-1-1"]
     watch.poll()
     assert watch.missing(["0-1-1"]) == []
+
+
+def test_a_log_that_goes_on_behind_lost_files_must_do_so_without_a_hole(watch: RelayWatch) -> None:
+    write(watch, stream(1, 2).wire())
+    primary = stream(3, 4)
+    primary.rotate("bin.000008")
+    primary.transaction(Gtid(0, 1, 5))
+    write(watch, primary.wire())
+    watch.poll()
+    numbers = sorted(int(path.name[6:12]) for path in watch.archive.iterdir())
+    for path in watch.directory.glob("relay.0*"):
+        if int(path.name[6:12]) >= numbers[-2]:
+            path.unlink()
+    with pytest.raises(AssertionError, match="is said to have got to"):
+        watch.forget_behind({0: 6})
+    watch.forget_behind({0: 2})
+    assert watch.position == {0: 2}
+    assert watch.missing(["0-1-2", "0-1-3"]) == ["0-1-3"]
+    write(watch, stream(3, 4, 5).wire())
+    watch.poll()
+    assert watch.missing(["0-1-3", "0-1-4", "0-1-5"]) == []
+    watch.check_retained()
+    copied = sorted(watch.archive.iterdir())
+    assert b"".join(path.read_bytes() for path in copied) == b"".join(
+        (watch.directory / path.name).read_bytes() for path in copied
+    )
+
+
+def test_a_hole_behind_lost_files_is_refused(watch: RelayWatch) -> None:
+    write(watch, stream(1, 2).wire())
+    watch.poll()
+    for path in watch.directory.glob("relay.0*"):
+        path.unlink()
+    watch.forget_behind({0: 1})
+    write(watch, stream(3).wire())
+    with pytest.raises(AssertionError, match="0-1-3 follows 1"):
+        watch.poll()

@@ -11,10 +11,12 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.system.soak.faults import FAULTS, Fault, NotPossible
+from tests.system.soak.fault import NotPossible
+from tests.system.soak.faults import FAULTS
 
 if TYPE_CHECKING:
     from tests.system.soak.daemon import Soak
+    from tests.system.soak.fault import Fault
 
 AT_ONCE = 3
 """Faults that may be at work together."""

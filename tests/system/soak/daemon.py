@@ -70,6 +70,8 @@ class Soak:
         self.writers: list[Writer] = []
         self.breaking = Breaking(self, count=faults, seed=seed, minutes=minutes, pause_s=pause_s)
         self.say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
+        self.folder_in_use = threading.Lock()
+        """Held by who removes relay files: two that do would blame each other."""
         self._failure: BaseException | None = None
         self._over = threading.Event()
         self._exits_seen = 0

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pymysql
 
+from tests.system.soak.fault import Fault, NotPossible
 from tests.system.soak.hostile_host import hostile_first_host
 from tests.system.soak.process import clock_library
+from tests.system.soak.removed import remove_files_while_down, remove_files_while_up
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.system.soak.daemon import Soak
 
@@ -26,19 +28,6 @@ GATE_S = 15.0
 """How long a fault of the primary waits for the writers that must not be hit in the middle of a statement."""
 LATE_OR_NEVER_S = (1.0, 4.0)
 """Around the heartbeat deadline of the daemon under test, 1.5 s: some of these it must sit out, some it must act on."""
-
-
-class NotPossible(Exception):  # noqa: N818  (no error: another fault takes its place)
-    """The fault has no target at this moment."""
-
-
-class Fault(NamedTuple):
-    """`weight` is how often it is drawn, relative to the others."""
-
-    name: str
-    resource: str
-    weight: int
-    run: Callable[[Soak, random.Random], None]
 
 
 # -- the daemon -----------------------------------------------------------------------------------------------------
@@ -91,7 +80,8 @@ def fill_disk(soak: Soak, chance: random.Random) -> None:
 def purge_relay(soak: Soak, chance: random.Random) -> None:
     """All files before the last group that the judge has seen: what it never saw, it would miss."""
     sequence = soak.watch.position[0]
-    done = soak.daemon.command("purge", "--before", f"0-{soak.watch.server_of[0, sequence]}-{sequence}")
+    with soak.folder_in_use:
+        done = soak.daemon.command("purge", "--before", f"0-{soak.watch.server_of[0, sequence]}-{sequence}")
     assert done.returncode == 0, f"purge: {done.stdout}{done.stderr}"
 
 
@@ -237,6 +227,8 @@ FAULTS = (
     Fault("kill -9 of the daemon", "daemon", 5, kill_daemon),
     Fault("SIGTERM to the daemon", "daemon", 3, stop_daemon),
     Fault("SIGSTOP of the daemon", "daemon", 2, freeze_daemon),
+    Fault("files removed while up", "daemon", 2, remove_files_while_up),
+    Fault("files removed while down", "daemon", 2, remove_files_while_down),
     Fault("clock jump of the daemon", "clock", 2, jump_clock),
     Fault("disk full", "disk", 3, fill_disk),
     Fault("relay log purged", "purge", 2, purge_relay),

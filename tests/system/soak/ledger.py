@@ -33,6 +33,9 @@ class Ledger:
         self.promised = 0
         self.unpromised = 0
         self.unknown = 0
+        self.broken = 0
+        """COMMITs that returned although nothing could be acknowledged."""
+        self._nothing_since: int | None = None
         self.marks: set[Mark] = set()
         """Promised ones: they must be in the tables at the end."""
 
@@ -50,10 +53,18 @@ class Ledger:
             self._promise += 1
             self._holds = True
 
+    def nothing_can_be_kept(self, *, from_now: bool) -> None:
+        """Between the two calls no COMMIT that is sent can be acknowledged: one that returns is counted as broken."""
+        with self._lock:
+            self._promise += 1  # those under way may have been acknowledged just before
+            self._nothing_since = self._promise if from_now else None
+
     def kept(self, promise: int | None, mark: Mark | None) -> bool:
         """An OK has come: whether the promise it was sent under held until now."""
         with self._lock:
             held = promise is not None and self._holds and promise == self._promise
+            if held and self._nothing_since is not None:
+                self.broken += 1
             if held:
                 self.promised += 1
                 if mark is not None:

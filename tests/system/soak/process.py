@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -114,7 +115,8 @@ class DaemonProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
+    def start(self, *options: str, tended: bool = True) -> None:
+        """`options`: for this time only. Untended, it is not started again when it ends."""
         with self._lock:
             environment = os.environ | {"PYTHONPATH": str(PROJECT)}
             library = clock_library()
@@ -126,17 +128,31 @@ class DaemonProcess:
                     "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # no clock that jumps moves this one
                     "FAKETIME_DISABLE_SHM": "1",
                 }
-            command = [sys.executable, "-m", "replica", "run", "--config", str(self.config)]
+            command = [sys.executable, "-m", "replica", "run", "--config", str(self.config), *options]
             with (self.folder / "daemon.log").open("ab") as log:
                 self._log_start = log.tell()
                 self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=PROJECT, env=environment)
-            self.wanted = True
+            self.wanted = tended
             self.starts += 1
 
     @property
     def has_started(self) -> bool:
         """It said so: from then on it answers signals itself."""
         return b'"started"' in (self.folder / "daemon.log").read_bytes()[self._log_start :]
+
+    def said(self, event: str) -> dict[str, str] | None:
+        """What it logged as `event` since its last start."""
+        text = (self.folder / "daemon.log").read_bytes()[self._log_start :].decode("utf-8", "replace")
+        events = (json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}"))
+        return next((one for one in events if one["event"] == event), None)
+
+    def exit_code(self) -> int:
+        """How it ended by itself; it was left untended before."""
+        assert self._process is not None
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {STOP_TIMEOUT_S:.0f} s:\n{self.log[-3000:]}") from None
 
     def signal(self, number: int) -> None:
         with self._lock:

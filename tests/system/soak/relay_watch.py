@@ -8,16 +8,18 @@ still there, and anything but whole groups in a file that has a successor.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import struct
 import threading
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MAGIC = b"\xfebin"
@@ -45,6 +47,16 @@ class _File:
     groups: int = 0
 
 
+class _Found(NamedTuple):
+    """One group, in the order of the log; `before` is the sequence number that its domain had."""
+
+    file: int
+    end: int
+    domain: int
+    sequence: int
+    before: int
+
+
 @dataclass
 class RelayWatch:
     """Thread-safe; `poll` reads on."""
@@ -59,7 +71,14 @@ class RelayWatch:
     """Files that retention took."""
     _open: dict[int, _File] = field(default_factory=dict)
     _done: dict[int, int] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _order: list[_Found] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other thread polls until this ends."""
+        with self._lock:
+            yield
 
     def poll(self) -> None:
         with self._lock:
@@ -85,7 +104,7 @@ class RelayWatch:
         with self._lock:
             for number, end in list(self._done.items()):
                 try:
-                    size = (self.directory / f"relay.{number:06d}").stat().st_size
+                    size = relay_file(self.directory, number).stat().st_size
                 except FileNotFoundError:
                     del self._done[number]
                     self.removed += 1
@@ -94,6 +113,30 @@ class RelayWatch:
             for file in self._open.values():
                 size = os.fstat(file.descriptor).st_size
                 assert size >= file.end or not file.groups, f"{file.path} was cut to {size}, below {file.end}"
+
+    def forget_behind(self, position: dict[int, int]) -> None:
+        """Somebody removed files, and the log goes on behind `position` (domain -> sequence number): in new files.
+
+        What was found behind it is gone, from the copies too. Refused: a position that the log has never had.
+        """
+        ahead = {domain: last for domain, last in position.items() if last > self.position.get(domain, 0)}
+        assert not ahead, f"the log is said to have got to {ahead}, found was {self.position}"
+        while self._order and self._order[-1].sequence > position.get(self._order[-1].domain, 0):
+            gone = self._order.pop()
+            del self.server_of[gone.domain, gone.sequence]
+            self.position[gone.domain] = gone.before
+        last = self._order[-1] if self._order else _Found(0, 0, 0, 0, 0)
+        for number in [*self._open, *self._done]:
+            copy = self.archive / f"relay.{number:06d}"
+            if number > last.file:
+                copy.unlink(missing_ok=True)
+                self._done.pop(number, None)
+            elif number == last.file:
+                os.truncate(copy, last.end)
+        for number in [number for number in self._open if number >= last.file]:
+            os.close(self._open.pop(number).descriptor)
+        if last.file and relay_file(self.directory, last.file).exists():
+            self._done[last.file] = last.end
 
     def close(self) -> None:
         for file in self._open.values():
@@ -179,6 +222,7 @@ class RelayWatch:
         assert (domain, sequence) not in self.server_of, f"{domain}-{server}-{sequence} is there twice: {where}"
         assert sequence == last + 1, f"{domain}-{server}-{sequence} follows {last}: {where}"
         self.server_of[domain, sequence] = server
+        self._order.append(_Found(file.number, end, domain, sequence, last))
         self.position[domain] = sequence  # last: other threads look up its server
         file.groups += 1
 
@@ -193,3 +237,7 @@ class RelayWatch:
         self._done[file.number] = file.end
         os.close(file.descriptor)
         del self._open[file.number]
+
+
+def relay_file(directory: Path, number: int) -> Path:
+    return directory / f"relay.{number:06d}"

@@ -12,7 +12,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.errors import DuplicateServerIdError, ReplicaError, ServerError
+from replica.errors import DataLossError, DuplicateServerIdError, ReplicaError, ServerError
 from replica.handshake.by_place import place_of_start
 from replica.handshake.login import Detached, Login, log_in
 from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
@@ -25,8 +25,11 @@ from replica.relay.file_head import read_file_head
 from replica.relay.identity import Connection, Identity, Owner, take_identity, write_identity
 from replica.relay.last_event import last_event
 from replica.relay.location import relay_path
+from replica.relay.presence import removed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
@@ -219,11 +222,22 @@ class Connector:
             start = self._start
             known = start is not None and (start.position == head.position or not self._relay.begun)
             return start if start is not None and known else Stored(head.position, highest=self._relay.highest)
-        written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
+        with self._own_log():
+            written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
         return Stored(head.position, head.primary, written_by, highest=self._relay.highest)
 
+    @contextlib.contextmanager
+    def _own_log(self) -> Iterator[None]:
+        """Reading the end of the log: nobody but a stranger removes the file that it lies in."""
+        try:
+            yield
+        except (FileNotFoundError, DataLossError) as error:
+            directory = self._relay.directory
+            raise removed(directory, str(relay_path(directory, self._relay.head.location.file))) from error
+
     async def _verify_last_event(self, stored: Stored, endpoint: Endpoint) -> None:
-        place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)
+        with self._own_log():
+            place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)
         if place is None or event is None or place.position > MAX_DUMP_POSITION:
             return
         login = await log_in(self._config, endpoint)

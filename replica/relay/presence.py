@@ -40,6 +40,13 @@ class NamedFile(NamedTuple):
         return status.st_ino == self.inode and status.st_dev == self.device
 
 
+def ensure_named(directory: Path, *files: NamedFile) -> None:
+    """Raises RelayError for the first of the files that has lost its name, OSError where the system cannot tell."""
+    for file in files:
+        if not file.has_its_name():
+            raise removed(directory, file.path)
+
+
 def removed(directory: Path, path: str) -> RelayError:
     return RelayError(
         f"{path} was removed, moved or replaced while it was written: nothing more is acknowledged.",

@@ -24,10 +24,10 @@ from replica.relay.chain import FileChain
 from replica.relay.disk import disk_error, free_bytes, sync_directory
 from replica.relay.file_head import encode_file_head, file_identity
 from replica.relay.head import BEGUN, HeadFile, has_begun, next_number
-from replica.relay.location import RelayHead, RelayLocation
+from replica.relay.location import RelayHead, RelayLocation, relay_path
 from replica.relay.lock import RelayLock
 from replica.relay.order import Begun, LogOrder, merged, read_order, write_order
-from replica.relay.presence import removed
+from replica.relay.presence import ensure_named, removed
 from replica.relay.readers import make_readers_directory
 from replica.relay.recovery import recover
 from replica.relay.state import NEVER, StreamState
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from replica.relay.open_file import OpenFile
     from replica.relay.order import Highest
-    from replica.relay.presence import NamedFile
 
     Start = GtidPosition | None | Callable[[], GtidPosition | None]
 
@@ -220,17 +219,24 @@ class RelayWriter:
         """
         self._check()
         current = self._files.current
-        self._ensure(current.file if current else self._lock.file)
+        with self._failing():
+            ensure_named(self.directory, current.file if current else self._lock.file)
 
     def ensure_ours(self) -> None:
         """The same, and that the lock still excludes others: before anything there is changed by its name."""
         self.ensure_named()
-        self._ensure(self._lock.file)
+        with self._failing():
+            ensure_named(self.directory, self._lock.file)
 
     def ensure_whole(self) -> None:
         """The same of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
         current = self._files.current
-        self._ensure(self._lock.file, self._head_file.file, *((current.file, current.index) if current else ()))
+        with self._failing():
+            ensure_named(self.directory, self._lock.file, self._head_file.file)
+            ensure_named(self.directory, *((current.file, current.index) if current else ()))
+            last = relay_path(self.directory, self._snapshot.file)  # retention leaves it
+            if self._snapshot.offset and not last.exists():
+                raise removed(self.directory, str(last))
 
     def total_bytes(self) -> int:
         """Bytes in relay files, the open group's too."""
@@ -260,7 +266,8 @@ class RelayWriter:
         if not isinstance(self._failure, DiskFullError):
             self._check()
             return
-        self._ensure(self._lock.file)  # what has these names else is of another replica
+        with self._failing():
+            ensure_named(self.directory, self._lock.file)  # or what has these names is of another replica
         if self.free_bytes() < _REOPEN_BYTES:
             self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         with self._failing():
@@ -376,13 +383,6 @@ class RelayWriter:
             return True
         return False
 
-    def _ensure(self, *files: NamedFile) -> None:
-        with self._failing():
-            for file in files:
-                if not file.has_its_name():
-                    self._failure = removed(self.directory, file.path)
-                    raise self._failure
-
     def _check(self) -> None:
         if self._failure is not None:
             raise type(self._failure)(self._failure.message, hint=self._failure.hint)
@@ -393,6 +393,9 @@ class RelayWriter:
             yield
         except OSError as error:
             self._fail(error)
+        except RelayError as error:
+            self._failure = error
+            raise
 
     def _fail(self, error: OSError) -> NoReturn:
         self._failure = disk_error(self.directory, error)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
+import replica.client
 from replica.daemon.status import read_status
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 WAIT_S = 60
+ACCOUNT = {"user": "repl", "password": "secret"}
 NEVER = GtidPosition.parse("4294967295-1-1")
 SEMI_SYNC = (
     "--rpl-semi-sync-master-enabled=ON",
@@ -327,6 +329,29 @@ def test_it_ends_when_idle_and_when_its_primary_is_away(start: Callable[..., Dae
             assert not daemon.relay.exists(), "nothing is written into a folder that is not there"
 
 
+def test_its_last_file_is_missed_by_a_replica_that_just_connects(
+    primary: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the end of its own log back then; the watch may come later."""
+    monkeypatch.setattr(replica.client, "WATCH_EVERY_S", 3600.0)
+    config, relay = replica_config(primary, **ACCOUNT), tmp_path / "relay"
+    position = GtidPosition.parse(primary.gtid_binlog_pos())
+    with EmbeddedReplica(config, relay) as first:
+        first.start(position)
+        insert(primary, 1)
+        caught_up(primary, relay)
+    with (
+        FaultProxy(primary.host, primary.port) as proxy,
+        EmbeddedReplica(replica_config(primary, port=proxy.port, **ACCOUNT), relay) as second,
+    ):
+        proxy.stall()
+        second.start(None)
+        relay_files(relay)[-1].unlink()
+        proxy.resume()
+        with pytest.raises(RelayError, match="was removed, moved or replaced"):
+            second.wait_for(NEVER, WAIT_S)
+
+
 def test_what_another_daemon_has_made_is_its_own(primary: MariaDb, start: Callable[..., Daemon]) -> None:
     first = start(primary, "--start=earliest")
     first.wait("connected")
@@ -357,19 +382,19 @@ def test_a_replica_in_somebody_elses_process_ends_and_goes_on_from_the_callers_p
     primary: MariaDb, tmp_path: Path
 ) -> None:
     """As Spark does: a lost relay directory is no data loss, the checkpoint's offset says where to go on."""
-    config, relay = replica_config(primary), tmp_path / "relay"
+    config, relay = replica_config(primary, **ACCOUNT), tmp_path / "relay"
     before = len(server_gtids(primary))
     position = GtidPosition.parse(primary.gtid_binlog_pos())
-    with EmbeddedReplica(config, relay) as replica:
-        replica.start(position)
+    with EmbeddedReplica(config, relay) as first:
+        first.start(position)
         insert(primary, 3)
         caught_up(primary, relay)
         remove_folder(relay)
         with pytest.raises(RelayError, match="removed, moved or replaced"):
-            replica.wait_for(NEVER, WAIT_S)
+            first.wait_for(NEVER, WAIT_S)
     assert not relay.exists()
     insert(primary, 2)
-    with EmbeddedReplica(config, relay) as replica:
-        replica.start(position)
-        assert replica.wait_for(GtidPosition.parse(primary.gtid_binlog_pos()), WAIT_S)
+    with EmbeddedReplica(config, relay) as second:
+        second.start(position)
+        assert second.wait_for(GtidPosition.parse(primary.gtid_binlog_pos()), WAIT_S)
     assert relay_gtids(primary, relay) == server_gtids(primary)[before:]

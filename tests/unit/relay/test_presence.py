@@ -98,11 +98,22 @@ def test_what_readers_and_other_replicas_are_told_by_is_missed_too(tmp_path: Pat
         assert index_path(tmp_path, 1).exists()
 
 
+def test_the_last_file_is_missed_when_it_is_not_open_too(tmp_path: Path) -> None:
+    with RelayWriter.open(tmp_path, start=START) as relay:
+        receive(relay, some_groups().wire())
+    with RelayWriter.open(tmp_path) as relay:  # not connected yet
+        relay.ensure_whole()
+        relay_path(tmp_path, 1).unlink()
+        with pytest.raises(RelayError, match=r"relay\.000001 was removed"):
+            relay.ensure_whole()
+
+
 def test_purging_and_rolling_are_no_losses(tmp_path: Path) -> None:
     with RelayWriter.open(tmp_path, start=START, max_file_bytes=500) as relay:
         receive(relay, some_groups().wire())
         relay.sync()
-        for number in relay_numbers(tmp_path)[:-1]:
+        assert len(relay_numbers(tmp_path)) > 2
+        for number in range(1, relay.committed.file):
             relay_path(tmp_path, number).unlink()
         relay.sync()
         relay.ensure_whole()

@@ -169,7 +169,7 @@ class SourceOptions(RowOptions):
             if not replica.keys() & {"user", "defaults_file"}:
                 raise ConfigError("option user is missing.", hint=f"{REPLICA_HELP['user']}. {_WITHOUT_SERVER}")
             replica["annotate"] = own.get("include_sql", False)
-            config = ReplicaConfig.parse(replica)
+            config = _replica_config(replica)
             options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()
         if (options.min_rows_per_trigger or 0) > (options.max_rows_per_trigger or MAX_ROWS):
@@ -262,6 +262,16 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
     return found
 
 
+_FIELD = re.compile(r"(?<![\w/.-])[a-z]+(?:_[a-z]+)+(?![\w/-]|\.\w)")
+
+
+def _replica_config(given: Mapping[str, object]) -> ReplicaConfig:
+    try:
+        return ReplicaConfig.parse(given)
+    except ConfigError as error:
+        raise ConfigError(_replica_help(error.message), hint=_replica_help(error.hint)) from None
+
+
 def camel(field: str) -> str:
     head, *rest = field.removesuffix("_s").split("_")
     return head + "".join(word.capitalize() for word in rest)
@@ -283,8 +293,8 @@ def _replica_default(field: str) -> str:
 
 
 def _replica_help(text: str) -> str:
-    """The replica's help speaks of relay_dir; users of Spark write relayDir."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
+    """The replica speaks of relay_dir; users of Spark write relayDir. Parts of paths stay as they are."""
+    return _FIELD.sub(lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 
 
 OPTIONS: tuple[Option, ...] = (

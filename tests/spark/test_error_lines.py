@@ -85,7 +85,7 @@ AT_LOAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a size that is none": ({"maxBytesPerTrigger": "lots"}, "ConfigError", "maxBytesPerTrigger"),
     "rows below one": ({"maxRowsPerTrigger": "-1"}, "ConfigError", "maxRowsPerTrigger"),
     "a time that is none": ({"heartbeat": "often"}, "ConfigError", "heartbeat"),
-    "a truth that is none": ({"semiSync": "perhaps"}, "ConfigError", "semi"),
+    "a truth that is none": ({"semiSync": "perhaps"}, "ConfigError", "option semiSync: "),
     "port": ({"port": "99999"}, "ConfigError", "port"),
     "half a GTID": ({"startingPosition": "0-1"}, "ConfigError", "startingPosition"),
     "flat with tables": ({"rowShape": "flat", "table": None, "tables": "a.*"}, "ConfigError", "rowShape=flat"),

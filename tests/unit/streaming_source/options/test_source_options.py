@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -194,3 +195,19 @@ def test_a_relay_dir_alone_names_no_server() -> None:
 def test_options_beside_a_daemon_are_checked(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         _parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"semiSync": "perhaps"}, "option semiSync: Input should be a valid boolean"),
+        ({"relayMaxBytes": "lots"}, "option relayMaxBytes"),
+        ({"defaultsFile": "/nowhere/tls_ca.cnf"}, "/nowhere/tls_ca.cnf"),
+    ],
+    ids=["a truth", "a size", "a path stays as it is"],
+)
+def test_what_the_replica_refuses_is_named_as_users_of_spark_write_it(given: dict[str, str], expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SourceOptions.parse({"user": "u", "table": "a.b", **given})
+    assert expected in str(caught.value)
+    assert not re.search(r"(?<!/)\b(semi_sync|relay_max_bytes|tls_ca)\b", str(caught.value))

@@ -27,7 +27,8 @@ CONFIGURATION = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     # Most queries here run for a second or two: compiling them well would take longer than running them.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # And a query that is stopped inside of foreachBatch needs a large stack: see docs/spark.md.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xss16m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

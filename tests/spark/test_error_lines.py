@@ -218,7 +218,7 @@ def test_a_query_that_is_stopped_in_upsert_into_says_so_in_few_words(shop: Shop,
     (text,) = raised
     behind = text.rpartition("An error occurred while calling")[2]
     assert 0 < len(behind) <= LONGEST_TEXT
-    # What Spark does with the text, in a thread of the usual stack.
+    # What Spark does with the text.
     jvm: Any = shop.spark.sparkContext._jvm
     thrown = jvm.py4j.Py4JException(text)
     streams = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamExecution

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.daemon.beginning import WORDS, last_known, lost
 from replica.handshake.resume import Stored
 from replica.relay.file_head import read_file_head
 from replica.relay.head import read_head
-from replica.relay.location import RelayHead, relay_path
+from replica.relay.location import RelayHead, relay_numbers, relay_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +21,20 @@ class RelayEnd(NamedTuple):
     stored: Stored
 
 
-def relay_end(directory: Path) -> RelayEnd | None:
-    """None for a directory in which no group was written yet.
+def relay_end(directory: Path, start: str) -> RelayEnd | None:
+    """None for a directory in which no group was written yet, or whose files are lost and `start` says where to go on.
 
     Raises:
-        RelayError: the record or the relay file it names cannot be read.
+        RelayError: the record or the relay file it names cannot be read, or the files are lost and `start` is a word.
+        FileNotFoundError: the relay file it names is gone, others are there.
 
     """
+    if directory.is_dir() and not relay_numbers(directory):
+        known = last_known(directory)
+        if known is not None:
+            if start in WORDS:
+                raise lost(directory, known)
+            return None
     head = read_head(directory)
     if head is None:
         return None

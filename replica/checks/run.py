@@ -60,9 +60,13 @@ def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, U
     if directory is not None:
         try:
             holder = lock_holder(directory)
-            end, identity = relay_end(directory), read_identity(directory)
+            identity = read_identity(directory)
+            end = relay_end(directory, config.start)
         except RelayError as error:
             here.results.append(Result("relay log", "missing", error.message, error.hint))
+        except FileNotFoundError as error:
+            fix = "nothing: the next start goes on behind what is left of the log, and receives the rest again"
+            here.results.append(Result("relay log", "warning", f"{error.filename} is gone", fix))
         except OSError as error:
             what = f"{directory} cannot be read: {error.strerror}"
             here.results.append(Result("relay log", "missing", what, "ask as the daemon's user"))

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError, DuplicateServerIdError, ReplicaError, ServerError
 from replica.handshake.by_place import place_of_start
+from replica.handshake.content import verify_content
 from replica.handshake.login import Detached, Login, log_in
 from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
-from replica.handshake.peek import MAX_DUMP_POSITION
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
-from replica.handshake.resume import Stored, verify, verify_event
+from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.start import starting_position
 from replica.relay.file_head import read_file_head
-from replica.relay.identity import Connection, Identity, Owner, take_identity, write_identity
-from replica.relay.last_event import last_event
+from replica.relay.identity import Connection, Identity, Owner, Source, take_identity, write_identity
+from replica.relay.last_event import fingerprint_at, last_event
 from replica.relay.location import relay_path
 from replica.relay.presence import removed
 
@@ -115,15 +115,14 @@ class Connector:
         thread = await login.run(this_thread())
         await self._find_start(login)
         stored = self._stored()
-        there = await login.run(verify(stored, server.server_id, may_lag=self._may_lag))
-        if there:
-            await self._verify_last_event(stored, endpoint)
+        here = await login.run(verify(stored, server, may_lag=self._may_lag))
+        there = await self._verify_content(stored, here, endpoint)
         place = place_of_start(stored, there=there)
         if not self._relay.begun:
             self._restart(stored)  # only now: one that this server refuses is not kept
         if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
             self._relay.sync()  # a dump that begins at a place acknowledges everything before it
-        self._keep(self._taken_identity().with_connection(Connection(str(endpoint), *thread)))
+        self._note_source(server, Connection(str(endpoint), *thread))
         registered = await login.run(register(self._registration(stored.position, place)))
         if registered.semi_sync and not registered.semi_sync_enabled:
             self._warn_once(
@@ -142,7 +141,7 @@ class Connector:
                 login = await log_in(self._config, dump.endpoint)
                 with contextlib.closing(login):
                     await login.run(end_dump(dump.thread))
-            self._keep(self._taken_identity().without_connection(dump.thread.server_id))
+            self._keep(self._taken_identity().without_connection(Connection(str(dump.endpoint), *dump.thread)))
 
     # -- who we are, and who else is there -----------------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class Connector:
         return [ServerThread(last.server_id, last.started, last.thread_id, last.client) for last in connections]
 
     def _judge(self, server: ServerInfo, endpoint: Endpoint) -> None:
-        findings = check(server, self.server_id)
+        findings = check(server, self.server_id, hosts=len(set(self._config.endpoints)))
         error = refusal(findings, server, str(endpoint))
         if error is not None:
             raise error
@@ -222,9 +221,11 @@ class Connector:
             start = self._start
             known = start is not None and (start.position == head.position or not self._relay.begun)
             return start if start is not None and known else Stored(head.position, highest=self._relay.highest)
+        directory, file = self._relay.directory, head.location.file
         with self._own_log():
-            written_by = read_file_head(relay_path(self._relay.directory, head.location.file)).server_id
-        return Stored(head.position, head.primary, written_by, highest=self._relay.highest)
+            written_by = read_file_head(relay_path(directory, file)).server_id
+            uid, last = self._taken_identity().source_of(file), fingerprint_at(directory, head.location)
+        return Stored(head.position, head.primary, written_by, highest=self._relay.highest, uid=uid, last=last)
 
     @contextlib.contextmanager
     def _own_log(self) -> Iterator[None]:
@@ -235,14 +236,26 @@ class Connector:
             directory = self._relay.directory
             raise removed(directory, str(relay_path(directory, self._relay.head.location.file))) from error
 
-    async def _verify_last_event(self, stored: Stored, endpoint: Endpoint) -> None:
+    async def _verify_content(self, stored: Stored, here: Here, endpoint: Endpoint) -> bool:
+        """Whether our place is there, unchanged."""
         with self._own_log():
-            place, event = stored.primary, last_event(self._relay.directory, self._relay.head.location)
-        if place is None or event is None or place.position > MAX_DUMP_POSITION:
-            return
-        login = await log_in(self._config, endpoint)
-        with contextlib.closing(login):
-            await verify_event(login, stored.position, place, event)
+            event = last_event(self._relay.directory, self._relay.head.location)
+        compared = await verify_content(self._config, endpoint, stored, here, event)
+        if compared.elsewhere:
+            gtid = str(stored.last.gtid) if stored.last is not None else str(stored.position)
+            if compared.why:
+                said = "cannot compare the last transaction"
+                self._log.warning(said, endpoint=str(endpoint), gtid=gtid, why=compared.why)
+            else:
+                self._log.info("goes on from another server", endpoint=str(endpoint), gtid=gtid)
+        return compared.there
+
+    def _note_source(self, server: ServerInfo, connection: Connection) -> None:
+        """Before the first byte comes: whose it is, and the dump that will have to be ended."""
+        identity, relay = self._taken_identity().with_connection(connection), self._relay
+        if not identity.sources or identity.sources[-1].uid != server.uid:
+            identity = identity.with_source(Source(relay.change_server(), server.uid))
+        self._keep(identity)
 
     @property
     def _may_lag(self) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.handshake.start import Latest
+    from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from replica.relay.order import Highest
@@ -92,6 +93,8 @@ class EmbeddedReplica:
         server_id: int | None = None,
         reached: GtidPosition | None = None,
         highest: Highest | None = None,
+        uid: str | None = None,
+        last: Fingerprint | None = None,
     ) -> None:
         """Take the relay directory and begin to stream; returns at once, before there is a connection.
 
@@ -104,6 +107,8 @@ class EmbeddedReplica:
             server_id: see `place`.
             highest: behind which sequence numbers those of a domain went back before `position`.
             reached: where the caller has been, if `position` lies before it; `place` is then of this one.
+            uid: of that primary (`ServerInfo.uid`), where its id may be that of several servers.
+            last: what the last transaction is known by, to notice that another server has another one.
 
         Raises:
             RelayError: another replica holds the directory, or this one is already started.
@@ -128,7 +133,9 @@ class EmbeddedReplica:
                 relay.close()
                 raise
             self._relay = relay
-        stored = None if position is None else Stored(position, place, server_id, reached, highest or {})
+        stored = None
+        if position is not None:
+            stored = Stored(position, place, server_id, reached, highest or {}, uid, last)
         replica = Replica(
             config, relay, log=self._logger, start=stored, on_progress=self._notify, progress=self.progress
         )

@@ -129,7 +129,7 @@ def _questions(
     """The whole conversation of a load."""
     if not attached:
         server = yield from inspect_server(config.server_id)
-        refused = refusal(check(server, config.server_id), server, str(endpoint))
+        refused = refusal(check(server, config.server_id, hosts=len(set(config.endpoints))), server, str(endpoint))
         if refused is not None:
             raise refused
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())

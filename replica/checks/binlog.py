@@ -18,10 +18,10 @@ LEGACY_NET_BUFFER = 16_384
 """The default of net_buffer_length; a dump is sent in writes of this size."""
 
 
-def basics(facts: ServerFacts, us: Us) -> Iterator[Result]:
+def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
     """What every connection checks again: the same judgement, with the good ones named too."""
     info = facts.info
-    found = check(info, us.server_id)
+    found = check(info, us.server_id, hosts=hosts)
     bad = {one.check: Result(one.check, "missing", one.what, one.fix) for one in found.unmet}
     poor = {one.check: Result(one.check, "warning", one.what, one.fix) for one in found.warnings}
     good = {
@@ -36,13 +36,14 @@ def basics(facts: ServerFacts, us: Us) -> Iterator[Result]:
     }
     for name, what in good.items():
         yield bad.get(name) or poor.get(name) or Result(name, "ok", what)
+    yield from (one for one in (*bad.values(), *poor.values()) if one.check not in good)
 
 
 def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
     """Filters, replicas of replicas, Galera, and what else decides what the log holds."""
     yield _filters(facts)
     is_replica = bool(facts.slave_pos)
-    if is_replica and facts.variable("log_slave_updates") == "OFF":
+    if is_replica and facts.variable("log_slave_updates") == "OFF" and not facts.info.wsrep_on:
         yield Result(
             "log_slave_updates",
             "warning",
@@ -67,12 +68,13 @@ def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
             f"{facts.variable('binlog_storage_engine')}: this binlog is not made of files; it was never tested here",
             "leave binlog_storage_engine out of the server's configuration file",
         )
-    if facts.variable("wsrep_on") == "ON":
+    if facts.info.wsrep_on and facts.info.wsrep_gtid_mode:
+        domain = facts.info.wsrep_gtid_domain_id
         yield Result(
             "wsrep_on",
             "note",
-            "Galera: each node has a binlog of its own; with several hosts they must share GTIDs",
-            "set wsrep_gtid_mode=ON, and the same wsrep_gtid_domain_id and server_id on all nodes",
+            f"Galera: transactions have one GTID on all nodes, in domain {domain}; what only this node has (MyISAM, "
+            f"wsrep_on=OFF) is in its own, {facts.info.gtid_domain_id}, and comes from no other node",
         )
     if config.annotate and facts.variable("binlog_annotate_row_events") == "OFF":
         yield Result(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from replica.errors import PrerequisiteError, ServerError
 from replica.handshake.primary import DENIED_CODES, BinlogFile, PrimaryAnswer, ask_primary, list_binlogs
 from replica.handshake.registration import Query, Rows, Steps
-from replica.handshake.server import ServerInfo, inspect_server
+from replica.handshake.server import PROBING_ID, ServerInfo, inspect_server
 from replica.handshake.start import earliest_position, gtids
 from replica.protocol.gtid import GtidPosition
 
@@ -24,14 +24,12 @@ _VARIABLES = (
     *("gtid_strict_mode", "innodb_flush_log_at_trx_commit", "log_bin_compress", "log_slave_updates"),
     *("net_buffer_length", "read_only", "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"),
     *("rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_master_wait_point"),
-    *("slave_connections_needed_for_purge", "sync_binlog", "wsrep_on"),
+    *("slave_connections_needed_for_purge", "sync_binlog"),
 )
 _TABLES = (
     "SELECT COUNT(*) FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
-PROBING_ID = 0
-"""Registers without being taken for a replica: ours, if it runs, must not meet its own id in the list."""
 ER_PARSE_ERROR = 1064
 """Servers before 10.5 and MySQL do not know the word REPLICA."""
 

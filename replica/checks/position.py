@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
 from replica.errors import DisconnectedError, PositionLostError
-from replica.handshake.binlog_files import state_at
-from replica.handshake.login import log_in
-from replica.handshake.peek import MAX_DUMP_POSITION
-from replica.handshake.resume import HINT, Stored, verify, verify_event
+from replica.handshake.content import verify_content
+from replica.handshake.resume import HINT, Stored, verify
 from replica.protocol.gtid import GtidPosition
 from replica.relay.last_event import last_event
 
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.handshake.login import Login
     from replica.handshake.registration import Steps
+    from replica.handshake.server import ServerInfo
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:
@@ -39,7 +37,7 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
     # With one host there is nobody else to have the groups that are missing there.
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
-        yield from verify(stored, facts.info.server_id, may_lag=may_lag)
+        yield from verify(stored, facts.info, may_lag=may_lag)
     except PositionLostError as error:
         return error
     except DisconnectedError as error:
@@ -51,22 +49,18 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
     return Result("position", "ok", f"it can go on after {stored.position or 'the very beginning'}, {whose}")
 
 
-async def altered_event(
-    login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd
+async def altered(
+    login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd, server: ServerInfo
 ) -> PositionLostError | None:
-    """The error for a server that has another event where our last one ended, as after a reset; None if all is well."""
-    place = end.head.primary
-    if end.stored.primary is None or place.position > MAX_DUMP_POSITION or not await login.run(state_at(*place)):
-        return None  # purged since, or out of reach
-    event = last_event(directory, end.head.location)
-    if event is None:
-        return None
-    other = await log_in(config, login.endpoint)
-    with contextlib.closing(other):
-        try:
-            await verify_event(other, end.head.position, place, event)
-        except PositionLostError as error:
-            return error
+    """The error for a server that has another transaction for our last one, as after a reset; None if all is well."""
+    may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
+    try:
+        here = await login.run(verify(end.stored, server, may_lag=may_lag))
+        await verify_content(config, login.endpoint, end.stored, here, last_event(directory, end.head.location))
+    except PositionLostError as error:
+        return error
+    except DisconnectedError:
+        return None  # it lags, which is said already
     return None
 
 

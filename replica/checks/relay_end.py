@@ -8,6 +8,8 @@ from replica.daemon.beginning import WORDS, last_known, lost
 from replica.handshake.resume import Stored
 from replica.relay.file_head import read_file_head
 from replica.relay.head import read_head
+from replica.relay.identity import source_of
+from replica.relay.last_event import fingerprint_at
 from replica.relay.location import RelayHead, relay_numbers, relay_path
 
 if TYPE_CHECKING:
@@ -41,4 +43,5 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
     if not head.location.offset:
         return RelayEnd(head, Stored(head.position)) if head.position else None
     writer = read_file_head(relay_path(directory, head.location.file)).server_id
-    return RelayEnd(head, Stored(head.position, head.primary, writer))
+    uid, last = source_of(directory, head.location.file), fingerprint_at(directory, head.location)
+    return RelayEnd(head, Stored(head.position, head.primary, writer, uid=uid, last=last))

@@ -49,7 +49,7 @@ def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
         return
     age_s = max(0.0, answer.clock - head.timestamp) if head.timestamp else None
     words = [f"up to {missing} transactions"]
-    if end.stored.server_id == facts.info.server_id and head.primary is not None and answer.place is not None:
+    if end.stored.is_of(facts.info) is not False and head.primary is not None and answer.place is not None:
         distance = bytes_between(head.primary, answer.place, facts.binlogs)
         words += [size(distance)] if distance is not None else []
     words += [f"its last transaction is {span(age_s)} old"] if age_s is not None else []
@@ -77,7 +77,7 @@ def _room(facts: ServerFacts, end: RelayEnd) -> int | None:
     """Bytes the server may write before it removes the file we read next, for the size of all; None: not known."""
     total, files = facts.primary.max_total_bytes, facts.binlogs
     ours = [number for number, file in enumerate(files or ()) if file.name == end.head.primary.file]
-    if total is None or not files or not ours or end.stored.server_id != facts.info.server_id:
+    if total is None or not files or not ours or end.stored.is_of(facts.info) is False:
         return None
     return total - sum(file.size for file in files[ours[0] :])
 

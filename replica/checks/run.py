@@ -12,7 +12,7 @@ from replica.checks.binlog import basics, binlog
 from replica.checks.disk import disk
 from replica.checks.facts import ServerFacts, ask_facts
 from replica.checks.local import local, secrets
-from replica.checks.position import altered_event, position
+from replica.checks.position import altered, position
 from replica.checks.relay_end import RelayEnd, relay_end
 from replica.checks.result import Report, Result
 from replica.checks.retention import behind, retention
@@ -102,7 +102,8 @@ async def _check_one(
                 report.results += _judge(facts, config, endpoint, us)
                 if facts.info.log_bin:
                     _place(report, facts, end, await _reached(login, facts, config, end))
-            report.error = _verdict(report, found if isinstance(found, ServerInfo) else found.info, us) or report.error
+            info = found if isinstance(found, ServerInfo) else found.info
+            report.error = _verdict(report, info, us, len(set(config.endpoints))) or report.error
     except ReplicaError as error:
         report.error = error
     return report, facts
@@ -112,15 +113,14 @@ async def _reached(
     login: Login, facts: ServerFacts, config: DaemonConfig, end: RelayEnd | None
 ) -> Result | PositionLostError:
     found = await login.run(position(facts, end, config))
-    same = end is not None and end.stored.server_id == facts.info.server_id
-    if not same or end is None or config.relay_dir is None or isinstance(found, PositionLostError):
+    if end is None or config.relay_dir is None or isinstance(found, PositionLostError):
         return found
-    return await altered_event(login, config, config.relay_dir, end) or found
+    return await altered(login, config, config.relay_dir, end, facts.info) or found
 
 
 def _judge(facts: ServerFacts, config: DaemonConfig, endpoint: Endpoint, us: Us) -> Iterator[Result]:
     yield from access.connection(facts, config, endpoint)
-    yield from basics(facts, us)
+    yield from basics(facts, us, len(set(config.endpoints)))
     yield from binlog(facts, config)
     yield from access.privileges(facts)
     yield from access.server_ids(facts, us)
@@ -138,10 +138,10 @@ def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Resu
             report.results += behind(facts, end)
 
 
-def _verdict(report: Report, info: ServerInfo, us: Us) -> ReplicaError | None:
+def _verdict(report: Report, info: ServerInfo, us: Us, hosts: int) -> ReplicaError | None:
     """The error a connection would end with: of the settings first, then of the rest."""
     report.version, report.account = info.version, info.account
-    findings = check(info, us.server_id)
+    findings = check(info, us.server_id, hosts=hosts)
     if not info.is_mariadb:
         report.results += [Result(one.check, "missing", one.what, one.fix) for one in findings.unmet]
     refused = refusal(findings, info, report.subject)

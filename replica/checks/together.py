@@ -6,12 +6,14 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
+from replica.handshake.server import GALERA_GTIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replica.checks.facts import ServerFacts
     from replica.config import Endpoint
+    from replica.handshake.server import ServerInfo
 
     Servers = Mapping[Endpoint, ServerFacts]
 
@@ -31,6 +33,9 @@ def together(servers: Servers) -> Iterator[Result]:
     ]
     for one, other in permutations(servers, 2):
         lacking = [g for g in servers[one].primary.position if g.domain_id not in servers[other].primary.position]
+        local = servers[other].info.wsrep_gtid_mode and servers[other].info.wsrep_on
+        if local and servers[other].info.wsrep_gtid_domain_id not in {gtid.domain_id for gtid in lacking}:
+            continue  # what only that node has
         if lacking:
             names = ", ".join(map(str, lacking))
             what = f"{other} has nothing of domain {lacking[0].domain_id} in its binlog, where {one} is at {names}"
@@ -39,17 +44,54 @@ def together(servers: Servers) -> Iterator[Result]:
 
 
 def _ids(servers: Servers) -> Iterator[Result]:
+    nodes = {endpoint: facts.info for endpoint, facts in servers.items() if facts.info.wsrep_on}
+    if len(nodes) == len(servers):
+        yield from _galera(nodes)
+        return
+    same: dict[str, list[Endpoint]] = {}
     by_id: dict[int, list[Endpoint]] = {}
     for endpoint, facts in servers.items():
+        same.setdefault(facts.info.uid, []).append(endpoint)
         by_id.setdefault(facts.info.server_id, []).append(endpoint)
-    shared = {number: names for number, names in by_id.items() if len(names) > 1}
+    for names in same.values():
+        if len(names) > 1:
+            what = f"{_named(names)} are one server: if it is gone, there is no other"
+            yield Result("server ids", "warning", what, "leave one of the names in host")
+    shared = {number: names for number, names in by_id.items() if len({servers[one].info.uid for one in names}) > 1}
     for number, names in shared.items():
-        what = (
-            f"{' and '.join(map(str, names))} both have server_id {number}: one server, or two that write alike GTIDs"
-        )
+        what = f"{_named(names)} have server_id {number}: two servers that write alike GTIDs"
         yield Result("server ids", "warning", what, "give each server a server_id of its own in its configuration file")
-    if not shared:
+    if not shared and len(same) == len(servers):
         yield Result("server ids", "ok", ", ".join(f"{e} has {f.info.server_id}" for e, f in servers.items()))
+
+
+def _galera(nodes: Mapping[Endpoint, ServerInfo]) -> Iterator[Result]:
+    """One server id and one domain for what is replicated, another domain each for what is not: as MariaDB says."""
+    domains = {node.wsrep_gtid_domain_id for node in nodes.values()}
+    if len(domains) > 1:
+        what = f"wsrep_gtid_domain_id differs: {_each(nodes, 'wsrep_gtid_domain_id')}"
+        yield Result("wsrep_gtid_domain_id", "missing", what, GALERA_GTIDS)
+    own = [node.gtid_domain_id for node in nodes.values()]
+    if len(set(own)) < len(own) or domains & set(own):
+        what = (
+            f"gtid_domain_id is {_each(nodes, 'gtid_domain_id')}, and not one of each node's own beside "
+            f"wsrep_gtid_domain_id {', '.join(map(str, sorted(domains, key=str)))}: what only one node has (MyISAM, "
+            "wsrep_on=OFF) gets the numbers of other transactions"
+        )
+        yield Result("gtid_domain_id", "warning", what, GALERA_GTIDS)
+    if len({node.server_id for node in nodes.values()}) > 1:
+        what = f"nodes of one cluster have several server ids: {_each(nodes, 'server_id')}"
+        yield Result("server ids", "warning", what, GALERA_GTIDS)
+    else:
+        yield Result("server ids", "ok", f"{next(iter(nodes.values())).server_id} on all nodes of the cluster")
+
+
+def _each(nodes: Mapping[Endpoint, ServerInfo], name: str) -> str:
+    return ", ".join(f"{getattr(node, name)} on {endpoint}" for endpoint, node in nodes.items())
+
+
+def _named(endpoints: list[Endpoint]) -> str:
+    return " and ".join(map(str, endpoints))
 
 
 def _foreign(facts: ServerFacts, other: ServerFacts) -> bool:

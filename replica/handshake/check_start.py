@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.ask import attempt
 from replica.handshake.by_place import place_of_start
+from replica.handshake.content import verify_content
 from replica.handshake.login import log_in
 from replica.handshake.peek import probe
-from replica.handshake.registration import Query, Steps
 from replica.handshake.resume import Stored, verify
+from replica.handshake.server import PROBING_ID, inspect_server
 
 if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
@@ -52,8 +53,9 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
-        there = await login.run(verify(stored, await login.run(_server_id()), may_lag=may_lag))
-        if place_of_start(stored, there=there) is not None:
+        here = await login.run(verify(stored, await login.run(inspect_server(PROBING_ID)), may_lag=may_lag))
+        compared = await verify_content(config, endpoint, stored, here, None)
+        if place_of_start(stored, there=compared.there) is not None:
             return  # what follows a place that is there has not been removed
         await probe(
             login,
@@ -61,8 +63,3 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
             strict_mode=config.gtid_strict_mode,
             ignore_duplicates=config.gtid_ignore_duplicates,
         )
-
-
-def _server_id() -> Steps[int]:
-    rows = yield Query("SELECT @@GLOBAL.server_id")
-    return int(rows[0][0] or 0)

@@ -1,4 +1,4 @@
-"""A look at the server's binlog: an event by file and offset, or whether a position can be had.
+"""A look at the server's binlog: an event by file and offset, a group by its GTID, or whether a position can be had.
 
 A dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server then
 neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
@@ -16,8 +16,10 @@ from replica.handshake.login import LOOK_BYTES
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
 from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, DumpFlag, EventType, HeaderFlag
-from replica.protocol.groups import NEVER_IN_A_GROUP
-from replica.protocol.gtid import Gtid
+from replica.protocol.events import GtidEvent, decode, decode_description
+from replica.protocol.fingerprint import LONGEST_EVENT, FingerprintBuilder
+from replica.protocol.groups import ENDS_TRANSACTION, NEVER_IN_A_GROUP
+from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.packets import ErrPacket
 from replica.protocol.wire import Cursor
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from replica.handshake.login import Login
-    from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.protocol.fingerprint import Fingerprint
+    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.gtid import BinlogPosition
 
 MAX_DUMP_POSITION = (1 << 32) - 1
 """COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""
@@ -92,6 +96,45 @@ async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
             if header.event_type not in NEVER_IN_A_GROUP:
                 return GroupHere(inside=True, gtid=None)
     return GroupHere(inside=False, gtid=None)
+
+
+async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fingerprint | None:
+    """What the group of a GTID is known by; None where it is not in the binlog between the groups around it.
+
+    `position`: where the dump may begin in the other domains, so that little is sent.
+
+    Raises:
+        ServerError: the server does not have what the dump would have to begin with: it was purged.
+
+    """
+    others = tuple(one for one in position if one.domain_id != gtid.domain_id)
+    # The place right before it, whether or not a group is there: outside of strict mode a server starts behind a hole.
+    before = (gtid._replace(seq_no=gtid.seq_no - 1),) if gtid.seq_no > 1 else ()
+    await login.run(_announce())
+    await login.run(_ask_for(GtidPosition((*others, *before)), strict_mode=False, ignore_duplicates=False))
+    builder: FingerprintBuilder | None = None
+    description: FormatDescriptionEvent | None = None
+    flags = DumpFlag.NON_BLOCK
+    async with contextlib.aclosing(login.dump(com_binlog_dump(0, flags=flags), longest=LONGEST_EVENT)) as events:
+        async for event in events:
+            kind = parse_header(memoryview(event)).event_type
+            if kind == EventType.FORMAT_DESCRIPTION:
+                description = decode_description(event)
+            elif kind == EventType.GTID and description is not None:
+                if builder is not None:
+                    break
+                here = decode(event, description)
+                if not isinstance(here, GtidEvent) or here.gtid.domain_id != gtid.domain_id:
+                    continue
+                if here.gtid.seq_no > gtid.seq_no:
+                    return None
+                if here.gtid == gtid:
+                    builder = FingerprintBuilder(gtid)
+            elif builder is not None and description is not None and kind not in NEVER_IN_A_GROUP:
+                builder.feed(event, description)
+                if builder.done or kind in ENDS_TRANSACTION:
+                    break
+    return None if builder is None else builder.result()
 
 
 async def probe(

@@ -6,30 +6,31 @@ So the stored GTIDs are looked up in @@gtid_binlog_state, and where the server i
 its binlog where the last stored group ended is mapped back to GTIDs with BINLOG_GTID_POS(): it must give the stored
 ones. A file that was purged since gives NULL, which is legitimate; a file that lies in the server's future is not.
 
-A reset server that has written alike transactions again may pass all that. Where the last stored event itself is at
-hand, `verify_event` compares it with the one the server has there: XID, time and thread are never all the same again.
+A reset server that has written alike transactions again may pass all that, and another server has other places: the
+content is compared by content.py. Which server it is its server id does not tell: all nodes of a Galera cluster may
+have one, and so has a clone. `ServerInfo.uid` tells; a position from before it was noted is looked up at its place, and
+where that does not fit, compared by content.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ServerError
+from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError
 from replica.handshake.binlog_files import state_at
-from replica.handshake.login import LOOK_BYTES
-from replica.handshake.peek import ER_NO_SUCH_PLACE, event_at
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start import gtids
 from replica.protocol.constants import FIRST_POSITION
-from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from replica.handshake.login import Login
-    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.handshake.server import ServerInfo
+    from replica.protocol.fingerprint import Fingerprint
+    from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 
 HINT = (
     "Nothing was skipped. Changes after the stored position cannot be had from this server: connect to the right one, "
@@ -39,10 +40,10 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where we stopped. `primary` is where the last group of `position` ended in the binlog of server `server_id`.
+    """Where we stopped. `primary` is where the last group of `position` ended in the binlog of the server `uid`.
 
     `reached`: the dump starts at `position`, but we have been here before, and `primary` is of this position. So it is
-    while XA transactions are prepared: their groups are read again.
+    while XA transactions are prepared: their groups are read again. `last`: what the last group is known by.
     """
 
     position: GtidPosition
@@ -51,12 +52,28 @@ class Stored:
     reached: GtidPosition | None = None
     highest: Mapping[int, int] = field(default_factory=dict)
     """Domain -> up to which number a GTID may name more than one place (relay/order.py)."""
+    uid: str | None = None
+    last: Fingerprint | None = None
+
+    def is_of(self, server: ServerInfo) -> bool | None:
+        """Whether the place is one of this server's; None where it may be, or where there is none."""
+        if self.primary is None:
+            return None
+        if self.uid is not None:
+            return self.uid == server.uid
+        return None if self.server_id in (None, server.server_id) else False
 
 
-def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bool]:
-    """Raise unless the connected server (its id is `server_id`) has everything up to the stored position, unchanged.
+class Here(Enum):
+    """What a server has where we stopped."""
 
-    Returns whether the stored place is still in its binlog, so that `verify_event` can look at it.
+    PLACE = "our place is in its binlog: the event there can be compared"
+    GONE = "it is the server we stopped at, and has removed that file since"
+    ELSEWHERE = "the place says nothing here: only the content can be compared"
+
+
+def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Steps[Here]:
+    """Raise unless the connected server has everything up to the stored position, at the place where we stopped.
 
     Raises:
         PositionLostError: its binlog was reset or is another one, or (without `may_lag`) ends before the position.
@@ -66,45 +83,35 @@ def verify(stored: Stored, server_id: int, *, may_lag: bool = False) -> Steps[bo
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:
-        return False  # from the very beginning: the server refuses by itself if that is purged
+        return Here.GONE  # from the very beginning: the server refuses by itself if that is purged
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos, @@GLOBAL.log_slave_updates")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
     unlogged = [gtid for gtid in position if not _contains(state, gtid)]
-    missing = [gtid for gtid in unlogged if gtid not in replicated]
-    if missing and stored.primary is not None and stored.server_id in (None, server_id):
+    missing = [gtid for gtid in unlogged if gtid not in replicated and not _node_local(gtid, state, server)]
+    if missing and stored.primary is not None and stored.is_of(server) is not False:
         at_place = yield from state_at(*stored.primary)
         if at_place is not None and _agree(position, frozenset(gtids(at_place))):
-            return True  # numbers went back since: the state has the last of them only
+            return Here.PLACE  # numbers went back since: the state has the last of them only
     if missing:
         raise _missing(missing, state, replicated, may_lag=may_lag)
     if unlogged and rows[0][2] != "1":
         yield from _refuse_a_silent_replica(unlogged)
-    if stored.primary is None or stored.server_id not in (None, server_id):
-        return False
-    return (yield from _verify_place(position, stored.primary))
-
-
-async def verify_event(login: Login, position: GtidPosition, place: BinlogPosition, event: bytes) -> None:
-    """Raise unless the event that ends at `place`, where `position` ended, is `event`. Uses the connection up.
-
-    Raises:
-        PositionLostError: there is another event there, or none.
-        DisconnectedError: the connection ended.
-
-    """
-    start = BinlogPosition(place.file, place.position - len(event))
+    same = stored.is_of(server)
+    if stored.primary is None or same is False:
+        return Here.ELSEWHERE
     try:
-        # One byte more than ours: a longer event is another one, however long it is.
-        found = await event_at(login, start, longest=max(len(event) + 1, LOOK_BYTES))
-    except ServerError as error:
-        if error.code != ER_NO_SUCH_PLACE:
+        return Here.PLACE if (yield from _verify_place(position, stored.primary)) else Here.GONE
+    except PositionLostError:
+        if same or stored.last is None:
             raise
-        found = None
-    if found != event:
-        raise PositionLostError(
-            f"the server's binlog was reset: the event at {start}, the last of {position}, is another one now.",
-            hint=HINT,
-        )
+        return Here.ELSEWHERE  # another server that has the same server id, or the same one reset: the content tells
+
+
+def _node_local(gtid: Gtid, state: frozenset[Gtid], server: ServerInfo) -> bool:
+    """Whether a GTID is of what only one node of a Galera cluster has: other nodes never get it, and lack nothing."""
+    shared = server.wsrep_gtid_domain_id if server.wsrep_on and server.wsrep_gtid_mode else None
+    known = any(have.domain_id == gtid.domain_id for have in state)
+    return shared is not None and gtid.domain_id != shared and not known
 
 
 def _contains(state: frozenset[Gtid], gtid: Gtid) -> bool:

@@ -7,6 +7,7 @@ life harder (no column names in the binlog, partial row images, no checksums) is
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,10 +17,12 @@ from replica.handshake.registration import Query, Rows, Send, Steps
 from replica.protocol.commands import com_register_slave
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ER_ACCESS_DENIED = 1045
 """What COM_REGISTER_SLAVE answers without REPLICATION SLAVE."""
+PROBING_ID = 0
+"""Registers without being taken for a replica: ours, if it runs, must not meet its own id in the list."""
 OLDEST_TESTED = (10, 5)
 
 _VARIABLES = (
@@ -27,12 +30,32 @@ _VARIABLES = (
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
+    "datadir",
     "gtid_domain_id",
+    "hostname",
     "log_bin",
+    "log_slave_updates",
+    "port",
     "server_id",
+    "server_uid",
     "version",
     "version_comment",
+    "wsrep_gtid_domain_id",
+    "wsrep_gtid_mode",
+    "wsrep_on",
 )
+_PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
+"""What tells servers apart. server_uid is made of the port and a network card's address (10.5, 10.11, 11.8): two
+containers on two hosts may have the same, and one that is made anew may get another."""
+_UID_DIGITS = 16
+_CONFIGURED = "[mariadb] in the server's configuration file and restart the server"
+GALERA_GTIDS = (
+    "put wsrep_gtid_mode=ON, log_slave_updates=ON, the same wsrep_gtid_domain_id and the same server_id on all nodes, "
+    "and on each node a gtid_domain_id of its own, under [mariadb] in their configuration files, and start the cluster "
+    "anew with them (galera_new_cluster)"
+)
+"""What MariaDB documents for asynchronous replicas of a cluster."""
+_TRUE = ("ON", "1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +73,14 @@ class ServerInfo:
     binlog_checksum: str | None = None
     gtid_domain_id: int | None = None
     version_comment: str = ""
+    uid: str = ""
+    """Equal for one server's data at one place, over restarts, and never for two servers."""
+    log_slave_updates: bool = True
+    wsrep_on: bool = False
+    """A Galera node."""
+    wsrep_gtid_mode: bool = False
+    """Whether a write set has one GTID on all nodes."""
+    wsrep_gtid_domain_id: int | None = None
 
     @property
     def is_mariadb(self) -> bool:
@@ -97,13 +128,30 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
         account=account,
         # MySQL would understand the command too, but it is refused anyway: do not leave an entry there.
         may_replicate=(yield from _may_register(server_id)) if domain is not None else False,
-        log_bin=variables.get("log_bin", "").upper() in ("ON", "1"),
+        log_bin=variables.get("log_bin", "").upper() in _TRUE,
         binlog_format=variables.get("binlog_format"),
         binlog_row_image=variables.get("binlog_row_image"),
         binlog_row_metadata=variables.get("binlog_row_metadata"),
         binlog_checksum=variables.get("binlog_checksum"),
         gtid_domain_id=None if domain is None else int(domain),
+        uid=uid_of(variables),
+        log_slave_updates=variables.get("log_slave_updates", "ON").upper() in _TRUE,
+        wsrep_on=variables.get("wsrep_on", "").upper() in _TRUE,
+        wsrep_gtid_mode=variables.get("wsrep_gtid_mode", "").upper() in _TRUE,
+        wsrep_gtid_domain_id=int(variables["wsrep_gtid_domain_id"]) if "wsrep_gtid_domain_id" in variables else None,
     )
+
+
+def ask_uid() -> Steps[str]:
+    """What tells this server from all others."""
+    names = ", ".join(f"'{name}'" for name in _PLACE_OF_A_SERVER)
+    return uid_of(_pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))))
+
+
+def uid_of(variables: Mapping[str, str]) -> str:
+    """The same in short, from the server's variables: a hash, so that no path of the server gets into an offset."""
+    place = "\0".join(variables.get(name, "") for name in _PLACE_OF_A_SERVER)
+    return hashlib.sha256(place.encode()).hexdigest()[:_UID_DIGITS]
 
 
 def _pairs(rows: Rows) -> dict[str, str]:
@@ -121,18 +169,18 @@ def _may_register(server_id: int) -> Steps[bool]:
     return True
 
 
-def check(server: ServerInfo, server_id: int) -> Findings:
-    """Everything that stands between this server and a replica with this id."""
+def check(server: ServerInfo, server_id: int, *, hosts: int = 1) -> Findings:
+    """Everything that stands between this server and a replica with this id, which may go to one of `hosts`."""
     if not server.is_mariadb:
         named = f"{server.version} ({server.version_comment})" if server.version_comment else server.version
         mysql = Finding(
             "version", f"the server is not MariaDB but {named}", "connect to a MariaDB server, 10.5 or newer"
         )
         return Findings((mysql,), ())
-    return Findings(tuple(_unmet(server, server_id)), tuple(_warnings(server)))
+    return Findings(tuple(_unmet(server, server_id, hosts)), tuple(_warnings(server, hosts)))
 
 
-def _unmet(server: ServerInfo, server_id: int) -> Iterator[Finding]:
+def _unmet(server: ServerInfo, server_id: int, hosts: int) -> Iterator[Finding]:
     if not server.log_bin:
         fix = "put log_bin=binlog under [mariadb] in the server's configuration file and restart the server"
         yield Finding("log_bin", "the binary log is off (log_bin)", fix)
@@ -146,9 +194,18 @@ def _unmet(server: ServerInfo, server_id: int) -> Iterator[Finding]:
     if server.server_id == server_id:
         fix = "give this replica a server_id of its own, or leave the option out"
         yield Finding("server_id", f"server_id {server_id} is the server's own", fix)
+    if server.wsrep_on and not server.log_slave_updates:
+        what = "log_slave_updates is OFF on a Galera node: what other nodes write is not in its binlog"
+        yield Finding("log_slave_updates", what, f"put log_slave_updates=ON under {_CONFIGURED}")
+    if server.wsrep_on and not server.wsrep_gtid_mode and hosts > 1:
+        what = (
+            "wsrep_gtid_mode is OFF on a Galera node: each node gives a transaction a GTID of its own, and with "
+            "several hosts a change of node would skip or repeat transactions"
+        )
+        yield Finding("wsrep_gtid_mode", what, f"{GALERA_GTIDS}; or leave one node in host")
 
 
-def _warnings(server: ServerInfo) -> Iterator[Finding]:
+def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
     if server.binlog_row_image != "FULL":
         what = f"binlog_row_image is {server.binlog_row_image}: unchanged columns are missing from the row images"
         yield Finding("binlog_row_image", what, "SET GLOBAL binlog_row_image = 'FULL';")
@@ -159,6 +216,9 @@ def _warnings(server: ServerInfo) -> Iterator[Finding]:
     if server.binlog_checksum == "NONE":
         what = "binlog_checksum is NONE: damage on disk or on the wire cannot be noticed"
         yield Finding("binlog_checksum", what, "SET GLOBAL binlog_checksum = 'CRC32';")
+    if server.wsrep_on and not server.wsrep_gtid_mode and hosts == 1:
+        what = "wsrep_gtid_mode is OFF on a Galera node: this replica cannot go on from another node"
+        yield Finding("wsrep_gtid_mode", what, GALERA_GTIDS)
     if server.version_number < OLDEST_TESTED:
         what = f"MariaDB {server.version} is older than any tested (10.5)"
         yield Finding("version", what, "upgrade the server")

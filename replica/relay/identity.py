@@ -1,9 +1,10 @@
-"""Whose relay directory this is: the replica's own server id, who runs it, and its connections that were not ended.
+"""Whose relay directory this is: the replica's own server id, who runs it, its open connections, and its sources.
 
 In and out: `relay.identity`, a small JSON file beside the relay log, replaced as a whole. A server id that nobody
 configured is drawn once and kept here, so that a replica that comes back is the same one to its primary. The
 connections let a replica that was killed, or cut off, end its own dump threads on the primaries, and no stranger's:
-thread ids begin anew when a server restarts, so the server's start time belongs to the proof.
+thread ids begin anew when a server restarts, so the server's start time belongs to the proof. The sources tell which
+server each relay file was copied from, where the server id in its events may be that of several servers.
 
 A file that cannot be understood is an error, never a new identity: two replicas with one id throw each other out.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from replica.errors import RelayError
 from replica.relay.disk import disk_error, replace_file
@@ -26,6 +27,9 @@ MAX_BYTES: Final = 64 << 10
 """A real one has some hundred bytes; a larger file is not ours."""
 MAX_CONNECTIONS: Final = 16
 """Primaries that are remembered; nobody fails over between more."""
+
+MAX_SOURCES: Final = 64
+"""Changes of server that are remembered; older relay files are of a server nobody can name."""
 
 Owner = Literal["daemon", "embedded"]
 
@@ -44,19 +48,54 @@ class Connection:
     """Our address and port, as the primary sees them."""
 
 
+class Source(NamedTuple):
+    """Relay files from number `file` on, until the next one of these, were copied from the server `uid`."""
+
+    file: int
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     server_id: int
     owner: Owner
     connections: tuple[Connection, ...] = ()
-    """Those not ended by our own goodbye, one a primary, the last one last."""
+    """Those not ended by our own goodbye, one a run of a primary, the last one last."""
+    sources: tuple[Source, ...] = ()
+    """In the order of the files."""
 
     def with_connection(self, connection: Connection) -> Identity:
-        others = [one for one in self.connections if one.server_id != connection.server_id]
+        others = [one for one in self.connections if not _same_place(one, connection)]
         return replace(self, connections=(*others, connection)[-MAX_CONNECTIONS:])
 
-    def without_connection(self, server_id: int) -> Identity:
-        return replace(self, connections=tuple(one for one in self.connections if one.server_id != server_id))
+    def without_connection(self, ended: Connection) -> Identity:
+        return replace(self, connections=tuple(one for one in self.connections if not _same_place(one, ended)))
+
+    def with_source(self, source: Source) -> Identity:
+        """From this file on; what was said of it and of later ones, which were never begun, is void."""
+        kept = [one for one in self.sources if one.file < source.file]
+        if kept and kept[-1].uid == source.uid:
+            return replace(self, sources=tuple(kept))
+        return replace(self, sources=(*kept, source)[-MAX_SOURCES:])
+
+    def source_of(self, file: int) -> str | None:
+        """The server that relay file `file` was copied from; None where nobody has noted it."""
+        return next((one.uid for one in reversed(self.sources) if one.file <= file), None)
+
+
+def source_of(directory: Path, file: int) -> str | None:
+    """The same, read from a directory; None too where its identity was removed or cannot be read."""
+    try:
+        identity = read_identity(directory)
+    except RelayError:
+        return None  # whoever opens the log says so
+    return None if identity is None else identity.source_of(file)
+
+
+def _same_place(one: Connection, other: Connection) -> bool:
+    # Not by server id: all nodes of a Galera cluster may have one. A server that is reached by two names has two
+    # entries, and the thread of the second is found by either.
+    return (one.endpoint, one.server_id) == (other.endpoint, other.server_id)
 
 
 def read_identity(directory: Path) -> Identity | None:
@@ -124,4 +163,5 @@ def _parsed(found: dict[str, Any]) -> Identity:
     for connection in connections:
         if [type(value) for value in astuple(connection)] != [str, int, int, int, str]:
             raise ValueError(connection)  # a thread id becomes part of a statement
-    return Identity(int(found["server_id"]), found["owner"], connections)
+    sources = tuple(Source(int(file), str(uid)) for file, uid in found.get("sources", ()))
+    return Identity(int(found["server_id"]), found["owner"], connections, sources)

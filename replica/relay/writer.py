@@ -72,6 +72,7 @@ class RelayWriter:
         self._lock = lock
         self._failure: RelayError | None = None
         self._format, self._format_file = b"", ""
+        self._other_server = False
         self._aged_since_s: float | None = None
         self._order = read_order(directory)
         self._files = FileChain(directory, next_number(directory))
@@ -142,6 +143,17 @@ class RelayWriter:
         self.rollback()
         self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
+    def change_server(self) -> int:
+        """What comes next is another server's: the number of the relay file that it begins.
+
+        Two servers may have a binlog file of one name, one server id and one beginning.
+        """
+        self._check()
+        self._other_server = True
+        file = self._files.current
+        has_groups = file is not None and self.state[slots.COMMITTED_OFFSET] > file.data_start
+        return self._files.next_number if file is None or has_groups else file.number
+
     def begin_file(self, fde: bytes) -> None:
         """The primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one begins."""
         self._check()
@@ -150,7 +162,8 @@ class RelayWriter:
         log_pos = int.from_bytes(fde[13:17], "little")
         state[slots.POSITION] = max(state[slots.POSITION], log_pos)
         identity = file_identity(fde, self.primary_file)
-        if self._files.current is None or identity != file_identity(self._format, self._format_file):
+        goes_on = identity == file_identity(self._format, self._format_file) and not self._other_server
+        if self._files.current is None or not goes_on:
             self._open_file(fde)
 
     def append(self, span: memoryview, offset: int) -> None:
@@ -188,7 +201,7 @@ class RelayWriter:
         """
         self._check()
         state, file = self.state, self._files.current
-        if file is None or state[slots.COMMITTED_OFFSET] == file.data_start:
+        if file is None or self._other_server or state[slots.COMMITTED_OFFSET] == file.data_start:
             return
         now_s = time.monotonic() if now_s is None else now_s
         if self._aged_since_s is None:
@@ -360,7 +373,7 @@ class RelayWriter:
             state[slots.ROLL_AT] = NEVER
             self._files.end(state.sealed_entry())
             self._files.begin(head)
-        self._format, self._format_file = fde, self.primary_file
+        self._format, self._format_file, self._other_server = fde, self.primary_file, False
         self._aged_since_s = None
         for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
             state[slot] = len(head)

@@ -26,7 +26,7 @@ from streaming_source.attached.time import place_before
 from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.positions import CommitTime, Position, parse_position
-from streaming_source.ranges.cutting import file_head, server_of
+from streaming_source.ranges.cutting import Origin, file_head, origin_of
 from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class AttachedFeed:
         end = end_of_group(self.log, location)
         if end is None:
             return SourceOffset(position, resume, anchor=True)
-        return SourceOffset(position, resume, self.log.at(end).primary, self.server_id(end), anchor=True)
+        server_id, uid, last = self.origin(end)
+        return SourceOffset(position, resume, self.log.at(end).primary, server_id, anchor=True, uid=uid, last=last)
 
     def _before_time(self, time_s: int, head: RelayHead) -> RelayHead:
         return place_before(self.log, time_s, head, accept_gap=not self._options.fail_on_data_loss)
@@ -271,8 +272,8 @@ class AttachedFeed:
         shortly = {"connect_retry_s": ASK_S, "connect_timeout_s": min(replica.connect_timeout_s, ASK_S)}
         return asyncio.run(ask(replica.model_copy(update=shortly), lambda _: latest_and_prepared()))
 
-    def server_id(self, location: RelayLocation) -> int | None:
-        return server_of(self.log, location)
+    def origin(self, location: RelayLocation) -> Origin:
+        return origin_of(self.log, location)
 
     def leave(self) -> None:
         """For a reading that is planned, and will not come back: the daemon need not keep anything for it."""

@@ -2,8 +2,8 @@
 
 Sequence numbers begin anew when a primary is reset, so a GTID may come twice. In: the log, and an offset that lies in
 it. Where the offset says at which place of which server's binlog it was, and the log has that GTID from the same
-server at another place, it is another transaction: refused. A log that comes from another server (after a failover)
-cannot be compared, and is believed.
+server at another place, it is another transaction: refused. In a log that comes from another server (after a failover)
+places are others; there it is refused where the transaction itself is another one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
 from replica.relay.location import RelayLocation, relay_path
-from streaming_source.ranges.cutting import file_head, server_of
+from streaming_source.ranges.cutting import file_head, origin_of
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition
     from replica.relay.log import RelayLog
     from streaming_source.offsets.offset import SourceOffset
 
+HINT: Final = (
+    "The primary was reset, or restored from a copy, and has given the number to another transaction: start with a new "
+    "checkpoint, and startingPosition where the sink ends."
+)
 POSITION_BITS: Final = 32
 """Positions in events are this wide; beyond, what a log knows of the rest depends on where its dump began."""
 
@@ -34,15 +38,25 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
     if location is None or offset.primary is None or offset.server_id is None:
         return
     end = end_of_group(log, location)
-    if end is None or server_of(log, end) != offset.server_id:
+    if end is None:
+        return
+    server_id, uid, last = origin_of(log, end)
+    known = uid is not None and offset.uid is not None
+    if (uid != offset.uid) if known else (server_id != offset.server_id):
+        difference = last.difference(offset.last) if last is not None and offset.last is not None else ""
+        if difference:
+            raise DataLossError(
+                f"the relay log {log.directory} comes from another server by now, and has another transaction under "
+                f"the number {offset.position}: {difference}.",
+                hint=HINT,
+            )
         return
     found = log.at(end).primary
     if _low(found) != _low(offset.primary):
         raise DataLossError(
             f"in the relay log {log.directory}, {offset.position} is at {found.file}:{found.position} of server "
             f"{offset.server_id}; where this query read it, it was at {offset.primary.file}:{offset.primary.position}.",
-            hint="The primary was reset, or restored from a copy, and has given the number to another transaction: "
-            "start with a new checkpoint, and startingPosition where the sink ends.",
+            hint=HINT,
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from replica.errors import RelayError
 from replica.relay.log import RelayLog
 from streaming_source.offsets.data_loss import Losses
-from streaming_source.ranges.cutting import server_of
+from streaming_source.ranges.cutting import Origin, origin_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +63,8 @@ class FetchedFeed:
     def latest_and_prepared(self) -> Latest | None:
         return None
 
-    def server_id(self, location: RelayLocation) -> int | None:
-        return server_of(self.log, location)
+    def origin(self, location: RelayLocation) -> Origin:
+        return origin_of(self.log, location)
 
     def close(self) -> None:
         """Nothing is held."""

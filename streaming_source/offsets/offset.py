@@ -5,12 +5,14 @@ so `SourceOffset.json` is the only place that builds one and its key order is pa
 written stays readable (tests/golden/offsets-v*.json); what is not an offset, or a newer one, is refused.
 
     {"v": 1, "gtid": "0-1-4711,1-2-9", "resume": "0-1-4711,1-2-9",
-     "server": {"id": 1, "file": "bin.000007", "position": 4096}}
+     "server": {"id": 1, "file": "bin.000007", "position": 4096, "uid": "5f…", "last": "0-1-4711 1700000000 …"}}
 
 `resume` is where a dump must start to replay what follows: before `gtid` while XA transactions are prepared, whose rows
 come at their XA COMMIT. `server` is where `gtid` ended in the primary's own coordinates: it exposes a primary that was
-reset, or another server that reuses the sequence numbers. It is empty where no group was read yet. `anchor` marks the
-offset of the empty first batch (see planner.py); it is absent everywhere else.
+reset, or another server that reuses the sequence numbers. It is empty where no group was read yet. Its `uid` tells it
+from servers with the same id, and `last` is what the transaction that ended there is known by on any server; both are
+absent in offsets of older releases, which pass over them. `anchor` marks the offset of the empty first batch (see
+planner.py); it is absent everywhere else.
 
 Version 2 is written only where it says more than version 1 can:
 
@@ -22,7 +24,8 @@ of events are not. `begin`, an offset, is where the batch that ends here began, 
 batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
 
 `selection`, in both versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
-that differ in it only are equal. Releases that do not know it pass over it, and offsets of theirs go without.
+that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
+theirs go without.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from replica.errors import ConfigError
+from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from streaming_source.offsets.selection import Selection
 
@@ -60,6 +64,8 @@ class SourceOffset:
     begin: SourceOffset | None = None
     schema: str | None = None
     selection: Selection | None = field(default=None, compare=False)
+    uid: str | None = field(default=None, compare=False)
+    last: Fingerprint | None = field(default=None, compare=False)
 
     @property
     def through(self) -> GtidPosition:
@@ -77,6 +83,8 @@ class SourceOffset:
         server: dict[str, Any] = {}
         if self.primary is not None:
             server = {"id": self.server_id, "file": self.primary.file, "position": self.primary.position}
+            server |= {} if self.uid is None else {"uid": self.uid}
+            server |= {} if self.last is None else {"last": str(self.last)}
         value: dict[str, Any] = {
             "v": PLAIN_VERSION if plain else VERSION,
             "gtid": str(self.position),
@@ -120,6 +128,8 @@ class SourceOffset:
             position, resume = (GtidPosition.parse(str(value[key])) for key in ("gtid", "resume"))
             inside = value.get("part")
             part = None if inside is None else GroupPart(Gtid.parse(str(inside["gtid"])), int(inside["rows"]))
+            uid = str(server["uid"]) if "uid" in server else None
+            last = Fingerprint.parse(str(server["last"])) if "last" in server else None
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -129,4 +139,4 @@ class SourceOffset:
         begin = None if value.get("begin") is None else cls.parse(value["begin"])
         schema = None if value.get("schema") is None else str(value["schema"])
         anchor = bool(value.get("anchor", False))
-        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection)
+        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last)

@@ -27,7 +27,7 @@ from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.positions import CommitTime, Position, parse_position
-from streaming_source.ranges.cutting import server_of
+from streaming_source.ranges.cutting import Origin, origin_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,12 @@ class ReplicaFeed:
             try:
                 if not self._draining:
                     self._replica.start(
-                        begin.resume, place=begin.primary, server_id=begin.server_id, reached=begin.position
+                        begin.resume,
+                        place=begin.primary,
+                        server_id=begin.server_id,
+                        reached=begin.position,
+                        uid=begin.uid,
+                        last=begin.last,
                     )
                 self.started = True
             except RelayError:
@@ -154,10 +159,11 @@ class ReplicaFeed:
 
         `held`: its place in our log, where the log holds it; then the server has to go on from the log's end.
         """
-        stored = Stored(offset.resume, offset.primary, offset.server_id, reached=offset.position)
+        stored = _stored(offset, reached=offset.position)
         head = self.log.head() if held is not None else None
         if head is not None and head.location.offset:
-            stored = Stored(head.position, head.primary, self.server_id(head.location))
+            server_id, uid, last = self.origin(head.location)
+            stored = Stored(head.position, head.primary, server_id, uid=uid, last=last)
         try:
             asyncio.run(check_start(self._options.connection, stored))
         except PositionPurgedError as error:
@@ -191,9 +197,7 @@ class ReplicaFeed:
     def _has(self, offset: SourceOffset) -> bool:
         """Whether the server has what follows the position itself."""
         try:
-            asyncio.run(
-                check_start(self._options.connection, Stored(offset.position, offset.primary, offset.server_id))
-            )
+            asyncio.run(check_start(self._options.connection, _stored(offset)))
         except PositionPurgedError:
             return False
         return True
@@ -246,8 +250,14 @@ class ReplicaFeed:
     def latest_and_prepared(self) -> Latest:
         return self._replica.latest_and_prepared()
 
-    def server_id(self, location: RelayLocation) -> int | None:
-        return server_of(self.log, location)
+    def origin(self, location: RelayLocation) -> Origin:
+        return origin_of(self.log, location)
 
     def close(self) -> None:
         self._replica.close()
+
+
+def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Stored:
+    """What a server is asked: whether it goes on behind the offset, or behind its `resume` where `reached` is given."""
+    start = offset.position if reached is None else offset.resume
+    return Stored(start, offset.primary, offset.server_id, reached, uid=offset.uid, last=offset.last)

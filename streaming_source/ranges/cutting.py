@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
 from replica.relay.file_head import FileHead, read_file_head
+from replica.relay.identity import source_of
 from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay.last_event import fingerprint_at
 from replica.relay.location import RelayLocation, relay_number, relay_path
 from replica.relay.xa import RangeNeeds, follow
 from replica.rows.xa import unprepared_error
@@ -27,6 +29,7 @@ from streaming_source.rows.partition import CatalogChanges, ChangePartition, Gro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay.log import RelayLog
     from replica.relay.log import RelayRange as LogRange
@@ -57,6 +60,22 @@ def server_of(log: RelayLog, location: RelayLocation) -> int | None:
     if not location.offset:
         return None
     return file_head(relay_path(log.directory, location.file)).server_id
+
+
+class Origin(NamedTuple):
+    """Whose copy a place of the log is, and what the transaction that ends there is known by on every server."""
+
+    server_id: int | None = None
+    uid: str | None = None
+    last: Fingerprint | None = None
+
+
+def origin_of(log: RelayLog, location: RelayLocation) -> Origin:
+    """Of the group that ends at `location`; of none before the first."""
+    if not location.offset:
+        return Origin()
+    uid = source_of(log.directory, location.file)
+    return Origin(server_of(log, location), uid, fingerprint_at(log.directory, location))
 
 
 class SchemaStretch(NamedTuple):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from replica.relay.log import RelayLog
     from replica.relay.xa import PreparedGroup
     from streaming_source.offsets.data_loss import Losses
+    from streaming_source.ranges.cutting import Origin
 
 LONG_POLL_S = 0.25
 """How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
@@ -94,7 +95,7 @@ class Feed(Protocol):
         """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
         ...
 
-    def server_id(self, location: RelayLocation) -> int | None: ...
+    def origin(self, location: RelayLocation) -> Origin: ...
 
     def close(self) -> None: ...
 
@@ -258,4 +259,5 @@ class RelayPlaces:
         if not head.location.offset:  # no group yet
             return SourceOffset(head.position, head.position)
         resume = self._feed.log.at(prepared[0].location).position if prepared else head.position
-        return SourceOffset(head.position, resume, head.primary, self._feed.server_id(head.location))
+        server_id, uid, last = self._feed.origin(head.location)
+        return SourceOffset(head.position, resume, head.primary, server_id, uid=uid, last=last)

@@ -45,7 +45,6 @@ def test_an_id_that_is_not_drawn_yet_is_not_shown() -> None:
     [
         ({"read_only": "ON"}, "read_only", "note", ""),
         ({"gtid_strict_mode": "OFF"}, "gtid_strict_mode", "note", "SET GLOBAL gtid_strict_mode = ON;"),
-        ({"wsrep_on": "ON"}, "wsrep_on", "note", "wsrep_gtid_mode=ON"),
         ({"encrypt_binlog": "ON"}, "encrypt_binlog", "note", ""),
         ({"net_buffer_length": "16384"}, "net_buffer_length", "note", "SET GLOBAL net_buffer_length = 131072;"),
         ({"binlog_storage_engine": "innodb"}, "binlog_storage_engine", "warning", "binlog_storage_engine"),
@@ -77,3 +76,27 @@ def test_a_replica_that_does_not_log_what_it_replicates() -> None:
     (one,) = [one for one in binlog(replica, config()) if one.state != "ok"]
     assert one.check == "log_slave_updates"
     assert [one.state for one in binlog(variables(log_slave_updates="OFF"), config())] == ["ok"]
+
+
+GALERA = {"wsrep_on": True, "wsrep_gtid_mode": True, "wsrep_gtid_domain_id": 7, "gtid_domain_id": 101}
+
+
+def test_a_galera_node_with_common_gtids_is_told_what_comes_from_it_alone() -> None:
+    (note,) = [one for one in binlog(info(**GALERA), config()) if one.check == "wsrep_on"]
+    assert note.state == "note"
+    assert "domain 7" in note.what
+    assert "101" in note.what
+
+
+@pytest.mark.parametrize(("hosts", "state"), [(1, "warning"), (2, "missing")])
+def test_a_galera_node_with_gtids_of_its_own_can_be_the_only_one(hosts: int, state: str) -> None:
+    node = info(**{**GALERA, "wsrep_gtid_mode": False})
+    (bad,) = [one for one in basics(node, US, hosts) if one.state != "ok"]
+    assert (bad.check, bad.state) == ("wsrep_gtid_mode", state)
+    assert "wsrep_gtid_mode=ON" in bad.fix
+    assert "same server_id" in bad.fix
+
+
+def test_a_galera_node_that_does_not_log_what_others_write_is_refused() -> None:
+    (bad,) = [one for one in basics(info(**GALERA, log_slave_updates=False), US) if one.state != "ok"]
+    assert (bad.check, bad.state) == ("log_slave_updates", "missing")

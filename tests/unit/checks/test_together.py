@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 A, B = Endpoint("a", 3306), Endpoint("b", 3306)
 
 
-def server(number: int, state: str) -> ServerFacts:
+def server(number: int, state: str, **more: object) -> ServerFacts:
     """With this @@gtid_binlog_state, in the order of its binlog."""
     return dataclasses.replace(
         GOOD,
-        info=dataclasses.replace(INFO, server_id=number),
+        info=dataclasses.replace(INFO, **{"server_id": number, "uid": str(number), **more}),  # type: ignore[arg-type]
         primary=dataclasses.replace(PRIMARY, position=GtidPosition.last_of(gtids(state))),
         binlog_state=frozenset(gtids(state)),
     )
@@ -46,7 +46,31 @@ def test_servers_that_wrote_the_same_numbers_apart() -> None:
 
 
 def test_two_servers_with_one_id_may_write_alike_gtids() -> None:
-    assert states(server(1, "0-1-100"), server(1, "0-1-100"))["server ids"] == "warning"
+    assert states(server(1, "0-1-100"), server(1, "0-1-100", uid="clone"))["server ids"] == "warning"
+
+
+def test_one_server_by_two_names_is_no_second_one() -> None:
+    (one,) = [one for one in together({A: server(1, "0-1-5"), B: server(1, "0-1-5")}) if one.check == "server ids"]
+    assert one.state == "warning"
+    assert "are one server" in one.what
+
+
+def node(number: int, state: str, **more: object) -> ServerFacts:
+    galera = {"wsrep_on": True, "wsrep_gtid_mode": True, "wsrep_gtid_domain_id": 7, "gtid_domain_id": 100 + number}
+    return server(5, state, **{**galera, "uid": str(number), **more})
+
+
+def test_galera_nodes_with_one_server_id_are_as_they_should_be() -> None:
+    """What `check` asks for it must not call wrong."""
+    assert states(node(1, "7-5-9,101-5-1"), node(2, "7-5-9,102-5-3")) == {"server ids": "ok", "history": "ok"}
+
+
+def test_galera_nodes_that_number_apart() -> None:
+    one = node(1, "7-5-9")
+    assert states(one, node(2, "7-5-9", wsrep_gtid_domain_id=8))["wsrep_gtid_domain_id"] == "missing"
+    assert states(one, node(2, "7-5-9", server_id=6))["server ids"] == "warning"
+    assert states(one, node(2, "7-5-9", gtid_domain_id=101))["gtid_domain_id"] == "warning"
+    assert states(one, node(2, "7-5-9", gtid_domain_id=7))["gtid_domain_id"] == "warning"
 
 
 def test_a_domain_that_one_of_them_lacks() -> None:

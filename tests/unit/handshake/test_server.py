@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from replica.errors import AuthenticationError, PrerequisiteError, ServerError
-from replica.handshake.server import Findings, ServerInfo, check, inspect_server, plain_version, refusal
+from replica.handshake.server import Findings, ServerInfo, check, inspect_server, plain_version, refusal, uid_of
 from tests.unit.handshake.steps import converse
 
 VARIABLES = [
@@ -32,6 +32,7 @@ GOOD = ServerInfo(
     binlog_row_metadata="FULL",
     binlog_checksum="CRC32",
     gtid_domain_id=0,
+    uid=uid_of({}),
 )
 
 

@@ -17,7 +17,7 @@ from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
 from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.planning.table_history import TableHistory
-from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.ranges.cutting import Origin, RangeCutter
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.store import SchemaStore
@@ -136,8 +136,8 @@ class RelayFeed:
     def server_position(self) -> GtidPosition:
         return self.head().position if self.target is None else self.target
 
-    def server_id(self, location: RelayLocation) -> int | None:
-        return 77 if location.offset else None
+    def origin(self, location: RelayLocation) -> Origin:
+        return Origin(77) if location.offset else Origin()
 
     def latest_and_prepared(self) -> Latest:
         return self.latest

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError
+from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart, SourceOffset
 
@@ -27,8 +28,16 @@ _gtids = st.dictionaries(_u32, st.tuples(_u32, st.integers(0, 2**64 - 1)), max_s
 _positions = _gtids.map(lambda d: GtidPosition(tuple(Gtid(domain, *rest) for domain, rest in d.items())))
 _primaries = st.builds(BinlogPosition, st.text("abin.0-9", min_size=1), st.integers(4, 2**60))
 _parts = st.builds(GroupPart, st.builds(Gtid, _u32, _u32, st.integers(0, 2**64 - 1)), st.integers(1, 2**40))
+_lasts = st.builds(Fingerprint, st.builds(Gtid, _u32, _u32, st.integers(0, 2**64 - 1)), _u32, _u32, _u32, _u32)
 _plain = st.builds(SourceOffset, _positions, _positions, anchor=st.booleans()) | st.builds(
-    SourceOffset, _positions, _positions, _primaries, st.none() | _u32, anchor=st.booleans()
+    SourceOffset,
+    _positions,
+    _positions,
+    _primaries,
+    st.none() | _u32,
+    anchor=st.booleans(),
+    uid=st.none() | st.text(),
+    last=st.none() | _lasts,
 )
 _offsets = _plain | st.builds(replace, _plain, part=_parts, begin=st.none() | _plain, schema=st.none() | st.text())
 
@@ -41,6 +50,7 @@ def test_offsets_of_version_1_are_read_and_written_as_ever(golden: dict[str, Any
     assert offset.anchor is golden["anchor"]
     primary = None if golden["file"] is None else BinlogPosition(golden["file"], golden["position"])
     assert (offset.primary, offset.server_id) == (primary, golden["id"])
+    assert (offset.uid, offset.last and str(offset.last)) == (golden.get("uid"), golden.get("last"))
     assert (offset.selection and offset.selection.json()) == golden.get("selection")
     assert json.dumps(offset.json()) == golden["text"]  # Spark compares this text
 

@@ -7,7 +7,6 @@ source found here then is one that says so when it is used.
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -18,21 +17,27 @@ except ImportError:  # pyspark is missing or older than the Python data source A
 def _hidden() -> str:
     """Why our packages cannot be imported as they are; empty if they can. Runs nothing of what hides them."""
     for name in ("replica", "streaming_source"):
-        ours = Path(__file__).resolve().parent / name
+        ours = os.path.join(os.path.dirname(__file__), name)  # noqa: PTH118, PTH120  (every Spark session pays)
         try:
             spec = find_spec(name)
         except (ImportError, ValueError):
             spec = None
-        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-        found = next((place for place in places if place), "")
+        found = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
         if not found:
             return f"its package {name} is missing beside {__file__}. Install spark-mariadb-binlog again."
-        if ours not in (Path(found).resolve(), *Path(found).resolve().parents):
+        if not _same(os.path.dirname(found), ours):  # noqa: PTH120
             return (
                 f"its package {name} ({ours}) is hidden: Python finds {found} first. "
                 "Give that file or folder another name, or start Spark from another folder."
             )
     return ""
+
+
+def _same(found: str, ours: str) -> bool:
+    try:
+        return found == ours or os.path.samefile(found, ours)  # noqa: PTH121
+    except OSError:
+        return False
 
 
 class UnusableSource:

@@ -1,9 +1,10 @@
 """Let Spark print class, sentence and remedy of our errors first, wherever it calls us.
 
 Spark's Python processes send an exception as its whole traceback, whose last line is the message: 14 to 60 lines down.
-A variable in such a process, which Spark's own setting spark.sql.execution.pyspark.udf.hideTraceback.enabled makes for
-UDFs, leaves the message alone. It is set here right before one of our errors leaves us, and the process ends with that
-error. Exceptions of other kinds are faults of ours and keep their traceback; ours is logged at level DEBUG.
+A variable in such a process leaves the message alone; Spark's own setting spark.sql.execution.pyspark.udf.hideTraceback
+makes it for some of the processes and all exceptions. It is set here right before one of our errors leaves us, and the
+process ends with that error. Exceptions of other kinds are faults of ours and keep their traceback; ours is logged at
+level DEBUG.
 """
 
 from __future__ import annotations

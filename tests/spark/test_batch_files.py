@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import lzma
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql.types import Geometry
+from pyspark.sql.types import DecimalType, Geometry
 
 from streaming_source.schema.row_schema import FLAT
 from tests.spark.queries import PATIENCE_S, ids
@@ -143,6 +144,15 @@ def test_what_cannot_be_read_is_refused_by_load(spark: SparkSession) -> None:
         read(spark, ROTATION / "rotation.1.binlog", table="v.u")
     expected = "SchemaError: v.u has no rows in these files, and nothing there says what it looks like."
     assert _ours(caught.value) == f"{expected} Did you mean v.t?"
+
+
+def test_sequence_numbers_as_decimals_pass_spark_in_both_shapes(spark: SparkSession) -> None:
+    file, wide = ROTATION / "rotation.1.binlog", {"table": "v.t", "sequenceNumbers": "decimal"}
+    flat = read(spark, file, rowShape="flat", **wide)
+    envelope = read(spark, file, **wide).select("transaction.sequence_number")
+    assert flat.schema["_commit_version"].dataType == envelope.schema["sequence_number"].dataType == DecimalType(20, 0)
+    found = [row for frame in (flat.select("_commit_version"), envelope) for row in frame.collect()]
+    assert [tuple(row) for row in found] == [(Decimal(3),), (Decimal(3),)]
 
 
 def test_a_table_of_the_catalog_is_made_with_its_options_and_read_with_those_of_the_query(spark: SparkSession) -> None:

@@ -38,12 +38,16 @@ class RelayStatement(NamedTuple):
 
 
 class RelayText(NamedTuple):
-    """The same of any statement."""
+    """The same of any statement; `begin` is the event that begins its group."""
 
     location: RelayLocation
-    gtid: Gtid
+    begin: GtidEvent
     statement: Logged
     server_version: int
+
+    @property
+    def gtid(self) -> Gtid:
+        return self.begin.gtid
 
 
 class _Stretch(NamedTuple):
@@ -74,7 +78,7 @@ def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> It
             if not isinstance(found.begin, GtidEvent):
                 raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
             location = RelayLocation(file, begin + found.start)
-            yield RelayText(location, found.begin.gtid, found.statement, description.version_number)
+            yield RelayText(location, found.begin, found.statement, description.version_number)
 
 
 def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_Stretch]:

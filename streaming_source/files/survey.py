@@ -35,12 +35,13 @@ from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.partition import FileAccess, FilePartition, PreparedGroup
 from streaming_source.rows.ddl_rows import DdlRows
-from streaming_source.rows.statement_dml import changed_selection, statement_error
+from streaming_source.rows.statement_dml import changed_selection, commits, completes, prepares, statement_error
 from streaming_source.selection.group_extent import extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
     from replica.protocol.transaction_events import XaId
     from replica.rows.file_tables import FileResolver
@@ -103,6 +104,7 @@ class FileSurvey:
         self.found = Survey()
         self._on_statement_dml = on_statement_dml
         self._temporary = TemporaryTables()
+        self._held: dict[XaId, list[StatementDmlError]] = {}
         self._skip_unprepared = skip_unprepared
         self._resolver = resolver
         self._tables = tables
@@ -178,12 +180,26 @@ class FileSurvey:
         for text in logged_texts(part.data, part.description):
             version = part.description.version_number
             self._temporary.follow(text.statement, version)
+            completed = completes(text.begin)
+            if completed is not None:
+                held = self._held.pop(completed, [])
+                self._told(held if commits(text.statement) else [])
+                continue
             names = changed_selection(self._tables, text.statement, version, self._temporary)
             if names is None:
                 continue
             gtid = str(getattr(text.begin, "gtid", None) or "a transaction without GTID")
             where = f"{access.path}, offset {part.offset + text.start}: "
             error = statement_error(gtid, names, text.statement, where=where, batch=True)
+            xid = prepares(text.begin)
+            if xid is None:
+                self._told([error])
+            else:
+                self._held.setdefault(xid, []).append(error)
+
+    def _told(self, errors: list[StatementDmlError]) -> None:
+        """Go on behind these changes, or do not."""
+        for error in errors:
             if self._on_statement_dml == "fail":
                 raise error
             if not self.found.statement_dml and self._on_statement_dml == "warn":

@@ -3,7 +3,7 @@
 In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
 such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
 `warn` and `ignore` they are counted, for the query's progress. A transaction that was rolled back counts: it was logged
-because it had changed a table without transactions. One that an XA PREPARE ends counts there.
+because it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows.
 
 Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
 looked through once, when the first statement that uses one comes.
@@ -17,13 +17,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.relay.ddl import texts_between
 from replica.relay.location import RelayLocation, relay_numbers
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
-from streaming_source.rows.statement_dml import changed_selection, shown_statement, statement_error
+from streaming_source.rows.statement_dml import (
+    changed_selection,
+    commits,
+    completes,
+    prepares,
+    shown_statement,
+    statement_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.errors import StatementDmlError
     from replica.protocol.gtid import GtidPosition
+    from replica.protocol.transaction_events import XaId
     from replica.relay.ddl import RelayText
     from replica.relay.location import RelayHead
     from replica.relay.log import RelayLog
@@ -118,19 +126,45 @@ class StatementDml:
         known: TemporaryTables | None = None
         if self._temporary is not None and self._temporary[0] == start.position:
             known = self._temporary[1].copy()
-        none = TemporaryTables()
+        prepared: dict[XaId, list[_Found]] = {}
         for text in texts_between(log, place.scan_from, end):
             if known is None and uses_temporary(text.statement):
                 known = _temporary_at(log, place.scan_from)
             if known is not None:
                 known.follow(text.statement, text.server_version)
-            if not place.exact and _covers(start.position, text):
-                continue
-            tables = changed_selection(self._tables, text.statement, text.server_version, known or none)
-            if tables is not None:
-                yield _Found(text, tables)
+            completed, xid = completes(text.begin), prepares(text.begin)
+            if completed is not None:
+                held = prepared.pop(completed, None)
+                found = self._prepared_before(log, place, completed) if held is None else held
+                found = [
+                    one._replace(text=one.text._replace(location=text.location, begin=text.begin)) for one in found
+                ]
+                found = found if commits(text.statement) else []
+            else:
+                found = self._changed(text, known)
+                if xid is not None:
+                    prepared.setdefault(xid, []).extend(found)
+                    continue
+            if place.exact or not _covers(start.position, text):
+                yield from found
         if reached is not None:
             self._temporary = None if known is None else (reached, known)
+
+    def _changed(self, text: RelayText, temporary: TemporaryTables | None) -> list[_Found]:
+        """The statement, if it may have changed selected tables."""
+        known = TemporaryTables() if temporary is None else temporary
+        tables = changed_selection(self._tables, text.statement, text.server_version, known)
+        return [] if tables is None else [_Found(text, tables)]
+
+    def _prepared_before(self, log: RelayLog, place: Place, xid: XaId) -> list[_Found]:
+        """The statements of an XA transaction that was prepared before the batch; temporary tables of then are gone."""
+        found: list[_Found] = []
+        for group in place.prepared:
+            if group.xid == xid:
+                end = RelayLocation(group.location.file, group.bytes.end)
+                for text in texts_between(log, group.location, end):
+                    found += self._changed(text, None)
+        return found
 
 
 def _covers(position: GtidPosition, text: RelayText) -> bool:

@@ -10,12 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import StatementDmlError
+from replica.protocol.constants import GtidFlag
 from replica.protocol.query import QueryEvent
+from replica.protocol.transaction_events import GtidEvent
 from replica.schema.changed_tables import changed_tables
 from replica.schema.session import text_of
 from streaming_source.rows.ddl_statements import named_tables
 
 if TYPE_CHECKING:
+    from replica.protocol.header import Event
+    from replica.protocol.transaction_events import XaId
     from replica.schema.session import Logged
     from replica.schema.temporary_tables import TemporaryTables
     from streaming_source.selection.resolver import SelectedTables
@@ -55,6 +59,25 @@ def changed_selection(
 def _wants(tables: SelectedTables, database: str, table: str) -> bool:
     # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
     return tables.wants(database, table) or tables.wants(database.lower(), table.lower())
+
+
+def prepares(begin: Event) -> XaId | None:
+    """The XA transaction that a group prepares: its statements count where it is committed, as its rows do."""
+    if isinstance(begin, GtidEvent) and begin.flags2 & GtidFlag.PREPARED_XA:
+        return begin.xa
+    return None
+
+
+def completes(begin: Event) -> XaId | None:
+    """The XA transaction that a group commits or rolls back."""
+    if isinstance(begin, GtidEvent) and begin.flags2 & GtidFlag.COMPLETED_XA:
+        return begin.xa
+    return None
+
+
+def commits(statement: Logged) -> bool:
+    """Whether a group that completes an XA transaction commits it; the server writes the text itself."""
+    return statement.query.startswith(b"XA COMMIT")
 
 
 def shown_statement(statement: Logged) -> str:

@@ -5,11 +5,15 @@ Only the tables t and m are selected. After each case a row comes that has to ar
 
 from __future__ import annotations
 
+import json
 import secrets
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replica.daemon.status import read_status
 from replica.errors import StatementDmlError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.batch.planning import plan_range
@@ -18,6 +22,7 @@ from streaming_source.files.reader import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.reader import read_changes
+from tests.fixtures.mariadb import wait_until
 from tests.integration.schema_stream import Stream
 from tests.spark.daemons import Daemon
 
@@ -130,9 +135,11 @@ CASES: list[tuple[int, list[str]]] = [
     (0, [STATEMENT, "TRUNCATE u", "ALTER TABLE p REBUILD PARTITION p0", f"{LOAD} u (v)"]),
     (0, [ROW, "ALTER TABLE t ADD w INT", "ALTER TABLE t DROP w", "ANALYZE TABLE t"]),
     (0, [ROW, "FLUSH TABLES", "CREATE INDEX i ON t (v(9))"]),
+    (0, [ROW, "DROP TABLE m", "CREATE TABLE m SELECT 1 AS id, 'x' AS v"]),
     (0, [ROW, "CREATE TABLE made SELECT * FROM t", "DROP TABLE made", "CREATE OR REPLACE USER w", "DROP USER w"]),
     (0, [ROW, TEMPORARY_T, "INSERT INTO t VALUES ('x')", "TRUNCATE t", "DROP TABLE t"]),
     (0, [ROW, "BEGIN", "INSERT INTO t (v) VALUES ('x')", "SAVEPOINT s", "DELETE FROM m", "ROLLBACK TO s", "COMMIT"]),
+    (0, [STATEMENT, "XA START 'x'", "UPDATE t SET v = 'y'", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"]),
     (0, [STATEMENT, "XA START 'x'", "UPDATE u SET v = 'x'", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"]),
 ]  # fmt: skip
 
@@ -232,6 +239,34 @@ def test_a_transaction_that_is_read_piece_by_piece(one_shop: Shop, tmp_path: Pat
     stream.stop()
 
 
+def test_statements_of_an_xa_transaction_count_where_it_is_committed(one_shop: Shop, tmp_path: Path) -> None:
+    """Also where its XA PREPARE came in an earlier batch, before a restart, or before the start of the query."""
+    shop = one_shop
+    stream = shop.stream(tmp_path / "a", maxBytesPerTrigger="1")
+    with shop.server.connect(database=shop.name) as connection, connection.cursor() as cursor:
+        for text in (STATEMENT, "XA START 'x'", "INSERT INTO t (v) VALUES ('x')", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(text)
+        prepared = shop.row("row 1")
+        stream.read(prepared)
+        stream.stop()
+        cursor.execute("XA COMMIT 'x'")
+    committed = shop.server.gtid_binlog_pos()
+    last = shop.row("row 2")
+    for _ in range(2):
+        assert committed in str(read_until_stopped(stream))
+        assert str(stream.at.position) == prepared
+        stream.stop()
+    stream.given["onStatementDml"] = "warn"
+    stream.read(last)
+    assert counted(stream) == 1
+    assert values(stream) == ["row 1", "row 2"]
+    stream.stop()
+    path = str(shop.server.datadir / shop.server.value("SHOW MASTER STATUS"))
+    files = {"table": f"{shop.name}.t", "path": path}
+    with pytest.raises(StatementDmlError):
+        file_rows(files)
+
+
 def test_temporary_tables_are_known_after_a_restart(one_shop: Shop, tmp_path: Path) -> None:
     shop = one_shop
     stream = shop.stream(tmp_path)
@@ -267,6 +302,36 @@ def test_ddl_that_is_delivered_is_quiet_and_what_only_removes_where_no_deletes_a
         else:
             stream.read(last)
         stream.stop()
+
+
+def replica(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "replica", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def test_the_daemon_counts_and_the_commands_show_them(one_shop: Shop, tmp_path: Path) -> None:
+    shop = one_shop
+    folder = str(tmp_path / "daemon")
+    with Daemon(shop.server, tmp_path / "daemon", "--start", shop.start) as daemon:
+        daemon.catch_up()
+        changed = shop.run(STATEMENT, "BEGIN", "UPDATE t SET v = 'x'", "DELETE FROM u", "COMMIT")
+        shop.run("INSERT INTO m (v) VALUES ('row')", "TRUNCATE m")
+        daemon.catch_up()
+
+        def counted() -> bool:
+            record = read_status(tmp_path / "daemon")
+            return record is not None and record.stream.statement_dml == 2
+
+        wait_until(counted, "the daemon's status counts the two statements, not the TRUNCATE")
+        place = ("--relay-dir", folder)
+        shown = replica("tail", *place, "--from", "earliest", "--no-follow", "--table", f"{shop.name}.t")
+        assert "sql     UPDATE t SET v = 'x'" in shown
+        assert f"1 statement without rows: changes of {shop.name}.t" in shown
+        told = json.loads(replica("explain", changed, *place, "--json"))
+        assert told["statement_dml"] == {"statements": 2, "tables": [f"{shop.name}.t", f"{shop.name}.u"]}
+    (path,) = (tmp_path / "daemon").glob("relay.000001")
+    counts = json.loads(replica("dump", "--count", "--json", "--table", f"{shop.name}.*", str(path)))
+    assert {one["table"]: one["statements"] for one in counts["statement_dml"]["tables"]} == {"t": 1, "u": 1, "m": 1}
 
 
 def batch_rows(options: dict[str, str]) -> list[str]:

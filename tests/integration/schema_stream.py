@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import VariantVal
 
+from replica.protocol.gtid import GtidPosition
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.planner import open_planner
+from streaming_source.ranges.places import covers
 from streaming_source.rows.reader import read_changes
 
 if TYPE_CHECKING:
@@ -111,11 +113,11 @@ class Stream:
             assert planner.latest_offset(self._again(self.offset), bounded=True) == self.offset
 
     def read(self, gtid: str) -> None:
-        """Batch by batch up to this position."""
+        """Batch by batch up to this position, or beyond: a session that ends drops its temporary tables when it likes."""
         planner = self.open()
         self.begin()
         deadline = time.monotonic() + WAIT_S
-        while str(self.at.position) != gtid:
+        while not covers(self.at.position, GtidPosition.parse(gtid)):
             after = planner.latest_offset(self._again(self.at), bounded=True)
             if after != self.at:
                 self.replay(self.at, after)

@@ -173,7 +173,7 @@ def test_what_counts_and_what_is_quiet(shop: Shop, tmp_path: Path, *, compressed
 
 def read_until_stopped(stream: Stream) -> StatementDmlError:
     with pytest.raises(StatementDmlError) as stopped:
-        stream.read("0-0-0")
+        stream.read("9-9-9")
     return stopped.value
 
 

@@ -113,7 +113,7 @@ class Stream:
             assert planner.latest_offset(self._again(self.offset), bounded=True) == self.offset
 
     def read(self, gtid: str) -> None:
-        """Batch by batch up to this position, or beyond: a session that ends drops its temporary tables when it likes."""
+        """Batch by batch up to this position or beyond: a session that ends drops temporary tables when it likes."""
         planner = self.open()
         self.begin()
         deadline = time.monotonic() + WAIT_S

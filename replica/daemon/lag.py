@@ -32,7 +32,10 @@ TIMESTAMP_STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of."""
+    """What is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of.
+
+    `head_uid` tells it apart from servers with the same id; None where nobody has noted it.
+    """
 
     now: float
     head: RelayHead
@@ -42,6 +45,7 @@ class Sample:
     progress: Progress
     quiet_s: float
     """After this long without even a heartbeat, the stream is no evidence of anything."""
+    head_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,11 @@ def _of_our_primary(known: Sample, answer: PrimaryAnswer) -> bool:
 
 
 def _same_server(known: Sample) -> bool:
-    return known.answer is not None and bool(known.head.primary.file) and known.answer.server_id == known.head_server_id
+    if known.answer is None or not known.head.primary.file:
+        return False
+    if known.head_uid is not None and known.answer.uid:
+        return known.answer.uid == known.head_uid
+    return known.answer.server_id == known.head_server_id
 
 
 def _offset_s(known: Sample) -> float:

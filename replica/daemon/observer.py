@@ -18,6 +18,7 @@ from replica.daemon.parts import acks, connection, primary, stream
 from replica.daemon.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
 from replica.errors import RelayError
 from replica.relay.file_head import read_file_head
+from replica.relay.identity import source_of
 from replica.relay.location import relay_path
 from replica.relay.readers import registered_readers
 from replica.relay.sealed_files import SealedFiles
@@ -67,7 +68,7 @@ class Observer:
         self._files = SealedFiles(relay.directory)
         self._lock = threading.Lock()
         self._record: StatusRecord | None = None
-        self._head_server = (0, 0)
+        self._head_server: tuple[int, int, str | None] = (0, 0, None)
 
     def record(self, *, fresh: bool = False) -> StatusRecord:
         """The status now, or of half a second ago unless it has to be `fresh`."""
@@ -117,6 +118,7 @@ class Observer:
             now=now,
             head=head,
             head_server_id=self._server_id_of(head),
+            head_uid=self._head_server[2] if self._head_server[0] == head.location.file else None,
             answer=known.answer if known else None,
             binlogs=known.binlogs if known else None,
             progress=self._progress,
@@ -139,7 +141,7 @@ class Observer:
                 written_by = read_file_head(relay_path(self._relay.directory, number)).server_id
             except (OSError, RelayError):
                 return 0  # begun anew this moment
-            self._head_server = (number, written_by)
+            self._head_server = (number, written_by, source_of(self._relay.directory, number))
         return self._head_server[1] if self._head_server[0] == number else 0
 
     def _not_ready(self, behind: Lagging) -> str:

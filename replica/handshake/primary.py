@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ServerError
 from replica.handshake.registration import Query, Rows, Steps
+from replica.handshake.server import PLACE_OF_A_SERVER, uid_of
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 
@@ -25,7 +26,7 @@ SECONDS_A_DAY = 86_400.0
 
 _CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """Without a time zone in between: UNIX_TIMESTAMP(NOW(6)) is an hour wrong for an hour when the clocks are put back."""
-_VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size")
+_VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size", *PLACE_OF_A_SERVER)
 _STATUS = (
     "Binlog_snapshot_file",
     "Binlog_snapshot_position",
@@ -53,6 +54,8 @@ class PrimaryAnswer:
     semi_sync: bool | None
     """Whether commits wait for an acknowledgement now (Rpl_semi_sync_master_status)."""
     semi_sync_clients: int | None
+    uid: str = ""
+    """What tells the server apart, where its id may be that of several (`ServerInfo.uid`)."""
 
     @property
     def clock_offset_s(self) -> float:
@@ -94,6 +97,7 @@ def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
         file_kept=kept,
         semi_sync={"ON": True, "OFF": False}.get(status.get("rpl_semi_sync_master_status", "")),
         semi_sync_clients=None if clients is None else int(clients),
+        uid=uid_of(variables),
     )
 
 

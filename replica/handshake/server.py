@@ -44,7 +44,7 @@ _VARIABLES = (
     "wsrep_gtid_mode",
     "wsrep_on",
 )
-_PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
+PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
 """What tells servers apart. server_uid is made of the port and a network card's address (10.5, 10.11, 11.8): two
 containers on two hosts may have the same, and one that is made anew may get another."""
 _UID_DIGITS = 16
@@ -144,13 +144,13 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
 
 def ask_uid() -> Steps[str]:
     """What tells this server from all others."""
-    names = ", ".join(f"'{name}'" for name in _PLACE_OF_A_SERVER)
+    names = ", ".join(f"'{name}'" for name in PLACE_OF_A_SERVER)
     return uid_of(_pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))))
 
 
 def uid_of(variables: Mapping[str, str]) -> str:
     """The same in short, from the server's variables: a hash, so that no path of the server gets into an offset."""
-    place = "\0".join(variables.get(name, "") for name in _PLACE_OF_A_SERVER)
+    place = "\0".join(variables.get(name, "") for name in PLACE_OF_A_SERVER)
     return hashlib.sha256(place.encode()).hexdigest()[:_UID_DIGITS]
 
 

@@ -14,7 +14,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError, PrerequisiteError
 from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
-from replica.relay.identity import source_of
+from replica.relay.identity import IDENTITY_NAME, source_of
 from replica.relay.last_event import fingerprint_at
 from tests.fixtures.galera import GaleraCluster
 from tests.fixtures.listing import relay_gtids
@@ -93,6 +93,23 @@ def test_a_killed_node_is_followed_by_the_next_and_each_row_comes_once(cluster: 
     assert first is not None
     expected = [f"7-5-{number}" for number in range(first.seq_no + 1, last.seq_no + 1)]
     assert relay_gtids(one, tmp_path) == expected
+
+
+def test_a_log_of_which_nobody_noted_the_node_is_compared_by_content(cluster: GaleraCluster, tmp_path: Path) -> None:
+    """As one of an older release, or without its identity: the server id says that it is the same server."""
+    one, two, _ = cluster.nodes
+    one.sql("CREATE OR REPLACE TABLE d.o(a INT)", "FLUSH LOCAL BINARY LOGS", "INSERT INTO d.o VALUES (1)")
+    with EmbeddedReplica(config(cluster, one), tmp_path) as replica:
+        replica.start(GtidPosition())
+        assert replica.wait_for(reached(one), WAIT_S)
+    everywhere(cluster, reached(one))
+    (tmp_path / IDENTITY_NAME).unlink()
+    two.sql("INSERT INTO d.o VALUES (2)")
+    with EmbeddedReplica(config(cluster, two), tmp_path) as replica:
+        replica.start(None)
+        assert replica.wait_for(GtidPosition((reached(two).get(7),)), WAIT_S)  # type: ignore[arg-type]
+    shared = [gtid for gtid in relay_gtids(one, tmp_path) if gtid.startswith("7-")]
+    assert shared == [f"7-5-{number}" for number in range(1, len(shared) + 1)]
 
 
 def test_what_only_one_node_has_does_not_keep_the_replica_from_another(cluster: GaleraCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`scripts/soak daemon`, `scripts/soak spark`: one soak as asked for; a JSON summary as the last line."""
+"""`scripts/soak daemon`, `galera` or `spark`: one soak as asked for; a JSON summary as the last line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from typing import Any
 
 from tests.fixtures.jars import JarsMissingError, delta_settings
 from tests.system.soak.daemon import soak
+from tests.system.soak.galera import FAULTS, soak_galera
 from tests.system.soak.spark import soak_spark
 
 
 def _daemon(arguments: argparse.Namespace) -> dict[str, Any]:
-    return soak(arguments.version, faults=arguments.faults, seed=arguments.seed, minutes=arguments.minutes, say=True)
+    summary = soak(arguments.version, faults=arguments.faults, seed=arguments.seed, minutes=arguments.minutes, say=True)
+    if arguments.galera_faults:
+        print(json.dumps(summary), flush=True)
+        cluster = soak_galera(arguments.version, faults=arguments.galera_faults, seed=arguments.seed, say=True)
+        summary |= {"galera": cluster}
+    return summary
+
+
+def _galera(arguments: argparse.Namespace) -> dict[str, Any]:
+    return soak_galera(arguments.version, faults=arguments.faults, seed=arguments.seed, say=True)
 
 
 def _spark(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -42,6 +52,10 @@ def main(argv: list[str] | None = None) -> int:
     daemon.set_defaults(run=_daemon)
     daemon.add_argument("--faults", type=int, default=200)
     daemon.add_argument("--minutes", type=float, default=0.0, help="stop breaking things after so long")
+    daemon.add_argument("--galera-faults", type=int, default=FAULTS, help="then so many behind a cluster; 0: none")
+    galera = kinds.add_parser("galera", parents=[common])
+    galera.set_defaults(run=_galera)
+    galera.add_argument("--faults", "--kills", type=int, default=FAULTS)
     spark = kinds.add_parser("spark", parents=[common])
     spark.set_defaults(run=_spark)
     spark.add_argument("--kills", "--faults", type=int, default=50, help="how often the driver is killed")

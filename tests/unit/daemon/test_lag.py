@@ -119,6 +119,9 @@ def test_bytes_are_unknown_without_sizes_and_on_another_server() -> None:
     promoted = progress(primary_server_id=1)  # by now; the newest relay file is of its predecessor
     assert Lag().sample(sample(answer=more, binlogs=LOGS, head_server_id=2, progress=promoted)).bytes is None
     assert Lag().sample(sample(answer=answer(), head_server_id=2, progress=promoted)).bytes == 0  # by GTID
+    here, there = answer(position=more.position, place=more.place, uid="a"), "b"  # nodes of one cluster, with one id
+    assert Lag().sample(sample(answer=here, binlogs=LOGS, head_uid=there)).bytes is None
+    assert Lag().sample(sample(answer=here, binlogs=LOGS, head_uid="a")).bytes == 1400
 
 
 def test_what_a_server_has_that_we_do_not_stream_from_proves_nothing() -> None:

@@ -21,19 +21,23 @@ from replica.dump.names import Wanted
 from replica.dump.reading import gtid_at
 from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
+from replica.files.ranges import relocated
 from replica.native.arrays import address
 from replica.plain_text import one_line
 from replica.protocol.constants import BINLOG_MAGIC, event_name
 from replica.rows import records as r
 from replica.rows.batch import Groups
-from replica.rows.decode import count_by_table
+from replica.rows.decode import UnreadableGroup, count_by_table
 from replica.rows.scan import as_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from replica.dump.reading import Part, Reading
     from replica.rows.batch import TableName
+    from replica.rows.xa import CarriedGroup
     from replica.schema.known_tables import TableName as StatementTable
 
 MAX_NAMED = 4096
@@ -71,12 +75,18 @@ class Summary:
         if not part.piece.whole:
             self.skipped["events of a transaction without its end"] += sum(1 for _ in part.walk())
             return
-        found = reading.scan(part)
-        groups, shown = Groups(found.groups, found.expansion), reading.shown(part)
-        for name, counts in count_by_table(
-            found, Wanted(reading.names), carried=reading.carry(part), shown=shown
-        ).items():
-            self.rows[name] = self.rows.get(name, 0) + counts
+        found, shown = reading.scan(part), reading.shown(part)
+        groups = Groups(found.groups, found.expansion)
+        if part.defines:
+            reading.names.learn(part)
+        broken = self._count_rows(part, reading, reading.carry(part), shown)
+        if broken:
+            if not reading.skip_damaged:
+                raise broken[0].error
+            shown = np.ones(len(groups), np.bool_) if shown is None else shown
+            for one in broken:
+                reading.say_left_out(part, one)
+                shown[one.number] = False
         self._count_types(part, groups, shown)
         self._count_statements(part, reading)
         self._count_groups(part, groups, shown)
@@ -87,6 +97,32 @@ class Summary:
             self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count
         if shown is not None:
             self.skipped["transactions that were not asked for"] += int((~shown).sum())
+
+    def _count_rows(
+        self, part: Part, reading: Reading, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
+    ) -> list[UnreadableGroup]:
+        """Count the rows of these groups; those whose images cannot be walked, found by halving, count nothing.
+
+        Where damage ends the counting, neither does what stands behind the first of them.
+        """
+        found = reading.scan(part)
+        try:
+            counted = count_by_table(found, Wanted(reading.names), carried=carried, shown=shown)
+        except ProtocolError as error:
+            asked = np.arange(len(found.groups)) if shown is None else np.flatnonzero(shown)
+            if len(asked) == 1:
+                return [UnreadableGroup(int(asked[0]), relocated(error, part.name, part.piece.offset))]
+            broken: list[UnreadableGroup] = []
+            for half in np.array_split(asked, 2):
+                mask = np.zeros(len(found.groups), np.bool_)
+                mask[half] = True
+                broken += self._count_rows(part, reading, carried, mask)
+                if broken and not reading.skip_damaged:
+                    break
+            return broken
+        for name, counts in counted.items():
+            self.rows[name] = self.rows.get(name, 0) + counts
+        return []
 
     def _count_types(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None) -> None:
         data = as_bytes(part.piece.data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from replica.dump.rows_text import Place
+from replica.errors import ProtocolError
 from replica.rows import records as r
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from replica.dump.reading import Part, Rows
     from replica.dump.rows_text import RowTexts
+    from replica.protocol.binlog_file import FileEvent
 
 
 class Chunk(NamedTuple):
@@ -29,17 +31,33 @@ class Chunk(NamedTuple):
 
 
 class RowFeed:
-    """Rows come in the order of the log; those of an XA transaction where it is committed."""
+    """Rows come in the order of the log; those of an XA transaction where it is committed.
+
+    `failure` is why there are no more of them, known ahead of the events that stand before it.
+    """
 
     def __init__(self, part: Part, rows: Iterator[Rows], texts: RowTexts) -> None:
+        self.failure: ProtocolError | None = None
         self._chunks = _chunks(part, rows, texts)
-        self._next = next(self._chunks, None)
+        self._next: Chunk | None = None
+        self._go_on()
+
+    def fails_at(self, found: FileEvent) -> bool:
+        """Whether the event is the one whose rows cannot be read."""
+        offset = None if self.failure is None else self.failure.offset
+        return offset is not None and found.offset <= offset < found.offset + len(found.event)
 
     def take(self, group: int, event: int | None = None) -> Iterator[Chunk]:
         """The next rows, as long as they belong to this group and this event (None: any event)."""
         while self._next is not None and self._next.group == group and event in (None, self._next.event):
             yield self._next
+            self._go_on()
+
+    def _go_on(self) -> None:
+        try:
             self._next = next(self._chunks, None)
+        except ProtocolError as error:
+            self._next, self.failure = None, error
 
 
 def _chunks(part: Part, rows: Iterator[Rows], texts: RowTexts) -> Iterator[Chunk]:

@@ -4,7 +4,8 @@ In: a `Part` and the texts of its rows. Out: items in the order of the log. Rows
 come with the end of their group (an XA transaction that was prepared elsewhere) stand before the event that ends it.
 Groups that are not asked for are left out, and so are events between groups unless everything is asked for.
 
-What rows cannot be decoded from (INCIDENT, an unknown event) is raised after all events that stand before it.
+What rows cannot be decoded from (INCIDENT, an unknown event, a damaged image) is raised after all events and rows that
+stand before it.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
     """All items of a range."""
     feed, visible, failure = None, None, None
     try:
-        visible = reading.visible(part)
         feed = RowFeed(part, reading.rows(part), texts)
+        visible = reading.visible(part)  # only now: the feed may have found groups that cannot be read
     except ProtocolError as error:
         failure = error
     tracker = GroupTracker()
@@ -66,6 +67,10 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
             shown = visible is None or group in visible
         if shown if place is not Place.OUTSIDE else reading.selection.everything:
             yield from _items(part, found, _ROLES[place], group, feed)
+        if feed is not None and feed.failure is not None and feed.fails_at(found):
+            raise feed.failure
+    if feed is not None and failure is None:
+        failure = feed.failure
     if failure is not None:
         raise failure
     if tracker.is_open and shown:

@@ -14,6 +14,7 @@ from replica.errors import ConfigError, ReplicaError
 from replica.protocol.events import QueryEvent
 from replica.rows.file_tables import FileResolver
 from replica.rows.layout import compile_layout
+from replica.rows.plan import has_hidden_width
 from replica.rows.target import TableTarget
 from replica.schema.history import SchemaHistory
 
@@ -39,7 +40,7 @@ class Wanted:
         self._names = names
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        return TableTarget() if self._names.wants(table_map.database, table_map.table) else None
+        return self._names.counted(table_map)
 
 
 class Names:
@@ -80,6 +81,21 @@ class Names:
             self._notices.say(UNNAMED)
         elif note := self._files.notes.get((table_map.database, table_map.table)):
             self._notices.say(f"{name}: {note}")
+        return target
+
+    def counted(self, table_map: TableMapEvent) -> TableTarget | None:
+        """What the rows of a table map are counted with; None where they are not wanted, or their size is not known."""
+        if not self.wants(table_map.database, table_map.table):
+            return None
+        if not any(has_hidden_width(column) for column in table_map.columns):
+            return TableTarget()
+        try:
+            target = self._files.resolve(table_map)
+            if target is not None:
+                compile_layout(table_map, target.schema, (), self._policy)
+        except ReplicaError as error:
+            self._notices.left_out(error, where=f"rows of {table_map.database}.{table_map.table} are not counted: ")
+            return None
         return target
 
     def is_unnamed(self, table_map: TableMapEvent) -> bool:

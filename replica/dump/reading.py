@@ -5,6 +5,9 @@ demand) and the batches of their wanted rows. What crosses ranges and files is k
 they end, and the definitions of tables that DDL statements in the files tell.
 
 A range that ends inside a group shows its events; its rows were not committed as far as the file tells.
+
+Row images that cannot be read end the reading behind the rows before them. Where damage is to be gone around, every
+range is decoded twice: first to find the groups that hold such images, which are said and left out as a whole.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from replica.dump.progress import Progress
@@ -35,14 +39,13 @@ from replica.protocol.events import decode, decode_description
 from replica.protocol.header import parse_header
 from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows.batch import Groups
-from replica.rows.decode import DecodeOptions, RangeDecoder
+from replica.rows.decode import DecodeOptions, RangeDecoder, UnreadableGroup
 from replica.rows.scan import TYPE_AT, Scan, scan
 from replica.rows.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from replica.dump.names import Names
@@ -158,6 +161,7 @@ class Reading:
     _carried: Carried = field(default_factory=Carried)
     _decoder: RangeDecoder | None = None
     _scanned: tuple[memoryview, Scan] | None = None
+    _readable: tuple[memoryview, npt.NDArray[np.bool_]] | None = None
 
     def parts(self) -> Iterator[Part]:
         """All ranges of all files, until nothing that follows can be asked for."""
@@ -195,9 +199,12 @@ class Reading:
 
     def shown(self, part: Part) -> npt.NDArray[np.bool_] | None:
         """Per group of the range, whether it is asked for; None where all are."""
-        if self.selection.everything or not part.piece.whole:
+        if not part.piece.whole:
             return None
-        return self.selection.shown(self.groups(part))
+        asked = None if self.selection.everything else self.selection.shown(self.groups(part))
+        if self._readable is None or self._readable[0] is not part.piece.data:
+            return asked
+        return self._readable[1] if asked is None else asked & self._readable[1]
 
     def visible(self, part: Part) -> set[int] | None:
         """Where the groups start that are asked for, in the range; None: all groups."""
@@ -232,19 +239,26 @@ class Reading:
     def _decoded(
         self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
     ) -> Iterator[Rows]:
-        if self._decoder is None:
-            self._decoder = RangeDecoder(self.names, OPTIONS)
+        if self.skip_damaged:
+            self._go_around(part, carried)
+            shown = self.shown(part)
         missing: list[XaGroup] = []
         gtids: pa.Array | None = None
         try:
             for number, batch in enumerate(
-                self._decoder.decode(part.piece.data, checksum=part.piece.checksum, carried=carried, unprepared=missing)
+                self._row_decoder.decode(
+                    part.piece.data,
+                    checksum=part.piece.checksum,
+                    carried=carried,
+                    unprepared=missing,
+                    only=None if shown is None else lambda _: shown,
+                )
             ):
                 if number == 0:
                     gtids = mysql_gtids(part, batch.groups)
                 yield Rows(batch, shown, gtids)
         except ProtocolError as error:
-            raise relocated(error, part.name, part.piece.offset) from None
+            raise _of_file(error, part) from None
         for group in missing:
             if shown is None or shown[group.number]:
                 self.notices.left_out(
@@ -255,11 +269,56 @@ class Reading:
                     )
                 )
 
+    @property
+    def _row_decoder(self) -> RangeDecoder:
+        if self._decoder is None:
+            self._decoder = RangeDecoder(self.names, OPTIONS)
+        return self._decoder
+
+    def _unreadable(self, part: Part, carried: Sequence[CarriedGroup] = ()) -> list[UnreadableGroup]:
+        """The groups of the range that hold row images which cannot be read; errors are those of the file."""
+        found: list[UnreadableGroup] = []
+        decoded = self._row_decoder.decode(
+            part.piece.data, checksum=part.piece.checksum, carried=carried, unprepared=[], unreadable=found
+        )
+        try:
+            for _ in decoded:
+                pass
+        except ProtocolError as error:
+            if not found:
+                raise _of_file(error, part) from None
+        return [UnreadableGroup(one.number, _of_file(one.error, part)) for one in found]
+
+    def _go_around(self, part: Part, carried: Sequence[CarriedGroup]) -> None:
+        """Say which groups of the range cannot be read; from now on they are not shown."""
+        groups = self.groups(part)
+        readable = np.ones(len(groups), np.bool_)
+        for one in self._unreadable(part, carried):
+            readable[one.number] = False
+            self.say_left_out(part, one)
+        self._readable = part.piece.data, readable
+
+    def say_left_out(self, part: Part, one: UnreadableGroup) -> None:
+        """That damage was gone around."""
+        groups = self.groups(part)
+        start, end = int(groups.start[one.number]), int(groups.end[one.number])
+        gtid = gtid_at(part, groups, one.number)
+        where = f"{end - start} bytes from offset {part.piece.offset + start} on"
+        self.notices.say(f"{part.name}: left out {gtid}, {where}: {one.error}")
+
     def _xa_groups(self, part: Part) -> list[XaGroup]:
         try:
             return find_xa_groups(part.piece.data, checksum=part.piece.checksum)
         except ProtocolError as error:
             raise relocated(error, part.name, part.piece.offset) from None
+
+
+def _of_file(error: ProtocolError, part: Part) -> ProtocolError:
+    """The same error with the file's name and its place there; in a transaction from before the range it has none."""
+    notes = getattr(error, "__notes__", None)
+    if notes:
+        return type(error)(f"{part.name}: {error.placeless} ({'; '.join(notes)})", hint=error.hint)
+    return relocated(error, part.name, part.piece.offset)
 
 
 def gtid_at(part: Part, groups: Groups, number: int) -> str:

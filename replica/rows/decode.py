@@ -12,17 +12,17 @@ Shapes: `envelope` (before and after columns), `flat` (one row an image), `varia
 Rows of an XA transaction come at its XA COMMIT (xa.py); those that are only prepared in the range do not come.
 
 Refused: what the scan refuses, images that do not fit their table map, values the server never writes, and an XA COMMIT
-whose rows are not at hand.
+whose rows are not at hand. What stands before an image that cannot be read comes before the error.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError, ProtocolError, ReplicaError
 from replica.rows import records as r
 from replica.rows.batch import ChangeBatch, Groups
 from replica.rows.faults import run_fault
@@ -78,6 +78,13 @@ class DecodeOptions:
         return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
 
 
+class UnreadableGroup(NamedTuple):
+    """The number of a group in its range, and what is wrong with one of its row images."""
+
+    number: int
+    error: ProtocolError
+
+
 class RangeDecoder:
     """Decodes ranges, one after the other; what it knows of tables is kept from one to the next."""
 
@@ -95,6 +102,7 @@ class RangeDecoder:
         self._options = options
         self._tables = TableCache(resolver, columns, options.policy)
         self._arena = Arena()
+        self._unreadable: int | None = None  # the group of the images that the last error is about
         self._given_out = False  # whether the writer's buffers are in a batch that somebody may keep
         self._writer: TypedWriter | VariantWriter = (
             VariantWriter(limits, want_sql=options.want_sql)
@@ -117,10 +125,13 @@ class RangeDecoder:
         unprepared: list[XaGroup] | None = None,
         only: GroupChoice | None = None,
         ends: OpenEnds = WHOLE,
+        unreadable: list[UnreadableGroup] | None = None,
     ) -> Iterator[ChangeBatch]:
         """All wanted row changes of a range of whole event groups. Offsets in errors count from its start.
 
         At an event that must not be passed (INCIDENT, an unknown one) it stops with the error, after the groups before.
+        At images that cannot be read it does so too, after the rows before them; or, with `unreadable`, which takes
+        them, it goes on with the next group: what was given of the group itself is for nobody then.
 
         `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
         from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
@@ -131,21 +142,31 @@ class RangeDecoder:
         groups = Groups(found.groups, found.expansion)
         wanted = None if only is None else only(groups)
         for part in [found] if ends.committed else deliver(found, carried, unprepared):
-            try:
-                for batch in self._decode(part, groups, wanted, ends.rows_before):
-                    if ends.rows_follow:
-                        batch.last[batch.group == len(groups) - 1] = False
-                    yield batch
-            except ReplicaError as error:
-                if part.data is not found.data:
-                    error.add_note("in an XA group that was prepared before the range; offsets count from its start")
-                raise
+            left: npt.NDArray[np.bool_] | None = wanted
+            while True:
+                try:
+                    for batch in self._decode(part, groups, left, ends.rows_before):
+                        if ends.rows_follow:
+                            batch.last[batch.group == len(groups) - 1] = False
+                        yield batch
+                except ReplicaError as error:
+                    if part.data is not found.data:
+                        note = "in an XA group that was prepared before the range; offsets count from its start"
+                        error.add_note(note)
+                    if unreadable is None or not isinstance(error, ProtocolError) or self._unreadable is None:
+                        raise
+                    unreadable.append(UnreadableGroup(self._unreadable, error))
+                    behind = np.arange(len(groups)) > self._unreadable
+                    left = behind if left is None else left & behind
+                else:
+                    break
         if stop is not None:
             raise stop
 
     def _decode(
         self, found: Scan, groups: Groups, wanted: npt.NDArray[np.bool_] | None, rows_before: int
     ) -> Iterator[ChangeBatch]:
+        self._unreadable = None
         slots = self._tables.slots(found)
         work, lengths = worklist(found, slots, wanted)
         if not len(work):
@@ -160,19 +181,34 @@ class RangeDecoder:
         while status != r.DONE or run[r.RUN_ITEM // r.WORD] < len(work):
             if status == r.DONE:
                 run[r.RUN_STOP // r.WORD] = images.advance()
+                if images.fault is not None and run[r.RUN_STOP // r.WORD] == run[r.RUN_ITEM // r.WORD]:
+                    self._unreadable = images.fault.group
+                    error = images.fault.error
+                    raise error if found.is_mysql else _of_group(error, groups, images.fault.group)
             if self._given_out and not self._options.reuse_buffers:
                 self._writer = self._writer.fresh()
             writer, self._given_out = self._writer, False
             writer.reset()
             status = writer.run(found, work, slots, run)
             rows = int(run[r.RUN_ROWS // r.WORD])
-            if status > r.ROOM:
-                raise run_fault(status, run, found, slots)
             if status == r.ROOM:
                 writer.want_room(int(run[r.RUN_COLUMN // r.WORD]), int(run[r.RUN_NEED // r.WORD]))
+            fault = None
+            if status > r.ROOM:
+                fault, event = run_fault(status, run, found, slots), int(run[r.RUN_EVENT // r.WORD])
+                unreadable = int(found.events[event, r.EVENT_GROUP // r.WORD])
             if rows:
                 self._given_out = True
                 yield writer.batch(rows, found, slots, groups)
+            if fault is not None:
+                self._unreadable = unreadable
+                raise fault if found.is_mysql else _of_group(fault, groups, unreadable)
+
+
+def _of_group(error: ProtocolError, groups: Groups, number: int) -> ProtocolError:
+    """The same error with the GTID of its group."""
+    gtid = f"{groups.domain[number]}-{groups.server_id[number]}-{groups.sequence_numbers[number]}"
+    return type(error)(f"{error.placeless}, in transaction {gtid}", offset=error.offset, hint=error.hint)
 
 
 def count_rows(

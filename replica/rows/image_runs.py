@@ -46,6 +46,8 @@ def run_over_images(
     done = 0
     while done < len(work):
         part = work[done : images.advance()]
+        if not len(part) and images.fault is not None:
+            raise images.fault.error
         done += len(part)
         status = kernel(
             address(found.data),

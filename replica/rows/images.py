@@ -15,7 +15,7 @@ MAX_IMAGES_BYTES.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -82,8 +82,18 @@ class Arena:
         return self._address + start
 
 
+class ImageFault(NamedTuple):
+    """The number of the event group whose images cannot be made plain, and why."""
+
+    group: int
+    error: ProtocolError
+
+
 class PlainImages:
-    """The images of one worklist. `found` is the scan to decode; `advance` says how far."""
+    """The images of one worklist. `found` is the scan to decode; `advance` says how far.
+
+    At images that cannot be made plain it goes no further; `fault` says why, once everything before them is done.
+    """
 
     def __init__(
         self,
@@ -106,6 +116,7 @@ class PlainImages:
         unplain = self._unplain(found.events)
         self._todo = np.flatnonzero(unplain)
         self._lengths = lengths
+        self.fault: ImageFault | None = None
         self._next = 0  # in `_todo`
         self._words = self._event_words()
         changed = len(self._todo) or lengths is not None
@@ -128,8 +139,13 @@ class PlainImages:
         first, arena = self._next, self._arena
         starts: list[int] = []
         sizes: list[int] = []
-        while self._next < len(self._todo) and not arena.full:
-            images = self._plain(*next(self._words))
+        while self._next < len(self._todo) and not arena.full and self.fault is None:
+            words = next(self._words)
+            try:
+                images = self._plain(*words)
+            except ProtocolError as error:
+                self.fault = ImageFault(int(self.found.events[words[0], r.EVENT_GROUP // r.WORD]), error)
+                break
             starts.append(arena.put(images))
             sizes.append(len(images))
             self._next += 1

@@ -123,13 +123,18 @@ def skip_column(
     That word is missing for the old temporal formats: `schema` has it. Without one they are taken to have no fractional
     digits, which only does where nothing of the table is decoded; with `table` given it is a SchemaError.
     """
-    if column.type in _OLD_WIDTHS and schema is None and table:
-        _check_old_format(schema, f"Column {name or position + 1} of table {table}")
+    if column.type in _OLD_WIDTHS and (schema is None or schema.fsp is None) and table:
+        _check_old_format(None, f"Column {name or position + 1} of table {table}")
     width, prefix = _extent(column, schema)
     arrow, spark = arrow_and_spark(Kind.OPAQUE)
     return ColumnPlan(
         name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, declared="", width=width, prefix=prefix, hidden=hidden
     )
+
+
+def has_hidden_width(column: ColumnDef) -> bool:
+    """Whether the binlog does not tell how many bytes a value has: of the old temporal formats."""
+    return column.type in _OLD_WIDTHS
 
 
 def _row(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeRow:

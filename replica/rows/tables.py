@@ -79,7 +79,11 @@ class Table:
     def walk(self) -> Template:
         """A plan that steps over every column."""
         if self._walk is None:
-            plans = [skip_column(column, column.name or "") for column in self._map.columns]
+            schema = self._target.schema if self._target else None
+            if schema is None:
+                plans = [skip_column(column, column.name or "") for column in self._map.columns]
+            else:  # which tells the widths of old temporal formats
+                plans = list(compile_layout(self._map, schema, (), self._policy).columns)
             self._walk = Template(plans, [-1] * len(plans), self._policy)
         return self._walk
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.dump.count import Summary
 from replica.dump.event_json import write_events
 from replica.protocol.constants import EventType
 from tests.integration.dump_agreement import check_rows, our_rows, reading
 from tests.integration.type_cases import CASES
 from tests.integration.vendor_rows import vendor_rows
+from tests.unit.dump import files as recorded
 from tests.vectors.load import BINLOGS, listing, name_of
 
 if TYPE_CHECKING:
@@ -84,3 +86,37 @@ def test_every_type(server: MariaDb, metadata: str) -> None:
     ours = list(our_rows(path))
     assert len(ours) > 500
     check_rows(ours, vendor_rows(server, path))
+
+
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_rows_whose_size_only_the_definition_tells_are_counted_or_said(server: MariaDb, metadata: str) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE old",
+        f"SET GLOBAL binlog_row_metadata = {metadata}",
+        "SET GLOBAL mysql56_temporal_format = OFF",
+        "FLUSH BINARY LOGS",
+    )
+    first = len(server.binlogs()) - 1
+    server.sql(
+        "CREATE TABLE old.t (id INT, t TIME(3), d DATETIME(6), s TIMESTAMP(2) NULL, v VARCHAR(20))",
+        "SET GLOBAL mysql56_temporal_format = ON",
+        *(f"INSERT INTO old.t VALUES ({n}, '10:11:12.5', '2020-01-01', NULL, REPEAT('x', {n}))" for n in range(9)),
+        "FLUSH BINARY LOGS",
+        "CREATE TABLE old.fine (a INT)",
+        "INSERT INTO old.fine VALUES (1)",
+        "INSERT INTO old.t VALUES (1, '1:1:1', NULL, NULL, 'a'), (2, NULL, NULL, NULL, 'abc')",
+        "SET GLOBAL binlog_row_metadata = NO_LOG",
+    )
+    files = [server.datadir / name for name in server.binlogs()[first:]]
+
+    def counted(*names: Path) -> tuple[dict[str, int], int, str]:
+        read, summary = recorded.reading(names), Summary()
+        for part in read.parts():
+            summary.add(part, read)
+        counts = {name.table: int(numbers.sum()) for name, numbers in summary.rows.items()}
+        return counts, read.notices.exit_code, recorded.said(read)
+
+    assert counted(*files) == ({"t": 11, "fine": 1}, 0, "")
+    without, code, notice = counted(files[-1])  # its CREATE TABLE is in another file
+    assert (without, code) == ({"fine": 1}, 60)
+    assert "rows of old.t are not counted: Column " in notice

@@ -116,6 +116,8 @@ class Connector:
         await self._find_start(login)
         stored = self._stored()
         here = await login.run(verify(stored, server, may_lag=self._may_lag))
+        if here is not Here.PLACE:
+            place_of_start(stored, there=False)  # before contents are compared by a number that may come twice
         there = await self._verify_content(stored, here, endpoint)
         place = place_of_start(stored, there=there)
         if not self._relay.begun:

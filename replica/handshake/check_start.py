@@ -16,7 +16,7 @@ from replica.handshake.by_place import place_of_start
 from replica.handshake.content import verify_content
 from replica.handshake.login import log_in
 from replica.handshake.peek import probe
-from replica.handshake.resume import Stored, verify
+from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import PROBING_ID, inspect_server
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
         here = await login.run(verify(stored, await login.run(inspect_server(PROBING_ID)), may_lag=may_lag))
+        if here is not Here.PLACE:
+            place_of_start(stored, there=False)  # before contents are compared by a number that may come twice
         compared = await verify_content(config, endpoint, stored, here, None)
         if place_of_start(stored, there=compared.there) is not None:
             return  # what follows a place that is there has not been removed

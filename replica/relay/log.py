@@ -113,6 +113,11 @@ class RelayLog:
             return self.steadily(lambda: self._locate_one(position, place, order))
         return self.steadily(lambda: self._locate(position))
 
+    def last_place(self, position: GtidPosition) -> RelayLocation | None:
+        """The last of the places that a position names."""
+        found = self.steadily(lambda: list(places_of(RelayGroups(self.directory), position)))
+        return found[-1].location if found else None
+
     def is_empty(self, start: RelayLocation, end: RelayLocation) -> bool:
         """Whether no group lies between two places: they may be one under two names."""
         with self._lock:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.handshake.start import Latest
-    from replica.protocol.gtid import GtidPosition
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from streaming_source.options.source_options import SourceOptions
 
@@ -126,7 +126,7 @@ class AttachedFeed:
         self._known_head()
         self._held.claim()
         begin = self._available(offset)
-        location = self._find(begin.resume)
+        location = self._find(begin.resume, begin.resume_primary)
         check_history(self.log, begin)
         self._held.keep_from(location, begin.resume)
         self._started_in = epoch
@@ -135,13 +135,13 @@ class AttachedFeed:
     def _available(self, offset: SourceOffset) -> SourceOffset:
         """`offset`, where the log leads through it; or where failOnDataLoss=false goes on instead."""
         try:
-            self._find(offset.resume)
+            self._find(offset.resume, offset.resume_primary)
         except DataLossError as error:
             head = self._known_head()
             first = self._first(head)
             if not covers(head.position, offset.position) or covers(offset.resume, first):
                 raise  # another history, or a log that has not got there: nothing was removed
-            behind = self.log.locate(offset.position) is not None
+            behind = self.log.locate(offset.position, offset.primary) is not None
             if self._options.fail_on_data_loss:
                 raise self._prepared_lost(error, offset) if behind else error from None
             if behind:
@@ -162,8 +162,10 @@ class AttachedFeed:
         self.log = RelayLog(self.log.directory)
         file_head.cache_clear()
 
-    def _find(self, position: GtidPosition) -> RelayLocation:
-        """The place of a position; waits for a daemon that has not got there: it may have lost the end of its log.
+    def _find(self, position: GtidPosition, primary: BinlogPosition | None = None) -> RelayLocation:
+        """The place of a position, that at `primary` of several.
+
+        Waits for a daemon that has not got there: it may have lost the end of its log.
 
         Raises:
             DataLossError: the log begins after the position, leads past it, or does not get there in time.
@@ -172,7 +174,7 @@ class AttachedFeed:
         deadline = time.monotonic() + self._options.daemon_timeout_s
         while True:
             head = self._known_head()
-            location = self.log.locate(position)
+            location = self.log.locate(position, primary)
             if location is not None:
                 return location
             if covers(head.position, position):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RECEIVING: Final = frozenset(
     (
-        *("server_id", "report_host", "heartbeat_s", "net_write_timeout_s", "gtid_strict_mode"),
+        *("server_id", "report_host", "heartbeat_s", "net_write_timeout_s"),
         *("gtid_ignore_duplicates", "semi_sync", "ack_policy", "relay_max_file_bytes", "relay_max_file_age_s"),
         *("relay_max_bytes", "min_free_bytes", "reconnect_retry_s"),
     )

@@ -34,7 +34,7 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
         DataLossError: it has.
 
     """
-    location = log.locate(offset.position)
+    location = log.locate(offset.position, offset.primary)
     if location is None or offset.primary is None or offset.server_id is None:
         return
     end = end_of_group(log, location)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from replica.errors import PositionLostError, PositionPurgedError
+from replica.errors import AmbiguousPositionError, PositionLostError, PositionPurgedError
 from replica.protocol.gtid import Gtid, GtidPosition
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Loss(NamedTuple):
 
 def explained(error: PositionLostError, *, given: bool = False) -> PositionLostError:
     """The error with the ways out of it that a query has. `given`: the position is the option startingPosition."""
+    if isinstance(error, AmbiguousPositionError):
+        return error
     hint = _GO_ON if isinstance(error, PositionPurgedError) else _GIVEN if given else _ANOTHER
     return type(error)(error.message, code=error.code, sqlstate=error.sqlstate, hint=hint)
 

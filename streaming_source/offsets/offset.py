@@ -23,7 +23,15 @@ below `rows` have been read. Ordinals are the same on every server and in every 
 of events are not. `begin`, an offset, is where the batch that ends here began, whatever start Spark names: in the first
 batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
 
-`selection`, in both versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
+Version 3 is written only where sequence numbers went back (gtidStrictMode=false): an older release would ask for a
+position that names several places (replica/relay/order.py).
+
+    {"v": 3, …, "highest": {"0": 9}}
+
+`highest`: per domain the number up to which a GTID may name several places, for the domains where that of `gtid` or
+`resume` does. Then `server` alone tells which place is meant, and no other server can go on from here.
+
+`selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
 that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
 theirs go without.
 """
@@ -40,7 +48,8 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from streaming_source.offsets.selection import Selection
 
 PLAIN_VERSION = 1
-VERSION = 2
+PART_VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +75,18 @@ class SourceOffset:
     selection: Selection | None = field(default=None, compare=False)
     uid: str | None = field(default=None, compare=False)
     last: Fingerprint | None = field(default=None, compare=False)
+    highest: tuple[tuple[int, int], ...] = ()
+    """(domain, number), ascending: where GTIDs may name several places."""
 
     @property
     def through(self) -> GtidPosition:
         """The position that holds every group of which anything is included."""
         return self.position if self.part is None else self.position.advance(self.part.gtid)
+
+    @property
+    def resume_primary(self) -> BinlogPosition | None:
+        """Where `resume` is in the primary's binlog, if that is known."""
+        return self.primary if self.resume == self.position else None
 
     @property
     def place(self) -> SourceOffset:
@@ -86,7 +102,7 @@ class SourceOffset:
             server |= {} if self.uid is None else {"uid": self.uid}
             server |= {} if self.last is None else {"last": str(self.last)}
         value: dict[str, Any] = {
-            "v": PLAIN_VERSION if plain else VERSION,
+            "v": VERSION if self.highest else PLAIN_VERSION if plain else PART_VERSION,
             "gtid": str(self.position),
             "resume": str(self.resume),
             "server": server,
@@ -101,6 +117,8 @@ class SourceOffset:
             value["part"] = {"gtid": str(self.part.gtid), "rows": self.part.rows}
         if self.begin is not None:
             value["begin"] = self.begin.json()
+        if self.highest:
+            value["highest"] = {str(domain): number for domain, number in self.highest}
         return value
 
     @classmethod
@@ -130,8 +148,9 @@ class SourceOffset:
             part = None if inside is None else GroupPart(Gtid.parse(str(inside["gtid"])), int(inside["rows"]))
             uid = str(server["uid"]) if "uid" in server else None
             last = Fingerprint.parse(str(server["last"])) if "last" in server else None
+            highest = tuple(sorted((int(domain), int(top)) for domain, top in value.get("highest", {}).items()))
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
                 hint="Restore the checkpoint folder, or start a new one with startingPosition.",
@@ -139,4 +158,4 @@ class SourceOffset:
         begin = None if value.get("begin") is None else cls.parse(value["begin"])
         schema = None if value.get("schema") is None else str(value["schema"])
         anchor = bool(value.get("anchor", False))
-        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last)
+        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last, highest)

@@ -129,6 +129,12 @@ class RowOptions:
         "false",
         "Leave out rows of XA transactions prepared before the reading begins, and log each, instead of stopping",
     )
+    gtid_strict_mode: bool = option(
+        "gtidStrictMode",
+        values.boolean,
+        "true",
+        "Stop right before a transaction whose GTID is out of order; false: read each once, in the order of the binlog",
+    )
 
     on_statement_dml: OnStatementDml = option(  # noqa: RUF009
         "onStatementDml",

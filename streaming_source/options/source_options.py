@@ -35,8 +35,8 @@ MAX_ROWS = 2**63 - 1
 MAX_PARTITIONS = 10_000
 """Each costs Spark some 30 ms."""
 SECRETS = frozenset({"password"})
-# Two of the replica's options have another name and default here: startingPosition and includeSql.
-_HIDDEN = frozenset({"start", "annotate"})
+# Two of the replica's options have another name and default here (startingPosition, includeSql); one is of every read.
+_HIDDEN = frozenset({"start", "annotate", "gtid_strict_mode"})
 _SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
 _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
 
@@ -169,6 +169,7 @@ class SourceOptions(RowOptions):
             if not replica.keys() & {"user", "defaults_file"}:
                 raise ConfigError("option user is missing.", hint=f"{REPLICA_HELP['user']}. {_WITHOUT_SERVER}")
             replica["annotate"] = own.get("include_sql", False)
+            replica["gtid_strict_mode"] = own.get("gtid_strict_mode", True)
             config = _replica_config(replica)
             options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.embedded import EmbeddedReplica, library_logger
-from replica.errors import PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
+from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
 from replica.handshake.ask import ask
 from replica.handshake.check_start import check_start
 from replica.handshake.resume import Stored
@@ -124,7 +124,7 @@ class ReplicaFeed:
         return SourceOffset(latest.position, first.before, anchor=True)
 
     def start(self, offset: SourceOffset) -> SourceOffset:
-        held = self.log.locate(offset.resume)
+        held = self.log.locate(offset.resume, offset.resume_primary)
         if held is not None:
             check_history(self.log, offset)
         begin = self._available(offset, held)
@@ -143,6 +143,7 @@ class ReplicaFeed:
                         reached=begin.position,
                         uid=begin.uid,
                         last=begin.last,
+                        highest=dict(begin.highest),
                     )
                 self.started = True
             except RelayError:
@@ -163,7 +164,9 @@ class ReplicaFeed:
         head = self.log.head() if held is not None else None
         if head is not None and head.location.offset:
             server_id, uid, last = self.origin(head.location)
-            stored = Stored(head.position, head.primary, server_id, uid=uid, last=last)
+            stored = Stored(
+                head.position, head.primary, server_id, uid=uid, last=last, highest=self.log.order().highest
+            )
         try:
             asyncio.run(check_start(self._options.connection, stored))
         except PositionPurgedError as error:
@@ -214,6 +217,8 @@ class ReplicaFeed:
                 return self._replica.head()
             except PositionLostError as error:
                 self._drain_after(error)
+            except OutOfOrderGtidError:
+                pass  # what came before it is read first
         head = self.log.head()
         if head is None:
             raise RelayError(f"the relay log {self.log.directory} was removed.", hint="Start the query again.")
@@ -225,6 +230,10 @@ class ReplicaFeed:
                 return self._replica.wait_beyond(location, timeout_s)
             except PositionLostError as error:
                 self._drain_after(error)
+            except OutOfOrderGtidError:
+                if self.head().location > location:
+                    return True
+                raise
         if self.head().location > location:
             return True
         # All that was left is read: begin anew behind the gap.
@@ -260,4 +269,5 @@ class ReplicaFeed:
 def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Stored:
     """What a server is asked: whether it goes on behind the offset, or behind its `resume` where `reached` is given."""
     start = offset.position if reached is None else offset.resume
-    return Stored(start, offset.primary, offset.server_id, reached, uid=offset.uid, last=offset.last)
+    highest = dict(offset.highest)
+    return Stored(start, offset.primary, offset.server_id, reached, highest, uid=offset.uid, last=offset.last)

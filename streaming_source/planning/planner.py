@@ -26,12 +26,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.protocol.gtid import GtidPosition
+from replica.relay.order import ambiguous
 from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, batch_limits
 from streaming_source.planning.backlog import Backlog
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.open_history import open_history
+from streaming_source.planning.order import OrderLimit
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
 from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.ranges.cutting import RangeCutter
@@ -55,7 +57,8 @@ class ChangePlanner:
     """`feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges become partitions.
 
     `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
-    `statements` which changes of them have no rows.
+    `statements` which changes of them have no rows, `order` how
+    far sequence numbers let a batch go.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class ChangePlanner:
         tables: TableHistory,
         selection: RememberedSelection,
         statements: StatementDml,
+        order: OrderLimit | None = None,
     ) -> None:
         self._feed = feed
         self._cutter = cutter
@@ -73,6 +77,7 @@ class ChangePlanner:
         self._tables = tables
         self._selection = selection
         self._statements = statements
+        self._order = order or OrderLimit(strict=False)
         self._places = RelayPlaces(feed)
         self._forgotten = ForgottenTransactions(feed)
         self._backlog: Backlog | None = None
@@ -113,13 +118,13 @@ class ChangePlanner:
             if end is not None:
                 self._admission.planned()
                 return self._selection.put_into(replace(end, begin=start.place) if first else end)
-            if target is None or covers(start.position, target):
+            if target is None or (self._is_done(start) if bounded else covers(start.position, target)):
                 return start
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
         """Within the limits; None: nothing is there yet, or less than a batch waits for; or the target is reached."""
         place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
-        if self._target is not None and covers(start.position, self._target):
+        if self._is_done(start):
             return None
         wait = self._target is None and start.part is None and self._admission.waits and not self._feed.full
         seen = self._admission.looked_at(place) if wait else place.reached
@@ -131,15 +136,29 @@ class ChangePlanner:
             return None
         if seen > place.reached:
             time.sleep(GATHER_S)
-        goal = self._goal(place)
+        goal = self._order.reach(self._feed.log, place.reached, self._goal(place))
         end = self._admission.end(self._feed.log, start, place, goal, wait=wait)
         if end is None:
             return None
-        if end.part is None and end.head.position == start.position:
+        same = end.part is None and end.head.position == start.position
+        if same and self._feed.log.is_empty(place.reached, end.head.location):
             # A new relay file without a group in it: the same place under another name.
             self._places.remember(start, Place.exactly(goal, place.prepared) if place.exact else place)
             return None
         return self._offset(start, place, end)
+
+    @property
+    def _several_targets(self) -> bool:
+        return bool(self._target and ambiguous(self._target, self._feed.log.order().highest))
+
+    def _is_done(self, start: SourceOffset) -> bool:
+        """Whether the target of Trigger.AvailableNow is reached; of several places in the log the last one counts."""
+        if self._target is None or not covers(start.position, self._target):
+            return False
+        if self._several_targets:
+            last = self._feed.log.last_place(self._target)
+            return last is not None and self._places.of_start(start).reached >= last
+        return True
 
     def _facts(self, place: Place) -> RelayHead:
         head = self._feed.head()
@@ -150,6 +169,8 @@ class ChangePlanner:
         head = self._feed.head()
         if self._target is None or not covers(head.position, self._target):
             return head.location
+        if self._several_targets:
+            return self._feed.log.last_place(self._target) or head.location
         return min(head.location, self._places.arrived(self._target, place).reached)
 
     def _end_of_all(self, start: SourceOffset, target: GtidPosition | None) -> SourceOffset | None:
@@ -157,7 +178,7 @@ class ChangePlanner:
         place = self._places.of_start(start)  # as above
         if target is None or covers(start.position, target):
             return None
-        goal = self._places.arrived(target, place).reached
+        goal = self._order.reach(self._feed.log, place.reached, self._places.arrived(target, place).reached)
         if place.reached >= goal:
             return None
         return self._offset(start, place, BatchEnd(self._feed.log.cut(place.reached, goal, UNBOUNDED)))
@@ -208,13 +229,14 @@ class ChangePlanner:
         """The ranges of (start, end]; waits until the relay log has them, as long as the replica keeps trying."""
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
-        if (start.position, start.part) == (end.position, end.part):
+        if _same_place(start, end):
             return []
-        reached = replace(end.place, position=end.position if start.part == end.part else end.through)
+        reached = end.place if start.part == end.part else replace(end.place, position=end.through, primary=None)
         while True:
             epoch = self._feed.epoch
             first = self._places.of_start(start)
             last = self._places.of_end(reached, first)
+            self._order.check(self._feed.log, first.reached, last.reached)
             stretches = self._tables.stretches(self._feed.log, start, first, last.reached)
             ranges = self._cutter.partitions(self._feed.log, first, last, start, end, stretches=stretches)
             if self._feed.epoch == epoch:
@@ -244,6 +266,14 @@ class ChangePlanner:
         self._feed.close()
 
 
+def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
+    """Whether nothing lies between: where sequence numbers went back, one position may name two places."""
+    if (start.position, start.part) != (end.position, end.part):
+        return False
+    twice = start.highest and end.highest and start.server_id == end.server_id
+    return not twice or start.primary == end.primary
+
+
 def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
     """The planner of a query in this process. Nothing connects before its first call."""
     directory = attached_directory(options)
@@ -267,4 +297,5 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     admission = Admission(tables, batch_limits(options, inline=inline), cutter)
     selection = RememberedSelection(selection_of(plan), tables)
     statements = StatementDml(tables, options.on_statement_dml)
-    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection, statements)
+    order = OrderLimit(strict=options.gtid_strict_mode)
+    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection, statements, order)

@@ -16,20 +16,23 @@ import contextlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from replica.errors import DataLossError, RelayError
+from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.relay.location import RelayLocation, relay_path
+from replica.relay.order import ambiguous, of_position
 from replica.relay.xa import Prepared, follow
 from replica.rows.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
     from replica.handshake.start import Latest
-    from replica.protocol.gtid import GtidPosition
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead
     from replica.relay.log import RelayLog
     from replica.relay.xa import PreparedGroup
     from streaming_source.offsets.data_loss import Losses
     from streaming_source.ranges.cutting import Origin
+
+    _Key = tuple[GtidPosition, BinlogPosition | None]
 
 LONG_POLL_S = 0.25
 """How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
@@ -148,26 +151,27 @@ class RelayPlaces:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._places: OrderedDict[GtidPosition, Place] = OrderedDict()
+        self._places: OrderedDict[_Key, Place] = OrderedDict()
         self._epoch = feed.epoch
 
     def remember(self, offset: SourceOffset, place: Place) -> None:
-        self._places[offset.position] = place
-        self._places.move_to_end(offset.position)
+        key = offset.position, offset.primary
+        self._places[key] = place
+        self._places.move_to_end(key)
         while len(self._places) > PLACES_KEPT:
             self._places.popitem(last=False)
 
     def forget(self, gone: frozenset[PreparedGroup]) -> None:
         """These transactions are not open any more, wherever they were."""
-        for position, place in self._places.items():
+        for key, place in self._places.items():
             prepared = tuple(group for group in place.prepared if group not in gone)
-            self._places[position] = place._replace(prepared=prepared)
+            self._places[key] = place._replace(prepared=prepared)
 
     def known(self, offset: SourceOffset) -> Place | None:
         if self._feed.epoch != self._epoch:
             self._epoch = self._feed.epoch
             self._places.clear()
-        return self._places.get(offset.position)
+        return self._places.get((offset.position, offset.primary))
 
     def of_start(self, offset: SourceOffset) -> Place:
         """Where a batch that starts at `offset` begins; starts the replica there if need be.
@@ -180,7 +184,7 @@ class RelayPlaces:
         if place is not None:
             return place
         begin = offset if self._feed.started else self._feed.start(offset)
-        resume = self._feed.log.locate(begin.resume)
+        resume = self._feed.log.locate(begin.resume, begin.resume_primary)
         if resume is None:
             raise DataLossError(
                 f"the relay log does not lead through {begin.resume}.",
@@ -188,13 +192,14 @@ class RelayPlaces:
             )
         place = Place.exactly(resume)
         if begin.resume != begin.position:
-            place = self.arrived(begin.position, place)
+            place = self.arrived(begin.position, place, begin)
         self.remember(offset, place)
         return place
 
     def of_end(self, offset: SourceOffset, start: Place) -> Place:
         """Where a batch that ends at `offset` ends; waits until the replica has got there."""
-        place = self.known(offset) or self.arrived(offset.position, start)
+        self._refuse_another_server(offset)
+        place = self.known(offset) or self.arrived(offset.position, start, offset)
         if place.reached < start.reached:
             raise DataLossError(
                 f"the batch up to {offset.position} ends before it starts.",
@@ -203,14 +208,34 @@ class RelayPlaces:
         self.remember(offset, place)
         return place
 
-    def arrived(self, position: GtidPosition, start: Place) -> Place:
-        """Wait for a position that lies behind `start`."""
+    def _refuse_another_server(self, offset: SourceOffset) -> None:
+        """Where sequence numbers went back, the end of a batch is a place of one server's binlog."""
+        head = self._feed.head()
+        if not (offset.highest and head.location.offset):
+            return
+        here = self._feed.origin(head.location)
+        ids = (offset.server_id, here.server_id) if None in (offset.uid, here.uid) else (offset.uid, here.uid)
+        if None not in ids and ids[0] != ids[1]:
+            raise AmbiguousPositionError(
+                f"the batch up to {offset.position} ends at {offset.primary} of server {offset.server_id}, for "
+                f"that position names several places; the relay log comes from server {here.server_id}.",
+                hint="Connect to the server that the batch was read from, to repeat it.",
+            )
+
+    def arrived(self, position: GtidPosition, start: Place, offset: SourceOffset | None = None) -> Place:
+        """Wait for a position behind `start`. `offset`, if it is of one, tells which of several places is meant.
+
+        Raises:
+            AmbiguousPositionError: it names several places, and the log cannot tell which is meant.
+
+        """
         while True:
             head = self._feed.head()
-            location = self._feed.log.locate(position)
+            location = self._feed.log.locate(position, offset.primary if offset is not None else None)
             if location is not None:
                 return Place.exactly(location, self.prepared_at(location, start))
-            if covers(head.position, position):
+            several = (offset is not None and offset.highest) or ambiguous(position, self._feed.log.order().highest)
+            if covers(head.position, position) and not several:
                 return start._replace(reached=self._covering(position, start.scan_from, head))
             if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
                 self._make_room(start, position)
@@ -259,5 +284,6 @@ class RelayPlaces:
         if not head.location.offset:  # no group yet
             return SourceOffset(head.position, head.position)
         resume = self._feed.log.at(prepared[0].location).position if prepared else head.position
+        highest = tuple(sorted(of_position((*head.position, *resume), self._feed.log.order().highest).items()))
         server_id, uid, last = self._feed.origin(head.location)
-        return SourceOffset(head.position, resume, head.primary, server_id, uid=uid, last=last)
+        return SourceOffset(head.position, resume, head.primary, server_id, uid=uid, last=last, highest=highest)

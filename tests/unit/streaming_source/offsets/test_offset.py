@@ -39,7 +39,12 @@ _plain = st.builds(SourceOffset, _positions, _positions, anchor=st.booleans()) |
     uid=st.none() | st.text(),
     last=st.none() | _lasts,
 )
-_offsets = _plain | st.builds(replace, _plain, part=_parts, begin=st.none() | _plain, schema=st.none() | st.text())
+_highest = st.dictionaries(_u32, st.integers(1, 2**64 - 1), max_size=3).map(lambda d: tuple(sorted(d.items())))
+_offsets = (
+    _plain
+    | st.builds(replace, _plain, part=_parts, begin=st.none() | _plain, schema=st.none() | st.text())
+    | st.builds(replace, _plain, part=st.none() | _parts, highest=_highest)
+)
 
 
 @pytest.mark.parametrize("golden", _golden(1), ids=lambda g: g["gtid"])
@@ -63,6 +68,21 @@ def test_offsets_of_version_2_are_read_and_written_as_ever(golden: dict[str, Any
     assert (part, begin, offset.schema) == (golden["part"], golden["begin"], golden["schema"])
     assert (offset.selection and offset.selection.json()) == golden.get("selection")
     assert json.dumps(offset.json()) == golden["text"]
+
+
+@pytest.mark.parametrize("golden", _golden(3), ids=lambda g: str(g["highest"]))
+def test_offsets_of_version_3_are_read_and_written_as_ever(golden: dict[str, Any]) -> None:
+    offset = SourceOffset.parse(json.loads(golden["text"]))
+    assert [list(pair) for pair in offset.highest] == golden["highest"]
+    assert json.dumps(offset.json()) == golden["text"]
+
+
+def test_version_3_is_written_only_where_sequence_numbers_went_back() -> None:
+    plain = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), BinlogPosition("bin.1", 400), 1)
+    behind = replace(plain, highest=((0, 9),))
+    assert [plain.json()["v"], behind.json()["v"]] == [1, 3]
+    assert "highest" not in plain.json()
+    assert behind.place.highest == ((0, 9),), "it belongs to the place"
 
 
 def test_version_2_is_written_only_where_version_1_cannot_say_it() -> None:
@@ -94,7 +114,7 @@ def test_key_order_of_what_is_parsed_does_not_matter() -> None:
         (None, "not one of mariadb-binlog"),
         ([1], "not one of mariadb-binlog"),
         ({"topic-0": 3}, "not one of mariadb-binlog"),
-        ({"v": 3, "gtid": "0-1-1"}, "version 3; this version reads up to 2"),
+        ({"v": 4, "gtid": "0-1-1"}, "version 4; this version reads up to 3"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "part": {"gtid": "0-1-2"}}, "damaged"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not one of mariadb-binlog"),
         ({"v": 1}, "damaged"),

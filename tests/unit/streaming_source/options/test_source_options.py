@@ -154,9 +154,11 @@ def test_every_parse_draws_its_own_server_id_unless_one_is_set() -> None:
     assert _parse(serverId="77").replica.server_id == 77
 
 
-def test_every_option_of_the_replica_can_be_given_but_for_the_two_with_a_name_here() -> None:
+def test_every_option_of_the_replica_can_be_given_but_for_the_three_that_are_others_here() -> None:
     reachable = {option.field for option in OPTIONS if option.replica}
-    assert set(REPLICA_OPTIONS) - reachable == {"start", "annotate"}
+    assert set(REPLICA_OPTIONS) - reachable == {"start", "annotate", "gtid_strict_mode"}
+    assert _parse().replica.gtid_strict_mode
+    assert not _parse(gtidStrictMode="false").replica.gtid_strict_mode
     assert _parse(includeSql="true").replica.annotate
 
 

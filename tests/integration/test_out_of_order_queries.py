@@ -1,0 +1,143 @@
+"""Queries over a server whose sequence numbers go back: the planner and the tasks, without Spark.
+
+Each run of a query plans until nothing is left and ends; its checkpoint goes on as the JSON text that Spark keeps.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
+from streaming_source.load import load_plan
+from streaming_source.offsets.offset import SourceOffset
+from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning.planner import open_planner
+from streaming_source.rows.reader import read_changes
+from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.integration.test_failover import replicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.server
+
+
+class Query:
+    """A streaming query over o.t. `offsets` is the log in its checkpoint, `numbers` its sink."""
+
+    def __init__(self, server: MariaDb, folder: Path, **options: str) -> None:
+        self.folder = folder
+        self.given = {
+            "host": server.host,
+            "port": str(server.port),
+            "user": "repl",
+            "password": "replica-secret",
+            "relayDir": str(folder),
+            "table": "o.t",
+            "startingPosition": "earliest",
+        } | options
+        self.offsets: list[str] = []
+        self.numbers: list[int] = []
+
+    def run(self, *numbers: int, again: bool = False, **options: str) -> None:
+        """Read until these have come, and nothing else; `again`: the last batch is planned once more first."""
+        given = self.given | options
+        plan = load_plan(given)
+        planner = open_planner(SourceOptions.parse(given), plan)
+        try:
+            if not self.offsets:
+                offset = planner.initial_offset()
+                self.offsets.append(json.dumps(planner.latest_offset(offset, bounded=True).json()))
+            if again:
+                start, end = (SourceOffset.parse(json.loads(text)) for text in self.offsets[-2:])
+                del self.numbers[len(self.numbers) - self.last :]
+                self._take(planner, plan, start, end)
+            before = len(self.numbers)
+            idle = 0
+            while idle < 3 or len(self.numbers) - before < len(numbers):
+                start = SourceOffset.parse(json.loads(self.offsets[-1]))
+                end = planner.latest_offset(start, bounded=True)
+                idle = idle + 1 if end == start else 0
+                if end != start:
+                    self.offsets.append(json.dumps(end.json()))
+                    self._take(planner, plan, start, end)
+            assert self.numbers[before:] == list(numbers)
+        finally:
+            planner.close()
+
+    last = 0
+
+    def _take(self, planner, plan, start, end) -> None:  # type: ignore[no-untyped-def]
+        found = []
+        for partition in planner.partitions(start, end):
+            for batch in read_changes(partition, plan):
+                found += [row["after"]["a"] for row in batch.to_pylist()]
+        self.last = len(found)
+        self.numbers += found
+        planner.commit(end)
+
+
+def write(server: MariaDb, *numbers: int) -> None:
+    for number in numbers:
+        server.sql(f"SET gtid_seq_no = {number}", f"INSERT INTO o.t VALUES ({number})")
+
+
+@pytest.fixture
+def primary(server_version: str) -> Iterator[MariaDb]:
+    with MariaDb(server_version, "--binlog-row-metadata=FULL") as started:
+        started.add_user()
+        started.sql("CREATE DATABASE o", "CREATE TABLE o.t (a INT)")  # 0-1-1, 0-1-2
+        yield started
+
+
+ONE = {"maxTransactionsPerTrigger": "1"}
+
+
+def test_strict_reads_up_to_it_and_says_how_to_go_on(primary: MariaDb, tmp_path: Path) -> None:
+    query = Query(primary, tmp_path / "relay", **ONE)
+    write(primary, 8, 9, 2, 10)
+    for _ in range(2):  # a restart says the same
+        with pytest.raises(OutOfOrderGtidError, match=r"0-1-2 at .* comes behind 0-1-9") as caught:
+            query.run(0, 0, 0, 0)
+        assert "gtidStrictMode=false" in caught.value.hint
+        assert query.numbers == [8, 9], "all before it has come"
+    query.run(2, 10, gtidStrictMode="false")
+    with pytest.raises(OutOfOrderGtidError):  # what is in the log already is judged too
+        Query(primary, query.folder).run(0)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_restart_after_each_batch_reads_each_row_once(primary: MariaDb, tmp_path: Path, *, lost: bool) -> None:
+    query = Query(primary, tmp_path / "relay", gtidStrictMode="false", **ONE)
+    for at, numbers in enumerate([(3, 9), (2,), (3,), (), (4, 9, 9), (2,), (10,), (11, 5)]):
+        write(primary, *numbers)
+        query.run(*numbers, again=at > 0)
+        if at % 2:
+            primary.sql("FLUSH BINARY LOGS")
+        if lost:
+            shutil.rmtree(query.folder)
+    assert query.numbers == [3, 9, 2, 3, 4, 9, 9, 2, 10, 11, 5]
+    assert [json.loads(text)["v"] for text in query.offsets].count(3) > 5
+
+
+def test_another_server_is_refused_while_the_position_names_two_places(primary: MariaDb, tmp_path: Path) -> None:
+    with MariaDb(primary.version, "--log-slave-updates", "--binlog-row-metadata=FULL", server_id=2) as other:
+        replicate(primary, other)
+        query = Query(primary, tmp_path / "relay", gtidStrictMode="false")
+        write(primary, 9, 2)
+        query.run(9, 2)
+        wait_until(lambda: other.value("SELECT COUNT(*) FROM o.t") == 2, "the other server has both")
+        shutil.rmtree(query.folder)
+        with pytest.raises(AmbiguousPositionError, match="0-1-2 names more than one place"):
+            query.run(host=other.host, port=str(other.port))
+        write(primary, 10)
+        query.run(10)
+        shutil.rmtree(query.folder)
+        write(primary, 11)
+        wait_until(lambda: other.gtid_binlog_pos() == "0-1-11", "a copy")
+        query.run(11, host=other.host, port=str(other.port))

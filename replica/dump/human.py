@@ -16,6 +16,7 @@ from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
+from replica.dump.without_rows import parts_with_notice
 from replica.plain_text import one_line, printable
 from replica.protocol.events import (
     AnnotateRowsEvent,
@@ -68,7 +69,7 @@ class HumanDump:
         self._file = ""
 
     def write(self) -> None:
-        for part in self._reading.parts():
+        for part in parts_with_notice(self._reading) if self._only_rows else self._reading.parts():
             if part.name != self._file:
                 self._file = part.name
                 self._say(f"#\n# {one_line(part.name)}; all times are UTC\n")

@@ -17,6 +17,7 @@ from replica.dump.json_text import as_json
 from replica.dump.kernel_escapes import JSON
 from replica.dump.rows_text import Place, RowTexts
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.without_rows import parts_with_notice
 from replica.rows import records as r
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def program(table: Table, image: Image, *, unnamed: bool) -> Program:
 
 def write_json_rows(reading: Reading, out: BinaryIO, *, image: Image = "both") -> None:
     texts = RowTexts(JSON, lambda table: program(table, image, unnamed=reading.names.is_unnamed(table.table_map)))
-    for part in reading.parts():
+    for part in parts_with_notice(reading):
         place = Place(part.name, part.piece.offset)
         out.writelines(
             texts.write(batch, place, shown=shown, gtids=gtids).data for batch, shown, gtids in reading.rows(part)

@@ -22,6 +22,7 @@ from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_of, settings_of_rows
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Shown, Side, shown_columns
+from replica.dump.without_rows import parts_with_notice
 from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
 from replica.protocol.charset import BINARY, charset_of
@@ -113,7 +114,7 @@ class SqlDump:
 
     def write(self) -> None:
         self._write(HEAD)
-        for part in self._reading.parts():
+        for part in parts_with_notice(self._reading) if self._only_rows else self._reading.parts():
             for item in listing(self._reading, part, self._texts):
                 self._write_item(part, item)
 

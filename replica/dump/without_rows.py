@@ -19,7 +19,7 @@ from replica.schema.temporary_tables import TemporaryTables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.dump.reading import Part
+    from replica.dump.reading import Part, Reading
     from replica.schema.known_tables import TableName
 
 ANY_TABLE = "any table"
@@ -71,3 +71,17 @@ class StatementChanges:
                     yield WithoutRows(skipped + found.start, gtid, text, tables)
         except ProtocolError as error:
             raise relocated(error, part.name, part.piece.offset + skipped) from None
+
+
+def parts_with_notice(reading: Reading) -> Iterator[Part]:
+    """The parts of a reading that shows rows only; at the end it is said how many changes had none."""
+    changes, count = StatementChanges(reading.names.wants), 0
+    for part in reading.parts():
+        yield part
+        shown = reading.visible(part)
+        count += sum(shown is None or one.start in shown for one in changes.of(part))
+    if count:
+        reading.notices.say(
+            f"changes of these tables that were logged as statements: {count:,}; their rows are not shown, they "
+            "are nowhere in the binlog (--count tells the tables)"
+        )

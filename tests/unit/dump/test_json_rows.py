@@ -13,8 +13,10 @@ from uuid import UUID
 
 import pytest
 
+from replica.dump.human import HumanDump
 from replica.dump.json_rows import write_json_rows
 from replica.dump.kernel_values import EXACT_IN_JSON
+from replica.dump.sql import SqlDump
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.rows_event import RowsEvent, RowsKind
 from replica.protocol.table_map import TableMapEvent
@@ -153,7 +155,7 @@ def test_rows_of_xa_transactions_come_where_they_are_committed() -> None:
 
 
 def test_names_come_from_ddl_in_the_files() -> None:
-    read = reading([vector("11.8/transactions")])
+    read = reading([vector("11.8/transactions")], patterns=["v.t"])
     out = io.BytesIO()
     write_json_rows(read, out)
     assert b'"after":{"a":1,"b":"kept"}' in out.getvalue()
@@ -167,3 +169,21 @@ def test_without_any_names_columns_are_numbered_and_it_is_said() -> None:
     assert '"@1":' in out.getvalue().decode()
     assert "v.t: its columns are called @1, @2, …" in said(read)
     assert read.notices.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_json_rows,
+        lambda read, out: HumanDump(read, out, only_rows=True).write(),
+        lambda read, out: SqlDump(read, out, only_rows=True).write(),
+    ],
+    ids=["json", "people", "sql"],
+)
+def test_changes_without_rows_are_said_at_the_end(write: Any) -> None:
+    read = reading([vector("11.8/transactions")], patterns=["v.m"])
+    write(read, io.BytesIO())
+    assert "changes of these tables that were logged as statements: 1;" in said(read)
+    none = reading([vector("11.8/transactions")], patterns=["v.t"])
+    write(none, io.BytesIO())
+    assert "logged as statements" not in said(none)

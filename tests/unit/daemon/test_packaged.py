@@ -19,6 +19,7 @@ from replica.errors import (
     DataLossError,
     DisconnectedError,
     DuplicateServerIdError,
+    InstallationError,
     OutOfOrderGtidError,
     PositionLostError,
     PrerequisiteError,
@@ -106,7 +107,7 @@ def test_the_unit_names_options_that_there_are() -> None:
 
 
 MENDED_BY_PEOPLE_ONLY = (
-    ConfigError, PrerequisiteError, AuthenticationError, PositionLostError, DuplicateServerIdError,
+    ConfigError, PrerequisiteError, InstallationError, AuthenticationError, PositionLostError, DuplicateServerIdError,
     OutOfOrderGtidError,
 )  # fmt: skip
 MAY_MEND_ITSELF = (ReplicaError, ServerError, DisconnectedError, ProtocolError, RelayError)

@@ -70,6 +70,7 @@ def behind(log: RelayLog, gtid: Gtid) -> FoundPosition:
 
     """
     head = _head(log)
+    log.refuse_repeated(gtid)
 
     def look() -> tuple[LogGroup | None, LogGroup | None]:
         groups = RelayGroups(log.directory)

@@ -23,7 +23,7 @@ from replica.relay.location import RelayHead, RelayLocation, relay_path
 from replica.relay.lookup import RelayFiles, purged
 from replica.relay.order import ambiguous, read_order
 from replica.relay.removal import remove_oldest
-from replica.relay.repeated import first_out_of_order, places_of
+from replica.relay.repeated import PLACES_NAMED, first_out_of_order, places_of, refuse_repeated
 from replica.relay.scan import end_gtids, group_ends, position_after
 from replica.relay.sealed_files import SealedFiles
 
@@ -40,9 +40,6 @@ _Result = TypeVar("_Result")
 
 _ALL = 1 << 62
 XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
-
-PLACES_NAMED = 3
-"""Of a position that names several."""
 
 RelayCut = RelayHead
 """Where a batch may end: the same four facts as about the head."""
@@ -112,6 +109,11 @@ class RelayLog:
         if ambiguous(position, order.highest):
             return self.steadily(lambda: self._locate_one(position, place, order))
         return self.steadily(lambda: self._locate(position))
+
+    def refuse_repeated(self, gtid: Gtid) -> None:
+        """Raise AmbiguousPositionError where the log holds more than one transaction with the GTID."""
+        if ambiguous((gtid,), self.order().highest):
+            self.steadily(lambda: refuse_repeated(RelayGroups(self.directory), gtid))
 
     def last_place(self, position: GtidPosition) -> RelayLocation | None:
         """The last of the places that a position names."""

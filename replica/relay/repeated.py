@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replica.errors import OutOfOrderGtidError
+from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
 from replica.relay import slots
 from replica.relay.scan import end_gtids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay.groups import LogGroup, RelayGroups
     from replica.relay.location import RelayHead, RelayLocation
+
+PLACES_NAMED = 3
+"""Of several."""
 
 GO_ON = (
     "To go on behind it, set gtid_strict_mode=false (gtidStrictMode=false in Spark): every transaction is then read "
@@ -54,6 +57,28 @@ def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead
                     yield found
 
 
+def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
+    """Refuse to tell which of several transactions with one GTID is meant.
+
+    Raises:
+        AmbiguousPositionError: the log holds more than one.
+
+    """
+    places = [
+        groups.head(base, ends, int(row)).primary
+        for number in groups.files.numbers()
+        for base, ends in groups.stretches(number, 0)
+        for row in np.flatnonzero(_named(ends, (gtid,)))
+        if end_gtids(ends[row : row + 1]) == [gtid]
+    ]
+    if len(places) > 1:
+        raise AmbiguousPositionError(
+            f"the relay log holds {len(places)} transactions {gtid}, because sequence numbers went back: they end at "
+            f"{', '.join(map(str, places[:PLACES_NAMED]))} of the primary's binlog.",
+            hint="Name another one, or look at that part of the binlog with dump --start-position.",
+        )
+
+
 def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
     """The first group between two group ends that is not above the last of its domain, and that one."""
     numbers = groups.files.numbers()
@@ -77,7 +102,7 @@ def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLoca
     return None
 
 
-def _named(ends: NDArray[np.int64], position: GtidPosition) -> NDArray[np.bool_]:
+def _named(ends: NDArray[np.int64], position: Iterable[Gtid]) -> NDArray[np.bool_]:
     """The rows whose group is one of the position's."""
     named = np.zeros(len(ends), np.bool_)
     sequence = ends[:, slots.END_SEQ].view(np.uint64)

@@ -43,11 +43,13 @@ def find_group(log: RelayLog, search: Search) -> FoundGroup | None:
     Raises:
         RelayError: a file of the log is not readable as such.
         DataLossError: a file was purged while it was looked at.
+        AmbiguousPositionError: the log holds several with this GTID.
 
     """
     head = log.head()
     if head is None:
         return None
+    log.refuse_repeated(search.gtid)
     numbers = [number for number in relay_numbers(log.directory) if RelayLocation(number, 0) < head.location]
     before = bisect_left(numbers, 1, key=lambda number: int(not _begins_before(log.directory, number, search.gtid)))
     if before:

@@ -92,7 +92,11 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         unnamed=None,
     )
     survey = FileSurvey(
-        resolver, tables, skip_unprepared=options.skip_unprepared_xa, on_statement_dml=options.on_statement_dml
+        resolver,
+        tables,
+        skip_unprepared=options.skip_unprepared_xa,
+        on_statement_dml=options.on_statement_dml,
+        strict=options.gtid_strict_mode,
     )
     for path in find_binlogs(options.path, looks):
         survey.look_through(access(path))

@@ -33,6 +33,7 @@ from replica.rows.statements import logged_texts
 from replica.rows.xa import XaAction, XaGroup, unprepared_error, xa_groups
 from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
+from streaming_source.files.order import FileOrder
 from streaming_source.files.partition import FileAccess, FilePartition, PreparedGroup
 from streaming_source.rows.ddl_rows import DdlRows
 from streaming_source.rows.statement_dml import changed_selection, commits, completes, prepares, statement_error
@@ -100,8 +101,10 @@ class FileSurvey:
         *,
         skip_unprepared: bool,
         on_statement_dml: OnStatementDml = "fail",
+        strict: bool,
     ) -> None:
         self.found = Survey()
+        self._order = FileOrder(strict=strict)
         self._on_statement_dml = on_statement_dml
         self._temporary = TemporaryTables()
         self._held: dict[XaId, list[StatementDmlError]] = {}
@@ -128,6 +131,7 @@ class FileSurvey:
                     continue
                 try:
                     found = scan(part.data, checksum=part.checksum)
+                    self._order.follow(found, str(access.path))
                     self._range(access, part, found, planned)
                 except ProtocolError as error:
                     raise relocated(error, access.path, part.offset) from None

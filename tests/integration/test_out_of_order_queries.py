@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
+from replica.explain.in_relay_log import explain_relay
+from replica.positions import in_relay_log
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay.log import RelayLog
+from streaming_source.files.load_files import load_files
+from streaming_source.files.reader import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
@@ -141,3 +147,42 @@ def test_another_server_is_refused_while_the_position_names_two_places(primary: 
         write(primary, 11)
         wait_until(lambda: other.gtid_binlog_pos() == "0-1-11", "a copy")
         query.run(11, host=other.host, port=str(other.port))
+
+
+def rows_of(server: MariaDb, *names: str, **options: str) -> list[int]:
+    """A batch read of the server's own binlog files."""
+    paths = [str(server.datadir / name) for name in names]
+    loaded = load_files({"paths": json.dumps(paths), "table": "o.t"} | options)
+    return [
+        row["after"]["a"]
+        for partition in loaded.partitions
+        for batch in read_file_changes(partition, loaded.plan)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_files_are_refused_or_read_in_their_order(primary: MariaDb) -> None:
+    write(primary, 9)
+    primary.sql("FLUSH BINARY LOGS")
+    write(primary, 2, 10)
+    first, second = primary.binlogs()
+    with pytest.raises(OutOfOrderGtidError, match=r"0-1-2 in .*000002 comes behind 0-1-9"):
+        rows_of(primary, first, second)
+    assert rows_of(primary, first, second, gtidStrictMode="false") == [9, 2, 10]
+    assert rows_of(primary, second) == [2, 10], "alone it is in order"
+
+
+def test_explain_and_position_refuse_what_is_there_twice(primary: MariaDb, tmp_path: Path) -> None:
+    query = Query(primary, tmp_path / "relay", gtidStrictMode="false")
+    write(primary, 9, 2, 9, 12)
+    query.run(9, 2, 9, 12)
+    log = RelayLog(query.folder)
+    for look in (
+        lambda: explain_relay(log, Gtid(0, 1, 9), None),
+        lambda: in_relay_log.behind(log, Gtid(0, 1, 9)),
+        lambda: log.locate(GtidPosition.parse("0-1-9")),
+    ):
+        with pytest.raises(AmbiguousPositionError, match=r"000001:\d+, \S*000001:\d+"):
+            look()
+    assert explain_relay(log, Gtid(0, 1, 12), None).transaction is not None
+    assert str(in_relay_log.behind(log, Gtid(0, 1, 12)).position) == "0-1-12"

@@ -141,7 +141,8 @@ class Replica:
             while not (await asyncio.wait({task}, timeout=WATCH_EVERY_S))[0]:
                 self._relay.ensure_whole()
         except BaseException:
-            task.cancel()
+            if not task.cancelling():  # who cancels all tasks of a loop means this one too: twice would cut the goodbye
+                task.cancel()
             await asyncio.wait({task})
             raise
         finally:
@@ -258,7 +259,6 @@ class Replica:
         progress.thread_id = dump.thread.thread_id
         progress.primary_version, progress.primary_server_id = dump.server.version, dump.server.server_id
         progress.semi_sync = dump.registered.semi_sync
-        progress.tls, progress.compressed = dump.detached.tls, dump.detached.compressed
         progress.tls, progress.compressed = dump.detached.tls, dump.detached.compressed
         self._log.info(
             "connected",

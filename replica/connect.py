@@ -209,7 +209,8 @@ class Connector:
 
     async def _find_start(self, login: Login) -> None:
         if self._start is None and not self._relay.begun:
-            self._start = Stored(await login.run(starting_position(self._config.start)))
+            position = await login.run(starting_position(self._config.start))
+            self._start = Stored(position, highest=self._relay.highest)  # of a log whose files are lost
 
     def _restart(self, start: Stored) -> None:
         of_start = start.reached in (None, start.position) and not self._config.gtid_strict_mode

@@ -151,6 +151,25 @@ def test_files_lost_while_it_was_down_are_refused_with_the_position_from_which_i
     assert len(server_gtids(primary)) == had + 5
 
 
+def test_a_position_that_names_two_places_is_not_gone_on_from(start: Callable[..., Daemon]) -> None:
+    """What `relay.order` tells outlives the relay files."""
+    with MariaDb(None) as server:
+        relay = received(prepared(server), start, "--no-gtid-strict-mode")
+        again = start(server, "--no-gtid-strict-mode")
+        again.wait("connected")
+        server.sql("SET SESSION gtid_seq_no = 2", "INSERT INTO s.t VALUES ()")
+        caught_up(server, relay)
+        again.stop()
+        remove_files(relay)
+        named = server.gtid_binlog_pos()
+        assert named == "0-1-2"
+        insert(server, 1)
+        code, failed = start(server, "--no-gtid-strict-mode").ended()
+        assert (code, f"--start {named}" in failed["hint"]) == (70, True)
+        code, failed = start(server, "--no-gtid-strict-mode", f"--start={named}").ended()
+        assert (code, failed["error"]) == (32, "AmbiguousPositionError"), failed
+
+
 def test_a_wholly_removed_folder_begins_where_start_says(primary: MariaDb, start: Callable[..., Daemon]) -> None:
     relay = received(primary, start)
     shutil.rmtree(relay)

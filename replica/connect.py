@@ -20,7 +20,7 @@ from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, name
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
 from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
-from replica.handshake.start import starting_position
+from replica.handshake.start import place_of, starting_position
 from replica.relay.file_head import read_file_head
 from replica.relay.identity import Connection, Identity, Owner, Source, take_identity, write_identity
 from replica.relay.last_event import fingerprint_at, last_event
@@ -113,7 +113,7 @@ class Connector:
         server = await login.run(inspect_server(server_id))
         self._judge(server, endpoint)
         thread = await login.run(this_thread())
-        await self._find_start(login)
+        await self._find_start(login, server)
         stored = self._stored()
         here = await login.run(verify(stored, server, may_lag=self._may_lag))
         if here is not Here.PLACE:
@@ -207,10 +207,12 @@ class Connector:
 
     # -- where to start ------------------------------------------------------------------------------------------
 
-    async def _find_start(self, login: Login) -> None:
+    async def _find_start(self, login: Login, server: ServerInfo) -> None:
         if self._start is None and not self._relay.begun:
             position = await login.run(starting_position(self._config.start))
-            self._start = Stored(position, highest=self._relay.highest)  # of a log whose files are lost
+            place = await login.run(place_of(position)) if self._config.start == "latest" and position else None
+            highest = self._relay.highest  # of a log whose files are lost
+            self._start = Stored(position, place, server.server_id, highest=highest, uid=server.uid)
 
     def _restart(self, start: Stored) -> None:
         of_start = start.reached in (None, start.position) and not self._config.gtid_strict_mode

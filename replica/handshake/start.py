@@ -12,7 +12,7 @@ from typing import NamedTuple
 from replica.handshake.binlog_files import binlog_files, state_at
 from replica.handshake.registration import Query, Steps
 from replica.protocol.constants import FIRST_POSITION
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.transaction_events import XaId
 
 PREPARE_S = 0.1
@@ -40,6 +40,20 @@ def latest_position() -> Steps[GtidPosition]:
     """
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_pos")
     return GtidPosition.parse(rows[0][0] or "")
+
+
+def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
+    """Where the server's binlog ends, if that is where `position` ends: it may name an earlier place too.
+
+    None where transactions were committed since, and where the server does not tell: then the position is all there is.
+    """
+    rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_%'")
+    told = {(name or "").lower(): value or "" for name, value in rows}
+    file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", "")
+    if not file or not offset.isdecimal():
+        return None
+    there = yield from state_at(file, int(offset))
+    return BinlogPosition(file, int(offset)) if GtidPosition.last_of(gtids(there)) == position else None
 
 
 class Latest(NamedTuple):

@@ -184,3 +184,14 @@ def test_the_log_is_lost_and_begun_anew_at_a_place(primary: MariaDb, tmp_path: P
         wait_until(lambda: str(replica.head().position) == "0-1-10", "what follows")
         assert replica.log.locate(head.position, head.primary) is not None, "its place is the beginning"
     assert numbers_of(listed(primary, anew)) == [3, 9, 10]
+
+
+def test_the_latest_position_is_a_place_where_it_names_two(primary: MariaDb, tmp_path: Path) -> None:
+    # The server ends with a second 0-1-3: asked for that position it would send what stands behind the first.
+    write(primary, 3, 9, 3)
+    with EmbeddedReplica(replica_config(primary, start="latest"), tmp_path) as replica:
+        replica.start(None)
+        wait_until(lambda: replica.progress.connections, "it is connected")
+        write(primary, 20)
+        wait_until(lambda: str(replica.head().position) == "0-1-20", "the next one")
+    assert numbers_of(listed(primary, tmp_path)) == [20]

@@ -34,8 +34,8 @@ ROW_BYTES: Final = 4096
 """Bytes of row images that are compared: dozens of rows, taken apart in a millisecond."""
 LONGEST_EVENT: Final = 64 << 10
 """Of a longer event (one huge row, or a raised binlog_row_event_max_size) the rows are not looked at."""
-STATEMENT_BYTES: Final = 64
-"""What a statement counts of them, so that empty ones come to an end too."""
+STATEMENT_BYTES: Final = 256
+"""What a statement counts of them beside its rows: taking its events apart costs more than their bytes."""
 _ENDS: Final = frozenset({b"COMMIT", b"ROLLBACK"})
 _READ: Final = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.TABLE_MAP})
 

@@ -9,6 +9,7 @@ import pytest
 
 from replica.protocol.gtid import Gtid
 from replica.relay.writer import RelayWriter
+from tests.system.soak.going_back import DOMAIN
 from tests.system.soak.relay_watch import RelayWatch
 from tests.unit.relay.driving import feed, receive
 from tests.unit.relay.streams import Primary
@@ -160,3 +161,40 @@ def test_a_hole_behind_lost_files_is_refused(watch: RelayWatch) -> None:
     write(watch, stream(3).wire())
     with pytest.raises(AssertionError, match="0-1-3 follows 1"):
         watch.poll()
+
+
+def counted(*groups: tuple[int, int]) -> Primary:
+    """Groups of the domain whose sequence numbers go back: the number of each, and what it carries."""
+    primary = Primary()
+    primary.open_file()
+    for number, carried in groups:
+        primary.statement(Gtid(DOMAIN, 1, number), text=b"INSERT 'carried=%012d;'" % carried)
+    return primary
+
+
+def test_numbers_that_go_back_are_told_apart_by_what_the_groups_carry(watch: RelayWatch) -> None:
+    write(watch, counted((3, 1), (9, 2), (2, 3), (9, 4), (10, 5)).wire())
+    watch.poll()
+    assert watch.missing(["6-1-9=2", "6-1-2=3", "6-1-9=4", "6-1-10"]) == []
+    assert watch.missing(["6-1-9=3", "6-1-2=4", "6-1-10=6", "6-1-11"]) == ["6-1-9=3", "6-1-2=4", "6-1-10=6", "6-1-11"]
+    assert (watch.groups, watch.out_of_order) == (5, 1)
+
+
+@pytest.mark.parametrize("carried", [(1, 2, 2), (1, 3), (2, 1), (1, 2, 1)])
+def test_twice_a_hole_or_another_order_is_refused_there_too(watch: RelayWatch, carried: tuple[int, ...]) -> None:
+    write(watch, counted(*((9 - number, number) for number in carried)).wire())
+    with pytest.raises(AssertionError, match="carries"):
+        watch.poll()
+
+
+def test_a_file_behind_which_numbers_may_come_twice_is_known(watch: RelayWatch) -> None:
+    primary = counted((9, 1), (2, 2))
+    primary.rotate("bin.000008")
+    primary.statement(Gtid(DOMAIN, 1, 10), text=b"INSERT 'carried=000000000003;'")
+    primary.rotate("bin.000009")
+    primary.statement(Gtid(DOMAIN, 1, 11), text=b"INSERT 'carried=000000000004;'")
+    write(watch, primary.wire())
+    watch.poll()
+    assert [watch.names_one_place(before=number) for number in (1, 2, 3, 4)] == [True, False, True, True]
+    watch.forget_behind({DOMAIN: 10})
+    assert watch.counted == [(1, 9), (1, 2), (1, 10)]

@@ -23,3 +23,4 @@ def test_a_fault_of_each_kind_and_one_more() -> None:
     assert summary["faults"] == COUNT
     assert summary["promised"] > 0
     assert summary["groups"] >= summary["promised"]
+    assert summary["out_of_order"] > 0

@@ -41,7 +41,7 @@ class Breaking:
         self._seed = seed
         self._pause_s = pause_s
         self._until = time.monotonic() + 60 * minutes if minutes else float("inf")
-        self._resources = {fault.resource: threading.Lock() for fault in FAULTS}
+        self._resources = {name: threading.Lock() for fault in FAULTS for name in fault.resource.split()}
         self._slots = threading.Semaphore(AT_ONCE)
         self._threads: list[threading.Thread] = []
         self._lately: dict[str, float] = {}
@@ -81,14 +81,15 @@ class Breaking:
         self._threads.clear()
 
     def _launch(self, fault: Fault, chance: random.Random) -> None:
-        lock = self._resources[fault.resource]
-        lock.acquire()
+        locks = [self._resources[name] for name in fault.resource.split()]
+        for lock in locks:
+            lock.acquire()
         self._slots.acquire()
-        thread = threading.Thread(target=self._inject, args=(fault, chance, lock), name=fault.name, daemon=True)
+        thread = threading.Thread(target=self._inject, args=(fault, chance, locks), name=fault.name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _inject(self, fault: Fault, chance: random.Random, lock: threading.Lock) -> None:
+    def _inject(self, fault: Fault, chance: random.Random, locks: list[threading.Lock]) -> None:
         self._lately[fault.name] = float("inf")
         began = time.monotonic()
         try:
@@ -104,4 +105,5 @@ class Breaking:
         finally:
             self._lately[fault.name] = time.monotonic() + LATELY_S
             self._slots.release()
-            lock.release()
+            for lock in locks:
+                lock.release()

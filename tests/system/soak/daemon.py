@@ -220,8 +220,10 @@ class Soak:
         marks = {(int(a), int(b)) for a, b in primary.sql(f"SELECT writer, number FROM {DATABASE}.mark")}
         lost = self.ledger.marks - marks
         assert not lost, f"{len(lost)} acknowledged transactions are not in the primary's tables: {sorted(lost)[:5]}"
+        counted = primary.value(f"SELECT COUNT(*) FROM {DATABASE}.counted")
+        assert counted == len(self.watch.counted), f"{counted} are committed, {len(self.watch.counted)} in the log"
         files = sorted((self.folder / "archive").iterdir(), key=lambda path: int(path.suffix[1:]))
-        judge.read_by_the_tool(primary, files, self.watch.server_of)
+        judge.read_by_the_tool(primary, files, self.watch)
         self.say("mariadb-binlog shows the same groups")
         for who, replay in (("MariaDB", judge.replayed_by_the_server), ("dump --sql", judge.replayed_by_us)):
             differs = judge.difference(wanted, replay(primary.version, files))
@@ -238,7 +240,8 @@ class Soak:
             "promised": self.ledger.promised,
             "unpromised": self.ledger.unpromised,
             "unknown": self.ledger.unknown,
-            "groups": len(self.watch.server_of),
+            "groups": self.watch.groups,
+            "out_of_order": self.watch.out_of_order,
             "relay_files_removed": self.watch.removed,
             "changes_of_primary": self.pair.changes,
             "daemon_starts": self.daemon.starts,

@@ -1,4 +1,4 @@
-"""What a fault is: a function of the soak and a random source, and the resource that two faults must not share."""
+"""What a fault is: a function of the soak and a random source, and the resources that two faults must not share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NotPossible(Exception):  # noqa: N818  (no error: another fault takes its 
 
 
 class Fault(NamedTuple):
-    """`weight` is how often it is drawn, relative to the others."""
+    """`resource`: one, or several between spaces. `weight` is how often it is drawn, relative to the others."""
 
     name: str
     resource: str

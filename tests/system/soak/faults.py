@@ -15,6 +15,7 @@ import pymysql
 
 from tests.system.soak.fault import Fault, NotPossible
 from tests.system.soak.hostile_host import hostile_first_host
+from tests.system.soak.out_of_order import go_back, stop_before_it
 from tests.system.soak.process import clock_library
 from tests.system.soak.removed import remove_files_while_down, remove_files_while_up
 
@@ -246,4 +247,6 @@ FAULTS = (
     Fault("slow link", "link", 2, slow_link),
     Fault("bits flipped", "link", 3, corrupt_link),
     Fault("hostile first host", "daemon", 2, hostile_first_host),
+    Fault("out-of-order GTIDs", "primary", 4, go_back),
+    Fault("out-of-order GTIDs in strict mode", "primary daemon", 2, stop_before_it),
 )

@@ -74,7 +74,7 @@ class Ledger:
             return held
 
     def named(self, gtid: str) -> None:
-        """The GTID of a promised transaction."""
+        """The GTID of a promised transaction, with `=` and the number it carries where others may have the same."""
         with self._lock:
             self._fresh.append(gtid)
 

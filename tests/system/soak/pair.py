@@ -40,7 +40,7 @@ OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--max-binlog-size=16M",
     "--log-slave-updates",
-    "--gtid-strict-mode=ON",
+    "--gtid-strict-mode=OFF",  # the server's default: it takes numbers that go back
     "--slave-net-timeout=5",
     "--rpl-semi-sync-master-timeout=86400000",  # longer than any run: no commit returns because it waited too long
     "--rpl-semi-sync-master-wait-no-slave=ON",
@@ -198,11 +198,15 @@ class Pair:
         wait_until(lambda: server.value(count) == 0, "the old primary let go of the writers' sessions")
 
     def _follow(self, replica: MariaDb, primary: MariaDb) -> None:
+        """From now on; the two are in step, and nobody writes."""
+        # By file and offset, as this replica has nothing else to tell apart two transactions of one GTID by.
+        file, offset, *_ = primary.sql("SHOW MASTER STATUS")[0]
         plain = ", master_ssl=0, master_ssl_verify_server_cert=0" if replica.version >= "11" else ""
         replica.sql(
             "SET GLOBAL gtid_slave_pos = @@gtid_binlog_pos",
             f"CHANGE MASTER TO master_host='{primary.host}', master_port={primary.port}, master_user='{REPLICA[0]}', "
-            f"master_password='{REPLICA[1]}', master_use_gtid=slave_pos, master_connect_retry=1{plain}",
+            f"master_password='{REPLICA[1]}', master_use_gtid=no, master_log_file='{file}', "
+            f"master_log_pos={offset}, master_connect_retry=1{plain}",
             "START SLAVE",
         )
 

@@ -89,6 +89,7 @@ class DaemonProcess:
             "start": "earliest",
             "server_id": 900,
             "semi_sync": True,
+            "gtid_strict_mode": False,
             "heartbeat_s": 0.5,
             "connect_timeout_s": 5,
             "backoff_initial_s": 0.05,
@@ -146,13 +147,13 @@ class DaemonProcess:
         events = (json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}"))
         return next((one for one in events if one["event"] == event), None)
 
-    def exit_code(self) -> int:
+    def exit_code(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """How it ended by itself; it was left untended before."""
         assert self._process is not None
         try:
-            return self._process.wait(STOP_TIMEOUT_S)
+            return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {STOP_TIMEOUT_S:.0f} s:\n{self.log[-3000:]}") from None
+            raise AssertionError(f"still running after {timeout_s:.0f} s:\n{self.log[-3000:]}") from None
 
     def signal(self, number: int) -> None:
         with self._lock:

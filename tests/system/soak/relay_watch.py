@@ -3,7 +3,8 @@
 In: the daemon's relay directory. Out: the GTID of every whole group, and a copy of the files that outlives retention.
 Nothing of the project is used: the binlog format is read here from its definition, each event with its CRC32. Refused,
 with the file and offset: a sequence number twice or with a hole before it, whole groups that vanish from a file that is
-still there, and anything but whole groups in a file that has a successor.
+still there, and anything but whole groups in a file that has a successor. In the domain whose sequence numbers go back
+the numbers that its transactions carry are looked at so instead (going_back.py).
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import re
 import struct
 import threading
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
+
+from tests.system.soak.going_back import CARRIED, DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +68,8 @@ class RelayWatch:
     archive: Path
     server_of: dict[tuple[int, int], int] = field(default_factory=dict)
     """(domain, sequence number) -> server id, of every group found."""
+    counted: list[tuple[int, int]] = field(default_factory=list)
+    """Server id and sequence number of the groups whose numbers go back, in order: the first one carries a 1."""
     position: dict[int, int] = field(default_factory=dict)
     """The last sequence number per domain."""
     removed: int = 0
@@ -94,10 +99,34 @@ class RelayWatch:
         """Those that are not whole on disk."""
         absent = []
         for text in gtids:
-            domain, server, sequence = map(int, text.split("-"))
-            if self.server_of.get((domain, sequence)) != server:
+            gtid, _, carried = text.partition("=")
+            domain, server, sequence = map(int, gtid.split("-"))
+            if carried:
+                place = int(carried)
+                there = self.counted[place - 1 : place] == [(server, sequence)]
+            else:
+                there = self.server_of.get((domain, sequence)) == server
+            if not there:
                 absent.append(text)
         return absent
+
+    @property
+    def groups(self) -> int:
+        """How many were found."""
+        return len(self._order)
+
+    @property
+    def out_of_order(self) -> int:
+        """How many have a sequence number that is not above the one before."""
+        numbers = [sequence for _, sequence in self.counted]
+        return sum(later <= earlier for earlier, later in pairwise(numbers))
+
+    def names_one_place(self, *, before: int) -> bool:
+        """Whether the position at the beginning of file `before` is above every number behind which they went back."""
+        with self._lock:
+            went_back = [one.before for one in self._order if one.domain == DOMAIN and one.sequence <= one.before]
+            there = next((one for one in self._order if one.domain == DOMAIN and one.file >= before), None)
+            return before == 1 or not went_back or there is None or there.before > max(went_back)
 
     def check_retained(self) -> None:
         """No file that is still there has lost a group that was seen in it."""
@@ -123,7 +152,9 @@ class RelayWatch:
         assert not ahead, f"the log is said to have got to {ahead}, found was {self.position}"
         while self._order and self._order[-1].sequence > position.get(self._order[-1].domain, 0):
             gone = self._order.pop()
-            del self.server_of[gone.domain, gone.sequence]
+            self.server_of.pop((gone.domain, gone.sequence), None)
+            if gone.domain == DOMAIN:
+                self.counted.pop()
             self.position[gone.domain] = gone.before
         last = self._order[-1] if self._order else _Found(0, 0, 0, 0, 0)
         for number in [*self._open, *self._done]:
@@ -186,7 +217,7 @@ class RelayWatch:
 
     def _whole_groups(self, file: _File, data: bytes) -> int:
         """How far `data` is whole groups, and what stands between groups; each group found is entered."""
-        place = end = 0
+        place = end = begin = 0
         group: tuple[int, int, int] | None = None
         standalone = False
         while place + HEADER.size <= len(data):
@@ -200,9 +231,10 @@ class RelayWatch:
                 if group is not None:
                     break
                 sequence, domain, flags = GTID.unpack_from(data, place + HEADER.size)
-                group, standalone = (domain, server, sequence), bool(flags & STANDALONE)
+                group, standalone, begin = (domain, server, sequence), bool(flags & STANDALONE), place
             elif group is not None and self._ends(kind, data[place : stop - CRC_BYTES], standalone=standalone):
-                self._enter(file, group, file.end + stop)
+                carried = set(CARRIED.findall(data, begin, stop)) if group[0] == DOMAIN else set()
+                self._enter(file, group, file.end + stop, carried)
                 group = None
             place = stop
             if group is None:
@@ -215,12 +247,18 @@ class RelayWatch:
             return kind in (QUERY, QUERY_COMPRESSED, INCIDENT)
         return kind in (XID, XA_PREPARE) or (kind == QUERY and event.endswith((b"\0COMMIT", b"\0ROLLBACK")))
 
-    def _enter(self, file: _File, group: tuple[int, int, int], end: int) -> None:
+    def _enter(self, file: _File, group: tuple[int, int, int], end: int, carried: set[bytes]) -> None:
         domain, server, sequence = group
         last = self.position.get(domain, 0)
         where = f"{file.path.name}, the group that ends at {end}"
-        assert (domain, sequence) not in self.server_of, f"{domain}-{server}-{sequence} is there twice: {where}"
-        assert sequence == last + 1, f"{domain}-{server}-{sequence} follows {last}: {where}"
+        if domain == DOMAIN:
+            wanted = len(self.counted) + 1
+            found = sorted(map(int, carried))
+            assert found == [wanted], f"{domain}-{server}-{sequence} carries {found}, not {wanted}: {where}"
+            self.counted.append((server, sequence))
+        else:
+            assert (domain, sequence) not in self.server_of, f"{domain}-{server}-{sequence} is there twice: {where}"
+            assert sequence == last + 1, f"{domain}-{server}-{sequence} follows {last}: {where}"
         self.server_of[domain, sequence] = server
         self._order.append(_Found(file.number, end, domain, sequence, last))
         self.position[domain] = sequence  # last: other threads look up its server

@@ -56,7 +56,10 @@ def _oldest_to_remove(soak: Soak, chance: random.Random) -> int:
     numbers = _numbers(soak.relay)
     if not numbers:
         raise NotPossible
-    return chance.choice((numbers[-1], 1))
+    oldest = chance.choice((numbers[-1], 1))
+    if not soak.watch.names_one_place(before=oldest):
+        raise NotPossible  # the log would go on there by its place in one server's binlog, which may soon be the other
+    return oldest
 
 
 def _numbers(relay: Path) -> list[int]:

@@ -117,8 +117,10 @@ class Writer(threading.Thread, ABC):
         self.cursor.execute(f"INSERT INTO mark VALUES ({mark.writer}, {mark.number}, NOW(6))")
         return mark
 
-    def commit(self, statement: str = "COMMIT", mark: Mark | None = None) -> None:
+    def commit(self, statement: str = "COMMIT", mark: Mark | None = None, carried: str = "") -> None:
         """Run the statement that commits, and enter in the ledger what its OK means.
+
+        `carried`: what tells the transaction apart where others may have its GTID.
 
         The GTID is asked for in the same packet, so that a server which dies after its OK has mostly told both.
         """
@@ -126,7 +128,7 @@ class Writer(threading.Thread, ABC):
             self.cursor.nextset()
             row = self.cursor.fetchone()
             if row and row[0]:
-                self.ledger.named(str(row[0]))
+                self.ledger.named(f"{row[0]}{carried}")
 
     def prepare(self, xid: str) -> None:
         """XA PREPARE: the session answers nothing more, but its domain has no other writer."""

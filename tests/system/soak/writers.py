@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
+from tests.system.soak.going_back import GoingBack
 from tests.system.soak.pair import DATABASE
 from tests.system.soak.writer import Writer
 
@@ -27,6 +28,7 @@ SCHEMA = (
     f"CREATE TABLE {DATABASE}.batch (id BIGINT PRIMARY KEY, version INT NOT NULL, amount DECIMAL(20,4), note TEXT)",
     f"CREATE TABLE {DATABASE}.body (id BIGINT PRIMARY KEY, content LONGBLOB)",
     f"CREATE TABLE {DATABASE}.prepared (id BIGINT PRIMARY KEY, xid VARCHAR(60))",
+    f"CREATE TABLE {DATABASE}.counted (number BIGINT PRIMARY KEY, carried VARCHAR(40))",
     f"CREATE TABLE {DATABASE}.plain (id BIGINT PRIMARY KEY, n INT) ENGINE = MyISAM",
 )
 
@@ -199,7 +201,7 @@ class TwoPhase(Writer):
         self.commit(f"XA {'COMMIT' if self.chance.random() < 0.7 else 'ROLLBACK'} '{xid}'")
 
 
-KINDS: tuple[type[Writer], ...] = (Small, Small, Single, Bulk, Large, Definitions, Plain, TwoPhase)
+KINDS: tuple[type[Writer], ...] = (Small, Small, Single, Bulk, Large, Definitions, Plain, TwoPhase, GoingBack)
 
 
 def make_writers(pair: Pair, ledger: Ledger, seed: int) -> list[Writer]:

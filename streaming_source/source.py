@@ -22,7 +22,7 @@ from streaming_source.driver.spark_border import spark_border
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from replica.protocol.gtid import GtidPosition
+    from replica.handshake.end import ServerEnd
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.server import ServerRangeReader
     from streaming_source.driver.refused_stream import RefusedStream
@@ -37,7 +37,7 @@ class MariaDbBinlogSource(DataSource):
     """The data source. Instances are pickled into the query; the copy that goes to tasks carries no secret."""
 
     _plan: ReadPlan | None = None
-    _latest: GtidPosition | None = None
+    _latest: ServerEnd | None = None
     _load = ""
     _files: LoadedFiles | None = None
     _handed_out = False
@@ -55,13 +55,13 @@ class MariaDbBinlogSource(DataSource):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
-        from streaming_source.batch.planning import position_at_load
+        from streaming_source.batch.planning import end_at_load
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
 
         self._plan = load_plan(self.options)
         # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
-        self._latest = position_at_load(SourceOptions.parse(self.options), self._plan)
+        self._latest = end_at_load(SourceOptions.parse(self.options))
         self._load = uuid.uuid4().hex
         return self._plan.spark_schema()
 
@@ -87,7 +87,7 @@ class MariaDbBinlogSource(DataSource):
         return BinlogFilesReader(files.partitions, plan)
 
     def _server_reader(self, schema: StructType) -> ServerRangeReader:
-        from streaming_source.batch.planning import position_at_load
+        from streaming_source.batch.planning import end_at_load
         from streaming_source.batch.server import ServerRangeReader
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
@@ -95,7 +95,7 @@ class MariaDbBinlogSource(DataSource):
         options = SourceOptions.parse(self.options)
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
-        latest = position_at_load(options, self._plan) if self._latest is None else self._latest
+        latest = end_at_load(options) if self._latest is None else self._latest
         self._handed_out = True
         return ServerRangeReader(options, self._plan.project(schema), latest, self._load or uuid.uuid4().hex)
 

@@ -47,13 +47,19 @@ def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
 
     None where transactions were committed since, and where the server does not tell: then the position is all there is.
     """
+    place = yield from snapshot_place()
+    if place is None:
+        return None
+    there = yield from state_at(*place)
+    return place if GtidPosition.last_of(gtids(there)) == position else None
+
+
+def snapshot_place() -> Steps[BinlogPosition | None]:
+    """Where the last commit that is done stands in the server's binlog; None where it does not tell."""
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_%'")
     told = {(name or "").lower(): value or "" for name, value in rows}
     file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", "")
-    if not file or not offset.isdecimal():
-        return None
-    there = yield from state_at(file, int(offset))
-    return BinlogPosition(file, int(offset)) if GtidPosition.last_of(gtids(there)) == position else None
+    return BinlogPosition(file, int(offset)) if file and offset.isdecimal() else None
 
 
 class Latest(NamedTuple):

@@ -27,11 +27,13 @@ from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_o
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.positions import CommitTime, Position, parse_position
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
+from streaming_source.ranges.end import end_of_log
 from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
@@ -261,11 +263,11 @@ class AttachedFeed:
     def down_s(self) -> float:
         return self._daemon.down_s
 
-    def server_position(self) -> GtidPosition:
+    def server_end(self) -> ServerEnd:
         """Where the log ends: the query asks no server."""
         head = self._known_head()
         self._daemon.check()
-        return head.position
+        return end_of_log(self.log, head)
 
     def latest_and_prepared(self) -> Latest | None:
         replica = self._options.replica

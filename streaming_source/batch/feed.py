@@ -11,12 +11,13 @@ from replica.errors import RelayError
 from replica.relay.log import RelayLog
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.ranges.cutting import Origin, origin_of
+from streaming_source.ranges.end import end_of_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
-    from replica.protocol.gtid import GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
 
@@ -57,8 +58,8 @@ class FetchedFeed:
             hint="It was changed by someone else: load() again.",
         )
 
-    def server_position(self) -> GtidPosition:
-        return self.head().position
+    def server_end(self) -> ServerEnd:
+        return end_of_log(self.log, self.head())
 
     def latest_and_prepared(self) -> Latest | None:
         return None

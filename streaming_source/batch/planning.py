@@ -6,11 +6,13 @@ ours. Refused: see batch_server.py.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, RelayError
+from replica.handshake.end import ServerEnd, server_end
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
 from streaming_source.attached.feed import AttachedFeed
@@ -18,16 +20,17 @@ from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.feed import FetchedFeed
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.driver.relay_directory import private_base
-from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.positions import parse_position
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.planner import planner_over
+from streaming_source.ranges.end import end_of_log, has_end, offset_of_end
 from streaming_source.ranges.places import LONG_POLL_S, covers
 from streaming_source.rows.partition import InlineRange
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import ChangePartition
@@ -41,7 +44,7 @@ class PlannedRange(NamedTuple):
     folder: Path | None
 
 
-def plan_range(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, load: str) -> PlannedRange:
+def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> PlannedRange:
     """The partitions of the rows between the two positions that the options name.
 
     Raises:
@@ -58,19 +61,18 @@ def plan_range(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, loa
     return _planned_from_server(options, plan, latest, load)
 
 
-def position_at_load(options: SourceOptions, plan: ReadPlan) -> GtidPosition:
-    """Where the binlog ended when it was asked for the plan's tables, or the daemon's log ends at this moment."""
+def end_at_load(options: SourceOptions) -> ServerEnd:
+    """Where the server's binlog, or the daemon's log, ends at this moment."""
     directory = attached_directory(options)
-    if directory is not None:
-        head = RelayLog(directory).head()
-        return GtidPosition() if head is None else head.position
-    if plan.origin is None:
-        raise RuntimeError("a plan that is no daemon's log comes from a server")
-    return plan.origin.position
+    if directory is None:
+        return asyncio.run(server_end(options.connection))
+    log = RelayLog(directory)
+    head = log.head()
+    return ServerEnd(GtidPosition()) if head is None else end_of_log(log, head)
 
 
 def _planned_in_log(
-    options: SourceOptions, plan: ReadPlan, latest: GtidPosition, directory: Path
+    options: SourceOptions, plan: ReadPlan, latest: ServerEnd, directory: Path
 ) -> list[ChangePartition]:
     feed = AttachedFeed(options, directory)
     try:
@@ -83,22 +85,23 @@ def _planned_in_log(
             feed.close()
 
 
-def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: GtidPosition, load: str) -> PlannedRange:
+def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> PlannedRange:
     asking = ReplicaFeed(options, private_base())
     try:
         begin, end = asking.starting_offset(), _end(options, asking, latest)
-        _judge(begin.position, end, asking.server_position())
+        if end.place is None:
+            _judge(begin.position, end.position, asking.server_position())
     finally:
         asking.close()
-    if covers(begin.position, end):
+    if _is_empty(begin.position, end):
         return PlannedRange([], None)
-    folder, complete = take_folder(options, f"{load}|{begin.position}|{begin.resume}|{end}")
+    folder, complete = take_folder(options, f"{load}|{begin.position}|{begin.resume}|{end.position}|{end.place}")
     try:
         if not complete:
             begin = _fetch(options, folder, begin, end)
             finish(folder)
         options = replace(options, relay_dir=folder)
-        partitions = _planned(FetchedFeed(folder, begin), options, plan, end, reached=end)
+        partitions = _planned(FetchedFeed(folder, begin), options, plan, end, reached=end.position)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -108,16 +111,23 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: GtidPos
     return PlannedRange(partitions, folder)
 
 
-def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: GtidPosition) -> SourceOffset:
+def _is_empty(begin: GtidPosition, end: ServerEnd) -> bool:
+    """Whether nothing lies between. Where `begin` has a number above the one at the server's end, numbers went back."""
+    known = GtidPosition(tuple(gtid for gtid in begin if end.position.get(gtid.domain_id)))
+    return covers(begin, end.position) and (end.place is None or covers(end.position, known))
+
+
+def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: ServerEnd) -> SourceOffset:
     """Receive up to `end` into the folder; where it begins (elsewhere only after a loss that is accepted)."""
     feed = ReplicaFeed(options, folder)
     try:
         begin = feed.start(replace(begin, anchor=False))
-        while not covers((head := feed.head()).position, end):
+        while not has_end(feed, end):
+            head = feed.head()
             if not feed.wait_beyond(head.location, LONG_POLL_S) and feed.full:
                 raise RelayError(
-                    f"the range from {begin.position or 'the beginning'} to {end} does not fit into relayMaxBytes, "
-                    f"{options.connection.relay_max_bytes >> 20} MB: that is full at {head.position}.",
+                    f"the range from {begin.position or 'the beginning'} to {end.position} does not fit into "
+                    f"relayMaxBytes, {options.connection.relay_max_bytes >> 20} MB: that is full at {head.position}.",
                     hint="Raise relayMaxBytes, read the range in parts (endingPosition), or use spark.readStream with "
                     "trigger(availableNow=True), which reads it batch by batch.",
                 )
@@ -127,17 +137,18 @@ def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: GtidP
 
 
 def _planned(
-    feed: Feed, options: SourceOptions, plan: ReadPlan, end: GtidPosition, *, reached: GtidPosition
+    feed: Feed, options: SourceOptions, plan: ReadPlan, end: ServerEnd, *, reached: GtidPosition
 ) -> list[ChangePartition]:
     planner = planner_over(feed, options, plan)
     begin = planner.initial_offset()
-    _judge(begin.position, end, reached)
-    return planner.whole_range(begin, SourceOffset(end, end))
+    if end.place is None:
+        _judge(begin.position, end.position, reached)
+    return planner.whole_range(begin, offset_of_end(feed, end))
 
 
-def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: GtidPosition) -> GtidPosition:
+def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: ServerEnd) -> ServerEnd:
     end = parse_position(options.ending_position or "latest")
-    return latest if end == "latest" else feed.ending_position(end)
+    return latest if end == "latest" else ServerEnd(feed.ending_position(end))
 
 
 def _judge(begin: GtidPosition, end: GtidPosition, reached: GtidPosition) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.protocol.gtid import GtidPosition
+    from replica.handshake.end import ServerEnd
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.selection.pushed_filters import ChangeFilter
@@ -37,7 +37,7 @@ class ServerRangeReader(DataSourceReader):
 
     pushFilters = PushFilters()  # noqa: N815  (Spark's name)
 
-    def __init__(self, options: SourceOptions, plan: ReadPlan, latest: GtidPosition, load: str) -> None:
+    def __init__(self, options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> None:
         self._options: SourceOptions | None = options
         self._plan = plan
         self._latest = latest

@@ -18,6 +18,7 @@ from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
 from replica.handshake.ask import ask
 from replica.handshake.check_start import check_start
+from replica.handshake.end import ServerEnd, server_end
 from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.positions.on_primary import at_time
@@ -255,6 +256,9 @@ class ReplicaFeed:
 
     def server_position(self) -> GtidPosition:
         return asyncio.run(ask(self._options.connection, lambda _: latest_position()))
+
+    def server_end(self) -> ServerEnd:
+        return asyncio.run(server_end(self._options.connection))
 
     def latest_and_prepared(self) -> Latest:
         return self._replica.latest_and_prepared()

@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.protocol.gtid import GtidPosition
-from replica.relay.order import ambiguous
 from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, batch_limits
@@ -37,6 +36,7 @@ from streaming_source.planning.order import OrderLimit
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
 from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
 
@@ -83,12 +83,15 @@ class ChangePlanner:
         self._backlog: Backlog | None = None
         self._initial: SourceOffset | None = None
         self._anchor_due = False
-        self._target: GtidPosition | None = None
+        self._target: ReadingEnd | None = None
         self._planned: RelayHead | None = None
 
     def prepare_available_now(self) -> None:
         """Trigger.AvailableNow: read up to what the primary has committed by now, and no further."""
-        self._target = self._feed.server_position()
+        self._target = self._end_now()
+
+    def _end_now(self) -> ReadingEnd:
+        return ReadingEnd(self._feed, self._places, self._feed.server_end())
 
     def initial_offset(self) -> SourceOffset:
         """The start of a query without a checkpoint; the same at every call, although the primary moves on."""
@@ -104,7 +107,7 @@ class ChangePlanner:
         does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
         """
         self._selection.compare(start, start)
-        target = self._target if bounded else self._feed.server_position()
+        target = self._target if bounded else self._end_now()
         first = self._anchor_due and start == self._initial
         self._anchor_due = False
         if first and bounded:
@@ -118,13 +121,13 @@ class ChangePlanner:
             if end is not None:
                 self._admission.planned()
                 return self._selection.put_into(replace(end, begin=start.place) if first else end)
-            if target is None or (self._is_done(start) if bounded else covers(start.position, target)):
+            if target is None or target.is_done(start):
                 return start
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
         """Within the limits; None: nothing is there yet, or less than a batch waits for; or the target is reached."""
         place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
-        if self._is_done(start):
+        if self._target is not None and self._target.is_done(start):
             return None
         wait = self._target is None and start.part is None and self._admission.waits and not self._feed.full
         seen = self._admission.looked_at(place) if wait else place.reached
@@ -147,38 +150,20 @@ class ChangePlanner:
             return None
         return self._offset(start, place, end)
 
-    @property
-    def _several_targets(self) -> bool:
-        return bool(self._target and ambiguous(self._target, self._feed.log.order().highest))
-
-    def _is_done(self, start: SourceOffset) -> bool:
-        """Whether the target of Trigger.AvailableNow is reached; of several places in the log the last one counts."""
-        if self._target is None or not covers(start.position, self._target):
-            return False
-        if self._several_targets:
-            last = self._feed.log.last_place(self._target)
-            return last is not None and self._places.of_start(start).reached >= last
-        return True
-
     def _facts(self, place: Place) -> RelayHead:
         head = self._feed.head()
         return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
     def _goal(self, place: Place) -> RelayLocation:
         """How far a batch may go: to the head, or to the target if that is before it."""
-        head = self._feed.head()
-        if self._target is None or not covers(head.position, self._target):
-            return head.location
-        if self._several_targets:
-            return self._feed.log.last_place(self._target) or head.location
-        return min(head.location, self._places.arrived(self._target, place).reached)
+        return self._feed.head().location if self._target is None else self._target.goal(place)
 
-    def _end_of_all(self, start: SourceOffset, target: GtidPosition | None) -> SourceOffset | None:
+    def _end_of_all(self, start: SourceOffset, target: ReadingEnd | None) -> SourceOffset | None:
         """The target, whatever the limits; waits for it."""
         place = self._places.of_start(start)  # as above
-        if target is None or covers(start.position, target):
+        if target is None or target.is_done(start):
             return None
-        goal = self._order.reach(self._feed.log, place.reached, self._places.arrived(target, place).reached)
+        goal = self._order.reach(self._feed.log, place.reached, target.arrived(place))
         if place.reached >= goal:
             return None
         return self._offset(start, place, BatchEnd(self._feed.log.cut(place.reached, goal, UNBOUNDED)))

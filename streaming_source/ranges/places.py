@@ -24,6 +24,7 @@ from replica.rows.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
+    from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead
@@ -92,7 +93,9 @@ class Feed(Protocol):
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool: ...
 
-    def server_position(self) -> GtidPosition: ...
+    def server_end(self) -> ServerEnd:
+        """Where the primary's binlog ends now, or a daemon's log."""
+        ...
 
     def latest_and_prepared(self) -> Latest | None:
         """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
@@ -238,7 +241,7 @@ class RelayPlaces:
             if covers(head.position, position) and not several:
                 return start._replace(reached=self._covering(position, start.scan_from, head))
             if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
-                self._make_room(start, position)
+                self.make_room(start, position)
 
     def prepared_at(self, location: RelayLocation, start: Place) -> Prepared:
         """The XA transactions open at a place behind `start`."""
@@ -258,7 +261,7 @@ class RelayPlaces:
                 hint="End it (XA RECOVER lists it), and raise relayMaxBytes so that its end can be received.",
             )
 
-    def _make_room(self, start: Place, position: GtidPosition) -> None:
+    def make_room(self, start: Place, position: GtidPosition) -> None:
         self._feed.release(start.keep_from)
         if self._feed.full:
             raise RelayError(

@@ -16,6 +16,7 @@ from replica.explain.in_relay_log import explain_relay
 from replica.positions import in_relay_log
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
+from streaming_source.batch.planning import end_at_load, plan_range
 from streaming_source.files.load_files import load_files
 from streaming_source.files.reader import read_file_changes
 from streaming_source.load import load_plan
@@ -86,6 +87,31 @@ class Query:
         self.last = len(found)
         self.numbers += found
         planner.commit(end)
+
+
+class OneRun(Query):
+    """The same under Trigger.AvailableNow (`bounded`) or Trigger.Once: each run ends by itself."""
+
+    def finish(self, *numbers: int, bounded: bool) -> None:
+        plan = load_plan(self.given)
+        planner = open_planner(SourceOptions.parse(self.given), plan)
+        before = len(self.numbers)
+        try:
+            if bounded:
+                planner.prepare_available_now()
+            start = SourceOffset.parse(json.loads(self.offsets[-1])) if self.offsets else planner.initial_offset()
+            while True:
+                end = planner.latest_offset(start, bounded=bounded)
+                if end == start and (self.offsets or not bounded):
+                    break
+                self.offsets.append(json.dumps(end.json()))
+                self._take(planner, plan, start, end)
+                if not bounded:
+                    break
+                start = SourceOffset.parse(json.loads(self.offsets[-1]))
+            assert self.numbers[before:] == list(numbers)
+        finally:
+            planner.close()
 
 
 def write(server: MariaDb, *numbers: int) -> None:
@@ -186,3 +212,62 @@ def test_explain_and_position_refuse_what_is_there_twice(primary: MariaDb, tmp_p
             look()
     assert explain_relay(log, Gtid(0, 1, 12), None).transaction is not None
     assert str(in_relay_log.behind(log, Gtid(0, 1, 12)).position) == "0-1-12"
+
+
+def batch_of(server: MariaDb, folder: Path, **options: str) -> list[int]:
+    """A batch read of the server up to its end."""
+    given = {
+        "host": server.host,
+        "port": str(server.port),
+        "user": "repl",
+        "password": "replica-secret",
+        "relayDir": str(folder),
+        "table": "o.t",
+    } | options
+    parsed, plan = SourceOptions.parse(given), load_plan(given)
+    planned = plan_range(parsed, plan, end_at_load(parsed), "one")
+    return [
+        row["after"]["a"]
+        for partition in planned.partitions
+        for batch in read_changes(partition, plan)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_batch_read_ends_at_the_place_of_the_server_s_end(primary: MariaDb, tmp_path: Path, *, flushed: bool) -> None:
+    for numbers in ((3, 9, 3), (2,), (9,)):  # each ends with a number that was there before, or lies below
+        write(primary, *numbers)
+        if flushed:
+            primary.sql("FLUSH BINARY LOGS")
+        with pytest.raises(OutOfOrderGtidError):
+            batch_of(primary, tmp_path)
+    assert batch_of(primary, tmp_path, gtidStrictMode="false") == [3, 9, 3, 2, 9]
+    assert list(tmp_path.iterdir()) == [] or len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_available_now_and_once_end_at_the_place_of_the_server_s_end(
+    primary: MariaDb, tmp_path: Path, *, flushed: bool, bounded: bool
+) -> None:
+    query = OneRun(primary, tmp_path / "relay", gtidStrictMode="false")
+    for at, numbers in enumerate([(3, 9, 3), (), (2,), (3,), (9, 9), (4,), (10,), ()]):
+        write(primary, *numbers)
+        if flushed:
+            primary.sql("FLUSH BINARY LOGS")
+        if at % 3 == 2:
+            shutil.rmtree(query.folder)
+        query.finish(*numbers, bounded=bounded)
+
+
+def test_available_now_reads_up_to_the_first_that_went_back_and_then_says_so(primary: MariaDb, tmp_path: Path) -> None:
+    for bounded in (True, False):
+        query = OneRun(primary, tmp_path / f"relay{bounded}")
+        write(primary, *((3, 9, 3) if bounded else ()))
+        if not bounded:
+            query.finish(3, 9, bounded=False)  # its one batch has come
+        for _ in range(2):
+            with pytest.raises(OutOfOrderGtidError):
+                query.finish(0, bounded=bounded)
+        assert query.numbers == [3, 9]

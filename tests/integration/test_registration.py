@@ -156,19 +156,20 @@ async def test_a_place_is_checked_against_the_binlog(make_server: Callable[..., 
     stored = Stored(GtidPosition.parse(server.gtid_binlog_pos()), place, 1)
     config = replica_config(server)
     login, _ = await connected(config)
-    await login.run(verify(stored, 1))
+    here = await login.run(inspect_server(7))
+    await login.run(verify(stored, here))
     server.sql("FLUSH BINARY LOGS", "INSERT INTO d.t VALUES (2)")
-    await login.run(verify(stored, 1))
+    await login.run(verify(stored, here))
     server.purge_binlogs()
-    await login.run(verify(stored, 1))  # a purged file is no reason to doubt the server
+    await login.run(verify(stored, here))  # a purged file is no reason to doubt the server
 
     server.reset_master()
     with pytest.raises(PositionLostError, match="no GTID at all"):
-        await login.run(verify(stored, 1))
+        await login.run(verify(stored, here))
     for value in range(10):
         server.sql(f"INSERT INTO d.t VALUES ({value})")
     with pytest.raises(PositionLostError, match="reset"):
-        await login.run(verify(stored, 1))
+        await login.run(verify(stored, here))
     login.close()
 
 

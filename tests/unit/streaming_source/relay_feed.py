@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
+from replica.handshake.end import ServerEnd
 from replica.handshake.start import Latest
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.log import RelayLog
@@ -133,8 +134,8 @@ class RelayFeed:
         self.arriving()
         return self.head().location > location
 
-    def server_position(self) -> GtidPosition:
-        return self.head().position if self.target is None else self.target
+    def server_end(self) -> ServerEnd:
+        return ServerEnd(self.head().position if self.target is None else self.target)
 
     def origin(self, location: RelayLocation) -> Origin:
         return Origin(77) if location.offset else Origin()

@@ -29,7 +29,9 @@ Each says what happened, where (a file and offset, an option, a table), and in `
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_ENDS_OF_SENTENCES: Final = (".", ":", "!", "?", "…")
 
 
 class ReplicaError(Exception):
@@ -43,7 +45,9 @@ class ReplicaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}" if self.hint else self.message
+        if not self.hint:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(_ENDS_OF_SENTENCES) else '.'} {self.hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders in Spark: rebuild without calling a subclass's own __init__.

@@ -80,23 +80,27 @@ class Summary:
         if part.defines:
             reading.names.learn(part)
         broken = self._count_rows(part, reading, reading.carry(part), shown)
+        asked = shown
         if broken:
+            shown = np.ones(len(groups), np.bool_) if shown is None else shown.copy()
+            shown[[one.number for one in broken]] = False
             if not reading.skip_damaged:
-                raise broken[0].error
-            shown = np.ones(len(groups), np.bool_) if shown is None else shown
-            for one in broken:
-                reading.say_left_out(part, one)
-                shown[one.number] = False
+                shown[broken[0].number :] = False
         self._count_types(part, groups, shown)
-        self._count_statements(part, reading)
+        self._count_statements(part, reading, groups, shown)
         self._count_groups(part, groups, shown)
+        if broken and not reading.skip_damaged:
+            raise reading.advised(broken[0].error)
+        for one in broken:
+            reading.say_left_out(part, one)
+        self.skipped["transactions that cannot be read"] += len(broken)
         self.skipped["transactions that a crash cut short"] += found.cut_groups
         undone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
         self.skipped["transactions that were rolled back"] += int(undone.sum())
         for kind, count in found.skipped.items():
             self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count
-        if shown is not None:
-            self.skipped["transactions that were not asked for"] += int((~shown).sum())
+        if asked is not None:
+            self.skipped["transactions that were not asked for"] += int((~asked).sum())
 
     def _count_rows(
         self, part: Part, reading: Reading, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
@@ -134,9 +138,11 @@ class Summary:
         if bad:
             raise ProtocolError(f"{part.name}: no event header", offset=part.piece.offset + bad - 1)
 
-    def _count_statements(self, part: Part, reading: Reading) -> None:
+    def _count_statements(
+        self, part: Part, reading: Reading, groups: Groups, shown: npt.NDArray[np.bool_] | None
+    ) -> None:
         self._texts = self._texts or StatementChanges(reading.names.wants)
-        visible = reading.visible(part)
+        visible = None if shown is None else set(groups.start[shown].tolist())
         for found in self._texts.of(part):
             if visible is None or found.start in visible:
                 self.statements += 1

@@ -40,6 +40,7 @@ from replica.protocol.header import parse_header
 from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows.batch import Groups
 from replica.rows.decode import DecodeOptions, RangeDecoder, UnreadableGroup
+from replica.rows.faults import DAMAGED
 from replica.rows.scan import TYPE_AT, Scan, scan
 from replica.rows.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 CARRIED_IN_MEMORY: Final = 32 << 20
 """Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", reuse_buffers=True)
+LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 _FLAGS2: Final = HEADER_LENGTH + 12
 _MYSQL_GTIDS: Final = (EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG)
 
@@ -258,7 +260,7 @@ class Reading:
                     gtids = mysql_gtids(part, batch.groups)
                 yield Rows(batch, shown, gtids)
         except ProtocolError as error:
-            raise _of_file(error, part) from None
+            raise self.advised(_of_file(error, part)) from None
         for group in missing:
             if shown is None or shown[group.number]:
                 self.notices.left_out(
@@ -304,7 +306,13 @@ class Reading:
         start, end = int(groups.start[one.number]), int(groups.end[one.number])
         gtid = gtid_at(part, groups, one.number)
         where = f"{end - start} bytes from offset {part.piece.offset + start} on"
-        self.notices.say(f"{part.name}: left out {gtid}, {where}: {one.error}")
+        self.notices.say(f"{part.name}: left out {gtid}, {where}: {one.error.message}")
+
+    def advised(self, error: ProtocolError) -> ProtocolError:
+        """The same error, with the option that goes around it."""
+        if error.hint == DAMAGED and not self.skip_damaged:
+            error.hint = LEAVE_OUT
+        return error
 
     def _xa_groups(self, part: Part) -> list[XaGroup]:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError
 from replica.rows import records as r
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replica.rows.scan import Scan
     from replica.rows.tables import SlotTable
 
-_DAMAGED = "The bytes are damaged; verify the relay log's checksums."
+DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
 
 
 def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
@@ -38,7 +38,7 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
         r.BAD_VALUE: "holds bytes that are no value of its type",
     }[status]
     subject = f"the row image of {where}" if status == r.SHORT_IMAGE else where
-    return ProtocolError(f"{subject} {text}", offset=offset, hint=_DAMAGED)
+    return ProtocolError(f"{subject} {text}", offset=offset, hint=DAMAGED)
 
 
 def run_fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:

@@ -24,7 +24,7 @@ from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.protocol.partial_update import apply_partial_update
 from replica.rows import records as r
-from replica.rows.faults import image_fault
+from replica.rows.faults import DAMAGED, image_fault
 from replica.rows.kernel_images import GROW, PIECE_BYTES, find_values
 from replica.rows.plan import PREPARED_PREFIX
 
@@ -249,5 +249,5 @@ def _located(error: ProtocolError, where: str, offset: int) -> ProtocolError:
     return type(error)(
         message if message.startswith(where) else f"{where}: {message}",
         offset=offset,
-        hint=error.hint or "The bytes are damaged; verify the relay log's checksums.",
+        hint=error.hint or DAMAGED,
     )

@@ -216,7 +216,7 @@ def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
     if schema is None or schema.fsp is None:
         raise SchemaError(
             f"{where} is in the old temporal format, whose width depends on digits that the binlog does not tell.",
-            hint="Give the connector access to the table's definition, or rebuild the table: ALTER TABLE … FORCE.",
+            hint="Give the table's definition (dump and tail: --schema), or rebuild the table: ALTER TABLE … FORCE.",
         )
     if schema.fsp:
         raise UnsupportedColumnError(

@@ -38,6 +38,8 @@ MAX_INFLATED: Final = 4 << 20
 NAMED: Final = 20
 """Names of a kind in a message and in the progress."""
 
+_ALL_OPERATIONS: Final = ("delete", "insert", "update")
+"""What no `operations` stands for, sorted as all lists here."""
 _NEW_CHECKPOINT = "Use a checkpoint of its own for every query"
 
 
@@ -110,8 +112,8 @@ class Selection:
         removed: tuple[str, ...] = ()
         options: tuple[str, ...] = ()
         if self.digest is None:
-            added = (*_beyond(now.tables, self.tables), *_beyond(self.exclude, now.exclude))
-            removed = (*_beyond(self.tables, now.tables), *_beyond(now.exclude, self.exclude))
+            added = (*_beyond(now.tables, self.tables), *_left_out(self, now, now.tables))
+            removed = (*_beyond(self.tables, now.tables), *_left_out(now, self, self.tables))
         elif self.digest != _digest(now):
             options = ("tables or excludeTables are others (there were too many to remember their names)",)
         options += tuple(
@@ -141,10 +143,10 @@ class SelectionChange(NamedTuple):
         if self.removed:
             parts.append(f"{named(self.removed)} went out")
         parts += self.options
+        copy = " Copy an added table first, where its rows are wanted." if self.added else ""
         return (
             f"the query asks for other changes than its checkpoint knows: {'; '.join(parts)}. This counts behind "
-            f"{position or 'the beginning'}: rows from before do not come again. Copy an added table first, where its "
-            "rows are wanted."
+            f"{position or 'the beginning'}: rows from before do not come again.{copy}"
         )
 
     def json(self, position: str) -> dict[str, Any]:
@@ -163,6 +165,12 @@ def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns that the others do not include: one that another matches as a text is included in it."""
     covered = matcher(others)
     return tuple(name for name in names if not covered.fullmatch(name))
+
+
+def _left_out(one: Selection, other: Selection, tables: tuple[str, ...]) -> tuple[str, ...]:
+    """What only `one` excludes; a name that `tables` do not have makes no difference."""
+    there = matcher(tables)
+    return tuple(name for name in _beyond(one.exclude, other.exclude) if "*" in name or there.fullmatch(name))
 
 
 @lru_cache(maxsize=16)
@@ -205,5 +213,5 @@ def _words(selection: Selection) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, tuple):
-        return ",".join(value) or "all of them"
+        return ",".join(value or _ALL_OPERATIONS)
     return str(value).lower()

@@ -28,10 +28,12 @@ ANY_TABLE: Final = ("any table",)
 """What a statement may have changed whose text does not tell."""
 STATEMENT_CHARACTERS: Final = 200
 """Of a statement in a message: enough to know it again; a LOAD of text would bury the advice."""
-CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED, or a TRUNCATE)."
+CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED)."
+CAUSE_OF_DDL: Final = "It is logged so in every binlog_format; includeDdl=true delivers such statements as rows."
+ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "
 REMEDY: Final = (
-    "Let every session write with binlog_format=ROW, repeat the change in the sink or copy the table there again, and "
-    "go on behind it with onStatementDml=warn and the same checkpoint."
+    "repeat the change in the sink or copy the table there again, and go on behind it with onStatementDml=warn and the "
+    "same checkpoint."
 )
 REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy the table instead."
 
@@ -90,8 +92,11 @@ def statement_error(
     gtid: str, names: tuple[str, ...], statement: Logged, *, where: str = "", batch: bool = False
 ) -> StatementDmlError:
     """The end of a query that may not go on without these rows."""
+    changed = changed_tables(statement)
+    ddl = changed is not None and changed.defines  # no setting of the server makes row changes of it
+    remedy = REMEDY_OF_BATCH if batch else f"R{REMEDY[1:]}" if ddl else ROW_FORMAT + REMEDY
     return StatementDmlError(
         f"{where}{gtid} may have changed rows of {', '.join(names)} by a statement that was logged without rows: "
         f"`{shown_statement(statement)}`.",
-        hint=f"{CAUSE} {REMEDY_OF_BATCH if batch else REMEDY}",
+        hint=f"{CAUSE_OF_DDL if ddl else CAUSE} {remedy}",
     )

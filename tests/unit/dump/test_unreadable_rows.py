@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -77,7 +79,7 @@ def test_damaged_images_are_gone_around_by_whole_transactions(tmp_path: Path, ba
     write_json_rows(read, out)
     kept = [line for line in rows_text(PLAIN) if not any(f'"gtid":"{gtid}"' in line for gtid in bad)]
     assert out.getvalue().decode().splitlines() == kept
-    notices = said(read).splitlines()
+    notices = [line for line in said(read).splitlines() if " left out " in line]
     assert len(notices) == len(bad)
     for gtid, notice in zip(bad, notices, strict=True):
         assert f"transactions.binlog: left out {gtid}, " in notice
@@ -150,3 +152,29 @@ def test_counts_stop_at_the_damage_or_go_around_it(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError):
         write_counts(reading([path]), out, as_json=True)
     assert b'"table":"t","insert":4' in out.getvalue()
+
+
+def test_transactions_and_events_are_counted_as_far_as_the_rows(tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path, BAD)
+
+    def counted(file: Path, *, skip: bool = False) -> dict[str, Any]:
+        out = io.BytesIO()
+        with contextlib.suppress(ProtocolError):
+            write_counts(reading([file], skip_damaged=skip), out, as_json=True)
+        found: dict[str, Any] = json.loads(out.getvalue())
+        return found
+
+    until, around, whole = counted(path), counted(path, skip=True), counted(vector(PLAIN))
+    last = until["domains"][0]["last"]
+    assert int(last.split("-")[2]) == int(BAD.split("-")[2]) - 1
+    assert [event["events"] for event in until["events"] if event["type"] == "Gtid"] == [until["transactions"]]
+    assert 0 < until["transactions"] < whole["transactions"]
+    assert around["transactions"] == whole["transactions"] - 1
+    assert around["skipped"] == whole["skipped"] | {"transactions that cannot be read": 1}
+
+
+def test_the_error_names_the_option_that_goes_around_it(tmp_path: Path) -> None:
+    path, _ = damaged(tmp_path, BAD)
+    for write in (write_json_rows, lambda read, out: write_counts(read, out, as_json=True)):
+        with pytest.raises(ProtocolError, match=r"\(at offset \d+\)\. The bytes are damaged; with --skip-damaged"):
+            write(reading([path]), io.BytesIO())

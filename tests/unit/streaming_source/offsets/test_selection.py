@@ -58,6 +58,9 @@ def test_of_too_many_names_only_a_digest_is_kept_and_a_change_is_noticed_still()
         (variant("s.*", exclude=("s.a",)), variant("s.*"), ("s.a",), ()),
         (variant("s.*"), variant("s.*", exclude=("s.t*",)), (), ("s.t*",)),
         (variant("s.*", exclude=("s.t1",)), variant("s.*", exclude=("s.t*",)), (), ("s.t*",)),
+        (variant("s.*"), variant("s.*", exclude=("o.x",)), (), ()),
+        (variant("s.*", exclude=("o.x",)), variant("s.*"), (), ()),
+        (variant("s.*"), variant("s.*", "o.*", exclude=("o.x",)), ("o.*",), ()),
     ],
 )
 def test_a_change_names_what_came_and_what_went(
@@ -74,10 +77,17 @@ def test_other_kinds_of_changes_are_named_too() -> None:
         "behind": "0-1-5",
         "options": [
             "includeShadowTables was false and is true",
-            "operations was all of them and is insert",
+            "operations was delete,insert,update and is insert",
             "skipUnchanged was false and is true",
         ],
     }
+
+
+def test_only_of_tables_that_came_in_a_copy_is_asked_for() -> None:
+    for now, copy in ((variant("s.*", operations=("insert",)), False), (variant("s.a"), False), (variant("*.*"), True)):
+        change = variant("s.*").change_to(now)
+        assert change is not None
+        assert ("Copy an added table first" in change.message("0-1-5")) is copy
 
 
 def test_what_the_account_could_see_is_no_change() -> None:

@@ -122,7 +122,10 @@ class ReplicaFeed:
                 hint="End them (XA RECOVER lists them), or start at a GTID position before they were prepared; a start "
                 "at @@gtid_binlog_pos, given as a position, goes on until one of them is committed.",
             )
-        return SourceOffset(latest.position, first.before, anchor=True)
+        end = self.server_end()  # later than all of it: what was prepared since is behind `before`
+        if end.place is None:
+            return SourceOffset(latest.position, first.before, anchor=True)
+        return SourceOffset(end.position, first.before, end.place, anchor=True, uid=end.uid)
 
     def start(self, offset: SourceOffset) -> SourceOffset:
         held = self.log.locate(offset.resume, offset.resume_primary)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ from streaming_source.planning.planner import open_planner
 from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.test_failover import replicate
+from tests.spark.daemons import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,3 +273,67 @@ def test_available_now_reads_up_to_the_first_that_went_back_and_then_says_so(pri
             with pytest.raises(OutOfOrderGtidError):
                 query.finish(0, bounded=bounded)
         assert query.numbers == [3, 9]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_the_latest_position_is_the_place_of_the_server_s_end(
+    primary: MariaDb, tmp_path: Path, *, strict: str, flushed: bool
+) -> None:
+    write(primary, 3, 9, 3)
+    if flushed:
+        primary.sql("FLUSH BINARY LOGS")
+    query = Query(primary, tmp_path / "relay", startingPosition="latest", gtidStrictMode=strict)
+    query.run()
+    write(primary, 20)
+    query.run(20)
+    write(primary, 21)
+    shutil.rmtree(query.folder)
+    query.run(21)
+
+
+def test_a_strict_query_stops_before_what_a_daemon_took(primary: MariaDb, tmp_path: Path) -> None:
+    write(primary, 8, 9, 2, 10)
+    with Daemon(primary, tmp_path / "relay", "--no-gtid-strict-mode") as daemon:
+        daemon.catch_up()
+        query = Query(primary, daemon.relay_dir, **ONE)
+        for _ in range(2):
+            with pytest.raises(OutOfOrderGtidError, match=r"0-1-2 at .* comes behind 0-1-9"):
+                query.run(0, 0, 0, 0)
+            assert query.numbers == [8, 9], "all before it has come"
+        query.run(2, 10, gtidStrictMode="false", again=True)
+
+
+def test_a_point_in_time_recovery_is_read_once(primary: MariaDb, tmp_path: Path) -> None:
+    write(primary, 3, 4)
+    query = Query(primary, tmp_path / "relay", **ONE)
+    query.run(3, 4)
+    primary.sql("FLUSH BINARY LOGS")
+    binlog = subprocess.run(
+        [primary.binary("mariadb-binlog"), "--no-defaults", str(primary.datadir / primary.binlogs()[0])],
+        capture_output=True,
+        check=True,
+    )
+    login = [
+        f"--host={primary.host}",
+        f"--port={primary.port}",
+        f"--user={primary.user}",
+        f"--password={primary.password}",
+    ]
+    replay = [
+        primary.binary("mariadb"),
+        "--no-defaults",
+        *login,
+        "--skip-ssl-verify-server-cert",
+        "--force",
+    ]  # the tables are there already
+    done = subprocess.run(replay, input=binlog.stdout, capture_output=True, check=False)
+    assert b"database exists" in done.stderr, done.stderr
+    assert primary.gtid_binlog_pos() == "0-1-4"
+    assert primary.value("SELECT COUNT(*) FROM o.t") == 4
+    with pytest.raises(OutOfOrderGtidError, match=r"0-1-3 at .* comes behind 0-1-4"):
+        query.run(0)
+    query.run(3, 4, gtidStrictMode="false")
+    shutil.rmtree(query.folder)
+    write(primary, 4, 5)
+    query.run(4, 5, gtidStrictMode="false", again=True)

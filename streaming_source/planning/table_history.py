@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.ddl import statements_between
+from replica.relay.order import ambiguous
 from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed
 from streaming_source.planning.remembered_selection import tables_then
@@ -28,6 +29,7 @@ from streaming_source.schema.table_state import TableState, state_from_text, sta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from replica.protocol.gtid import BinlogPosition
     from replica.relay.ddl import RelayStatement
     from replica.relay.location import RelayHead, RelayLocation
     from replica.relay.log import RelayLog
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from streaming_source.schema.store import SchemaStore
     from streaming_source.schema.table_state import CatalogOrigin
     from streaming_source.selection.resolver import SelectedTables
+
+    _At = tuple[GtidPosition, BinlogPosition | None]
+    """A position, and its place in the primary's binlog where it may name several."""
 
 STATES_KEPT: Final = 16
 """Spark asks about the last two offsets; more only while batches are planned ahead."""
@@ -77,7 +82,7 @@ class TableHistory:
         described = None if origin is None else origin.from_rows
         self._catalog = tables.catalog if described is None else {(described.database, described.table): described}
         self._follower = Follower(self._catalog, self._wants, reread)
-        self._states: OrderedDict[GtidPosition, TableState] = OrderedDict()
+        self._states: OrderedDict[_At, TableState] = OrderedDict()
         self._last: _Followed | None = None
         self._text: tuple[TableState, str] | None = None
         self._new_at: tuple[GtidPosition, frozenset[TableName]] = GtidPosition(), frozenset()
@@ -90,7 +95,7 @@ class TableHistory:
             told = {name: self._declared.table(*name) for name in names if self._kept(name)}
             known = {name: table for name, table in told.items() if table is not None}
             state = replace(state, changes={**state.changes, **known})
-        self._remember(offset.position, state)
+        self._remember(_at(offset), state)
         return replace(offset, schema=self._stored(state))
 
     def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> tuple[RelayHead, str | None]:
@@ -105,17 +110,18 @@ class TableHistory:
         self._look_for_a_gap(log, start, place)
         state = self._state(start)
         for step in self._steps(log, start, place, head.location):
-            error = self._refusal(start, state, step)
+            error = self._out_of_order(log, step) or self._refusal(start, state, step)
             if error is not None:
                 head = log.at(step.location)
-                if head.position == start.position:
+                if head.position == start.position and not (start.highest and head.primary != start.primary):
                     raise error
                 break
             if step.reason:
                 _log.warning("%s: %s", step.gtid, step.reason)
             state = step.state
         state = _arrived(state, head.position)
-        self._remember(head.position, state)
+        several = ambiguous(head.position, log.order().highest)
+        self._remember((head.position, head.primary if several else None), state)
         return head, self._stored(state)
 
     def stretches(self, log: RelayLog, start: SourceOffset, first: Place, end: RelayLocation) -> list[SchemaStretch]:
@@ -147,13 +153,13 @@ class TableHistory:
     # -- the state at a place ----------------------------------------------------------------------------------------
 
     def _state(self, offset: SourceOffset) -> TableState:
-        state = self._states.get(offset.position)
+        state = self._states.get(_at(offset))
         if state is None:
             state = self._loaded(offset.position)
             if offset.schema is not None:
                 state = state_from_text(self._store.read(offset.schema), self._tables.catalog)
                 state = self._with_new_tables(state, offset)
-            self._remember(offset.position, state)
+            self._remember(_at(offset), state)
         return state
 
     def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
@@ -176,9 +182,9 @@ class TableHistory:
             return TableState()
         return _arrived(TableState(databases=dict(self._origin.databases), as_of=self._origin.position), position)
 
-    def _remember(self, position: GtidPosition, state: TableState) -> None:
-        self._states[position] = state
-        self._states.move_to_end(position)
+    def _remember(self, at: _At, state: TableState) -> None:
+        self._states[at] = state
+        self._states.move_to_end(at)
         while len(self._states) > STATES_KEPT:
             self._states.popitem(last=False)
 
@@ -218,7 +224,24 @@ class TableHistory:
         if not _covers(start.position, there):
             state = self._follower.anew(self._state(start))
             _log.warning("the tables are read again: their changes from %s to %s are lost", start.position, there)
-            self._remember(start.position, state)
+            self._remember(_at(start), state)
+
+    def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
+        """Where sequence numbers went back, they do not tell whether the catalog was read before a statement or after.
+
+        That matters for wanted tables whose rows do not describe themselves.
+        """
+        if self._origin is None or self._origin.described or not any(map(self._wants, step.tables)):
+            return None
+        if not ambiguous((step.gtid,), log.order().highest):
+            return None
+        if log.first_out_of_order(log.oldest(), step.location) is None:
+            return None
+        return SchemaError(
+            f"{step.gtid} changed {', '.join(map('.'.join, step.tables))}: {step.sql}. Sequence numbers went back "
+            "before it, so nobody can tell of which columns the rows around it are: they do not name their columns.",
+            hint="Set binlog_row_metadata=FULL on the primary, copy the tables anew, and start a new checkpoint there.",
+        )
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
         new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # no row of theirs was delivered
@@ -240,6 +263,10 @@ class TableHistory:
 
     def _table(self, state: TableState, name: TableName) -> TableSchema | None:
         return state.changes[name] if name in state.changes else self._catalog.get(name)
+
+
+def _at(offset: SourceOffset) -> _At:
+    return offset.position, offset.primary if offset.highest else None
 
 
 def _arrived(state: TableState, position: GtidPosition) -> TableState:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
+from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, SchemaError
 from replica.explain.in_relay_log import explain_relay
 from replica.positions import in_relay_log
 from replica.protocol.gtid import Gtid, GtidPosition
@@ -337,3 +337,22 @@ def test_a_point_in_time_recovery_is_read_once(primary: MariaDb, tmp_path: Path)
     shutil.rmtree(query.folder)
     write(primary, 4, 5)
     query.run(4, 5, gtidStrictMode="false", again=True)
+
+
+def test_ddl_among_numbers_that_went_back_is_refused_where_rows_do_not_name_columns(
+    server_version: str, tmp_path: Path
+) -> None:
+    with MariaDb(server_version) as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE o", "CREATE TABLE o.t (a INT, b INT)")
+        query = Query(primary, tmp_path / "relay", startingPosition="latest", gtidStrictMode="false", **ONE)
+        query.run()
+        for number in (9, 3):
+            primary.sql(f"SET gtid_seq_no = {number}", f"INSERT INTO o.t VALUES ({number}, 0)")
+        query.run(9, 3)
+        primary.sql("SET gtid_seq_no = 3", "ALTER TABLE o.t DROP COLUMN a, ADD COLUMN a INT AFTER b")
+        primary.sql("SET gtid_seq_no = 3", "INSERT INTO o.t VALUES (0, 4)")
+        for _ in range(2):
+            with pytest.raises(SchemaError, match=r"0-1-3 changed o\.t: ALTER TABLE.*Sequence numbers went back"):
+                query.run(0)
+        assert query.numbers == [9, 3]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = sorted(path for path in (PROJECT / "scripts").iterdir() if path.name != "environment")
+SOURCED = [PROJECT / "scripts" / name for name in ("debian-packages", "environment")]
+COMMANDS = sorted(path for path in (PROJECT / "scripts").iterdir() if path not in SOURCED)
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -22,8 +23,9 @@ def test_a_script_parses_and_has_its_run_bit(path: Path) -> None:
     assert os.access(path, os.X_OK)
 
 
-def test_the_environment_file_parses() -> None:
-    assert run("bash", "-n", PROJECT / "scripts" / "environment").stderr == ""
+@pytest.mark.parametrize("path", SOURCED, ids=lambda path: path.name)
+def test_what_scripts_source_parses(path: Path) -> None:
+    assert run("bash", "-n", path).stderr == ""
 
 
 def test_bench_without_a_name_tells_the_names() -> None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from replica.relay.identity import Owner
     from replica.relay.writer import RelayWriter
 
+PARTING_S = 1.0
+"""For the goodbye once relay files are gone: the replica then ends within two seconds, also if a server hangs."""
 STEADY_S = 5.0
 """A connection that lived this long did work, even if nothing happened on the server: patience starts anew."""
 
@@ -96,6 +98,7 @@ class Replica:
         self._damage_at: GtidPosition | None = None
         self._doubted: set[Endpoint] = set()
         self._streaming_since_s = 0.0
+        self._parting = False
 
     @property
     def endpoint(self) -> Endpoint:
@@ -133,15 +136,19 @@ class Replica:
         """Work, connected or not, until it ends or the relay log's files have lost their names.
 
         Raises:
-            RelayError: they have; the work was cancelled first and has said goodbye.
+            RelayError: they have; the work was cancelled first and has said goodbye, if the primary listens.
 
         """
         task = asyncio.create_task(work)
         try:
             while not (await asyncio.wait({task}, timeout=WATCH_EVERY_S))[0]:
-                self._relay.ensure_whole()
-        except BaseException:
+                if not self._parting:  # it ends by itself, and must not be kept from saying goodbye
+                    self._relay.ensure_whole()
+        except BaseException as ending:
             if not task.cancelling():  # who cancels all tasks of a loop means this one too: twice would cut the goodbye
+                task.cancel()
+            if isinstance(ending, RelayError):
+                await asyncio.wait({task}, timeout=PARTING_S)
                 task.cancel()
             await asyncio.wait({task})
             raise
@@ -294,7 +301,11 @@ class Replica:
                     with contextlib.suppress(DiskFullError):
                         self._relay.sync()
             finally:
-                await self._connector.say_goodbye(dump)
+                self._parting = True
+                try:
+                    await self._connector.say_goodbye(dump)
+                finally:
+                    self._parting = False
             raise
 
     def _log_pause(self, reason: PauseReason) -> None:

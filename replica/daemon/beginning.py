@@ -66,7 +66,8 @@ def last_known(directory: Path) -> LastKnown | None:
         readers = sorted(registered_readers(directory), key=lambda reader: reader.location)
         if readers:
             return LastKnown(readers[-1].position, f"{READERS_NAME} ({readers[-1].name})")
-    return LastKnown("", IDENTITY_NAME) if (directory / IDENTITY_NAME).exists() else None
+    traces = (name for name in (IDENTITY_NAME, READERS_NAME) if (directory / name).exists())
+    return next((LastKnown("", name) for name in traces), None)
 
 
 def lost(directory: Path, known: LastKnown) -> RelayError:

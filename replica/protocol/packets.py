@@ -29,6 +29,8 @@ OK, EOF, ERR = 0x00, 0xFE, 0xFF
 """First byte of a reply. In a dump a payload that starts with 0x00 is an event, not an OK packet."""
 _EOF_MAX_LENGTH: Final = 9
 """0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter."""
+MAX_MESSAGE: Final = 1024
+"""Of an error, kept: servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and what is longer would flood a log."""
 
 
 class PacketSplitter:
@@ -148,4 +150,5 @@ def _err(cursor: Cursor) -> ErrPacket:
     if cursor.remaining >= 6 and cursor.peek_rest()[0] == ord("#"):
         sqlstate = bytes(cursor.take(6))[1:].decode("ascii", "replace")
     # Whatever bytes a message quotes, it must not hide the error behind another one.
-    return ErrPacket(code, sqlstate, bytes(cursor.rest()).decode("utf-8", "replace"))
+    message = bytes(cursor.rest()).decode("utf-8", "replace")
+    return ErrPacket(code, sqlstate, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} ...")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER_MODE: Final = 0o750
+_OURS: Final = "relay.*"
+"""Whatever else lies there is not."""
 _READ: Final = 0o444
 _WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
 _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
@@ -47,7 +49,9 @@ def make_folder(directory: Path) -> None:
 
 
 def grant(directory: Path, access: Access) -> None:
-    """Bring a directory of ours to the mode and group of `access`; one of another user is its owner's business.
+    """Bring a directory of ours, with the files in it, to the mode and group of `access`.
+
+    One of another user is its owner's business.
 
     Raises:
         ConfigError: there is no such group.
@@ -65,6 +69,7 @@ def grant(directory: Path, access: Access) -> None:
     if wanted != stat.S_IMODE(found.st_mode):
         with contextlib.suppress(PermissionError):
             directory.chmod(wanted)
+    _bring_along(directory)
 
 
 def protect(descriptor: int, directory: Path) -> None:
@@ -83,6 +88,17 @@ def open_to_others(directory: Path) -> bool:
     if directory.stat().st_mode & readable != readable:
         return False
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in directory.resolve().parents)
+
+
+def _bring_along(directory: Path) -> None:
+    """What was made under another `relay_access`, or by an earlier version."""
+    for path in directory.glob(_OURS):
+        with contextlib.suppress(OSError):  # gone by now, a link, or of another user
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                protect(descriptor, directory)
+            finally:
+                os.close(descriptor)
 
 
 def _give(directory: Path, group: str, now: int) -> None:

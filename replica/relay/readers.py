@@ -154,14 +154,22 @@ class _Dropped(NamedTuple):
 
 
 def make_readers_directory(directory: Path) -> None:
-    """Make the folder with its mode. Raises OSError."""
+    """Make the folder with its mode; one that is there follows the directory's group. Raises OSError."""
     folder = directory / READERS_NAME
     if not folder.is_dir():
         with contextlib.suppress(FileExistsError):
             folder.mkdir(0o700)
-            with contextlib.suppress(PermissionError):  # a group we are not in
-                os.chown(folder, -1, directory.stat().st_gid)
+            _follow_group(folder, directory)
             folder.chmod(_MODE)
+    elif not folder.is_symlink():
+        _follow_group(folder, directory)
+
+
+def _follow_group(folder: Path, directory: Path) -> None:
+    group = directory.stat().st_gid
+    if folder.stat().st_gid != group:
+        with contextlib.suppress(PermissionError):  # a group we are not in, or not our folder
+            os.chown(folder, -1, group)
 
 
 def registered_readers(directory: Path) -> list[Reader]:

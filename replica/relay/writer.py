@@ -77,10 +77,10 @@ class RelayWriter:
         self._order = read_order(directory)
         self._files = FileChain(directory, next_number(directory))
         self._recover(start)
-        make_readers_directory(directory)
         self._head_file = HeadFile(directory)
         self._told = has_begun(directory)
         self._publish_end()
+        make_readers_directory(directory)  # behind the head, without which it tells of a log that is gone
 
     @classmethod
     def open(

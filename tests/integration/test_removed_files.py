@@ -18,11 +18,13 @@ import pymysql
 import pytest
 
 import replica.client
+import replica.connect
 from replica.daemon.status import read_status
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.log import RelayLog
+from replica.relay.writer import RelayWriter
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import gtids_in, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -346,6 +348,43 @@ def test_it_ends_when_idle_and_when_its_primary_is_away(start: Callable[..., Dae
             code, failed = daemon.ended()
             assert (code, failed["error"]) == (70, "RelayError")
             assert not daemon.relay.exists(), "nothing is written into a folder that is not there"
+
+
+def test_it_ends_while_its_primary_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nobody to say goodbye to."""
+    monkeypatch.setattr(replica.connect, "GOODBYE_TIMEOUT_S", 3600.0)
+    with MariaDb(None) as server:
+        prepared(server)
+        with EmbeddedReplica(replica_config(server, **ACCOUNT), tmp_path / "relay") as hung:
+            hung.start(GtidPosition())
+            caught_up(server, tmp_path / "relay")
+            server.signal(signal.SIGSTOP)
+            try:
+                remove_folder(tmp_path / "relay")
+                with pytest.raises(RelayError, match="removed, moved or replaced"):
+                    hung.wait_for(NEVER, WAIT_S)
+            finally:
+                server.signal(signal.SIGCONT)
+
+
+def test_the_watch_does_not_keep_it_from_its_goodbye(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ACK found the loss; the watch that looks meanwhile finds it too."""
+    monkeypatch.setattr(replica.client, "WATCH_EVERY_S", 0.001)
+    monkeypatch.setattr(replica.client, "PARTING_S", 0.0)
+    monkeypatch.setattr(RelayWriter, "ensure_whole", RelayWriter.reopen)  # it looks no earlier than the ACK
+    with MariaDb(None, *SEMI_SYNC) as server:
+        server.add_user("repl", "secret", grants="REPLICATION SLAVE")
+        config = replica_config(server, **ACCOUNT, semi_sync=True, heartbeat_s=3600.0)
+        with EmbeddedReplica(config, tmp_path / "relay") as leaving:
+            leaving.start(GtidPosition())
+            server.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY AUTO_INCREMENT)")
+            caught_up(server, tmp_path / "relay")
+            remove_files(tmp_path / "relay")
+            Committing(server)
+            with pytest.raises(RelayError, match="removed, moved or replaced"):
+                leaving.wait_for(NEVER, WAIT_S)
+        wait_until(lambda: not server.dump_threads(), "it said goodbye")
+        server.kill()
 
 
 def test_its_last_file_is_missed_by_a_replica_that_just_connects(

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from replica.daemon.beginning import beginning
 from replica.daemon.status import write_status
-from replica.errors import RelayError
+from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay.identity import take_identity
 from replica.relay.location import RelayLocation
@@ -48,6 +52,12 @@ KNOWN = {
     ("relay.head",): "relay.status tells that the log had got to 0-1-9",
     ("relay.head", "relay.status"): r"readers \(orders\) tells that the log had got to 0-1-8",
     ("relay.head", "relay.status", "readers/orders.json"): "relay.identity tells that a replica has run here",
+    (
+        "relay.head",
+        "relay.status",
+        "readers/orders.json",
+        "relay.identity",
+    ): "readers tells that a replica has run here",
 }
 
 
@@ -87,10 +97,21 @@ def test_a_damaged_head_leaves_it_to_the_others(emptied: Path) -> None:
 def test_a_position_as_start_says_it_on_purpose_and_an_empty_folder_too(emptied: Path) -> None:
     with opened(emptied, "0-1-9") as relay:
         assert not relay.begun  # the connector begins it there
-    for path in emptied.glob("relay.*"):
-        path.unlink()
-    (emptied / "readers" / "orders.json").unlink()
+    shutil.rmtree(emptied)
+    emptied.mkdir()
     with opened(emptied) as relay:
+        assert not relay.begun
+
+
+def test_a_first_start_that_found_no_room_leaves_no_trace_of_a_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with monkeypatch.context() as no_room:
+        no_room.setattr(os, "posix_fallocate", Mock(side_effect=full))
+        with pytest.raises(DiskFullError):
+            opened(tmp_path)
+    with opened(tmp_path) as relay:
         assert not relay.begun
 
 

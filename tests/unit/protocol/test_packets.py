@@ -13,7 +13,7 @@ from replica.protocol import packets
 from replica.protocol.checksum import strip
 from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import ChecksumAlgorithm, DumpFlag
-from replica.protocol.packets import EofPacket, ErrPacket, OkPacket, PacketSplitter, pack, parse_reply
+from replica.protocol.packets import MAX_MESSAGE, EofPacket, ErrPacket, OkPacket, PacketSplitter, pack, parse_reply
 from tests.fixtures.mariadb import MariaDb
 from tests.vectors.load import STREAMS, name_of
 
@@ -152,6 +152,12 @@ def test_err_packet_of_a_dump() -> None:
     text = "Could not find GTID state requested by slave in any binlog files."
     payload = bytes.fromhex("ff d404 23") + b"HY000" + text.encode()
     assert parse_reply(payload) == ErrPacket(1236, "HY000", text)
+
+
+def test_the_message_of_an_err_packet_is_cut_at_what_no_server_says() -> None:
+    packet = parse_reply(b"\xff\x51\x04#HY000" + b"A" * 200_000)
+    assert isinstance(packet, ErrPacket)
+    assert packet.message == "A" * MAX_MESSAGE + " ..."
 
 
 def test_err_packet_without_sqlstate_and_with_foreign_bytes() -> None:

@@ -70,6 +70,19 @@ def test_the_directory_says_who_reads_its_files(tmp_path: Path, access: str, fol
     assert stat.S_IMODE((relay / "readers").stat().st_mode) == 0o1770
 
 
+def test_what_is_there_follows_another_word_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    for word, files in (("owner", 0o600), ("all", 0o644), ("group", 0o640), ("owner", 0o600)):
+        grant(tmp_path, Access.parse(word))
+        if not modes(tmp_path):
+            a_life(tmp_path)
+        assert modes(tmp_path) == {files}
+    (tmp_path / "theirs").touch(0o644)
+    (tmp_path / "theirs").chmod(0o644)
+    (tmp_path / "relay.link").symlink_to("theirs")
+    grant(tmp_path, Access.parse("owner"))
+    assert stat.S_IMODE((tmp_path / "theirs").stat().st_mode) == 0o644
+
+
 def test_without_a_word_the_group_reads_and_nobody_else(tmp_path: Path) -> None:
     a_life(tmp_path / "relay")
     assert stat.S_IMODE((tmp_path / "relay").stat().st_mode) & 0o007 == 0
@@ -132,15 +145,22 @@ def as_another(groups: list[int], work: Callable[[], None]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_member_of_the_named_group_reads_and_registers_and_a_stranger_does_not() -> None:
+@pytest.mark.parametrize("before", ["", "group", "owner", "all"], ids=lambda before: f"before: {before}")
+def test_a_member_of_the_named_group_reads_and_registers_and_a_stranger_does_not(before: str) -> None:
     if os.geteuid():
         pytest.skip("only root can become another user")
     group = next(one for one in grp.getgrall() if one.gr_gid not in (0, NOBODY))
     with tempfile.TemporaryDirectory() as everybodys:  # the folders of pytest are for its own user
         Path(everybodys).chmod(0o755)
         relay = Path(everybodys) / "relay"
+        if before:
+            grant(relay, Access.parse(before))
+            a_life(relay)
         grant(relay, Access.parse(f"group:{group.gr_name}"))
-        a_life(relay)
+        if before:
+            RelayWriter.open(relay).close()
+        else:
+            a_life(relay)
 
         def read() -> None:
             assert read_head(relay) is not None

@@ -161,7 +161,7 @@ class Replica:
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(DisconnectedError),
             wait=tenacity.wait_random_exponential(self._config.backoff_initial_s, self._config.backoff_max_s),
-            stop=lambda state: (state.seconds_since_start or 0) >= self._patience_s,
+            stop=self._out_of_patience,
             before_sleep=self._log_retry,
             reraise=True,
         )
@@ -180,6 +180,11 @@ class Replica:
     def _patience_s(self) -> float:
         # Looked at anew after every attempt: the first of them to connect proves that the configuration is right.
         return self._config.reconnect_retry_s if self.progress.connections else self._config.connect_retry_s
+
+    def _out_of_patience(self, state: tenacity.RetryCallState) -> bool:
+        # One host that says nothing may take all the time: every other has its turn all the same.
+        all_tried = state.attempt_number >= len(self._config.endpoints)
+        return all_tried and (state.seconds_since_start or 0) >= self._patience_s
 
     def _log_retry(self, state: tenacity.RetryCallState) -> None:
         wait_s = state.next_action.sleep if state.next_action else 0.0

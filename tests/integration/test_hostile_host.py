@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.fixtures.hostile import ANSWERS, HostileServer
+import replica.handshake.login
+from replica.embedded import EmbeddedReplica
+from replica.protocol.gtid import GtidPosition
+from tests.fixtures.hostile import ANSWERS, Answer, HostileServer
 from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.replicas import replica_config
 from tests.integration.test_daemon import WAIT_S, Daemon, written
 
 if TYPE_CHECKING:
@@ -40,6 +44,23 @@ def test_a_daemon_goes_on_to_the_good_host(any_server: MariaDb, tmp_path: Path, 
     (refused,) = [one for one in daemon.events() if one["event"] == "refused"]
     assert refused["endpoint"] == f"127.0.0.1:{hostile.port}"
     assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_host_that_says_nothing_keeps_no_other_from_its_turn(
+    any_server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes longer than we try at all before a first connection."""
+    monkeypatch.setattr(replica.handshake.login, "STATEMENT_TIMEOUT_S", 0.5)
+    silent = Answer("statement", list)
+    with HostileServer(silent) as hostile:
+        hosts = f"127.0.0.1:{hostile.port},{any_server.host}:{any_server.port}"
+        config = replica_config(any_server, host=hosts, connect_retry_s=0.1)
+        with EmbeddedReplica(config, tmp_path / "relay") as embedded:
+            position = GtidPosition.parse(any_server.gtid_binlog_pos())
+            embedded.start(position)
+            any_server.sql("CREATE OR REPLACE DATABASE hostile")
+            assert embedded.wait_for(GtidPosition.parse(any_server.gtid_binlog_pos()), WAIT_S)
+        assert hostile.accepted
 
 
 def test_a_lone_hostile_host_is_exit_code_50(any_server: MariaDb, tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from replica.dump.event_words import type_name, utc
 from replica.dump.json_rows import OPERATIONS
 from replica.dump.json_text import json_line
 from replica.dump.names import Wanted
-from replica.dump.reading import gtid_at
+from replica.dump.reading import data_type, gtid_at
 from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.native.arrays import address
 from replica.plain_text import one_line
-from replica.protocol.constants import BINLOG_MAGIC, event_name
+from replica.protocol.constants import BINLOG_MAGIC, EventType, event_name
 from replica.rows import records as r
 from replica.rows.batch import Groups
 from replica.rows.decode import UnreadableGroup, count_by_table
@@ -51,6 +51,17 @@ class Domain:
     first: str
     last: str
     groups: int = 0
+    last_number: int = 0
+    out_of_order: int = 0
+    """Transactions whose sequence number is not above that of the one before."""
+    first_out_of_order: str | None = None
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.first_out_of_order is None:
+            return ""
+        return f"; {self.out_of_order:,} out of order, the first one {self.first_out_of_order}"
 
 
 @dataclass(slots=True)
@@ -163,7 +174,18 @@ class Summary:
             first, last = (gtid_at(part, groups, number) for number in (of_domain[0], of_domain[-1]))
             known = self.domains.setdefault(domain, Domain(first, last))
             known.last = last
+            if data_type(part, groups, of_domain[0]) == EventType.GTID:  # MySQL's numbers are another thing
+                self._note_order(known, part, groups, np.array(of_domain))
             known.groups += len(of_domain)
+
+    def _note_order(self, domain: Domain, part: Part, groups: Groups, numbers: npt.NDArray[np.int64]) -> None:
+        sequence = groups.seq_no[numbers].astype(np.int64).view(np.uint64)
+        before = np.concatenate([np.array([domain.last_number], np.uint64), sequence[:-1]])
+        back = np.flatnonzero(sequence <= before)
+        if domain.first_out_of_order is None and len(back):
+            domain.first_out_of_order = gtid_at(part, groups, int(numbers[back[0]]))
+        domain.out_of_order += len(back)
+        domain.last_number = int(sequence[-1])
 
     @property
     def groups(self) -> int:
@@ -176,7 +198,14 @@ class Summary:
             "first_commit": None if self.first_commit is None else utc(self.first_commit),
             "last_commit": None if self.last_commit is None else utc(self.last_commit),
             "domains": [
-                {"domain": number, "transactions": one.groups, "first": one.first, "last": one.last}
+                {
+                    "domain": number,
+                    "transactions": one.groups,
+                    "first": one.first,
+                    "last": one.last,
+                    "out_of_order": one.out_of_order,
+                    "first_out_of_order": one.first_out_of_order,
+                }
                 for number, one in sorted(self.domains.items())
             ],
             "tables": [
@@ -209,7 +238,7 @@ class Summary:
             times = f", committed {utc(self.first_commit)} to {utc(self.last_commit)} UTC"
         lines = [f"{len(self.files)} file{'s'[: len(self.files) != 1]}, {self.groups:,} transactions{times}"]
         lines += [
-            f"  domain {number}: {one.groups:,} transactions, {one.first} to {one.last}"
+            f"  domain {number}: {one.groups:,} transactions, {one.first} to {one.last}{one.words}"
             for number, one in sorted(self.domains.items())
         ]
         tables = [

@@ -337,6 +337,11 @@ def gtid_at(part: Part, groups: Groups, number: int) -> str:
     return gtid_text(decode(event, part.piece.description, checksum=ChecksumAlgorithm(int(part.piece.checksum))))
 
 
+def data_type(part: Part, groups: Groups, number: int) -> int:
+    """The type of the event that one group of the range begins with."""
+    return int(part.piece.data[int(groups.start[number]) + TYPE_AT])
+
+
 def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
     """The GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which are numbers and in the groups' records."""
     data = part.piece.data

@@ -48,12 +48,22 @@ def test_counts_are_those_of_the_rows_and_events(path: Any) -> None:
 
 def test_domains_times_and_what_is_left_out() -> None:
     found = summary(vector("11.8/transactions")).as_json()
+    in_order = {"out_of_order": 0, "first_out_of_order": None}
     assert found["domains"] == [
-        {"domain": 0, "transactions": 31, "first": "0-1-1", "last": "0-1-31"},
-        {"domain": 7, "transactions": 3, "first": "7-1-1", "last": "7-99-1000"},
+        {"domain": 0, "transactions": 31, "first": "0-1-1", "last": "0-1-31"} | in_order,
+        {"domain": 7, "transactions": 3, "first": "7-1-1", "last": "7-99-1000"} | in_order,
     ]
     assert (found["first_commit"], found["last_commit"]) == ("2023-11-14 22:13:20", "2023-11-14 22:13:22")
     assert found["skipped"] == {"transactions that were rolled back": 1}
+
+
+def test_numbers_that_go_back_are_said() -> None:
+    file = vector("11.8/transactions")
+    twice = summary(file, file)
+    first, second = twice.as_json()["domains"]
+    assert (first["out_of_order"], first["first_out_of_order"]) == (1, "0-1-1"), "the file's second beginning"
+    assert (second["out_of_order"], second["first_out_of_order"]) == (1, "7-1-1")
+    assert "; 1 out of order, the first one 0-1-1\n" in twice.as_text()
 
 
 def test_a_selection_counts_only_what_it_shows() -> None:

@@ -355,7 +355,7 @@ def test_it_ends_while_its_primary_hangs(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(replica.connect, "GOODBYE_TIMEOUT_S", 3600.0)
     with MariaDb(None) as server:
         prepared(server)
-        with EmbeddedReplica(replica_config(server, **ACCOUNT), tmp_path / "relay") as hung:
+        with EmbeddedReplica(replica_config(server, connect_timeout_s=3600.0, **ACCOUNT), tmp_path / "relay") as hung:
             hung.start(GtidPosition())
             caught_up(server, tmp_path / "relay")
             server.signal(signal.SIGSTOP)

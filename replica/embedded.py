@@ -25,7 +25,7 @@ from replica.errors import DisconnectedError, RelayError, ReplicaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.resume import Stored
-from replica.handshake.start import earliest_position, latest_and_prepared, latest_position
+from replica.handshake.start import earliest, latest_and_prepared, latest_position
 from replica.progress import Progress
 from replica.protocol.gtid import Order
 from replica.relay.log import RelayLog
@@ -252,7 +252,11 @@ class EmbeddedReplica:
 
     def earliest_position(self) -> GtidPosition:
         """The position before the oldest transaction the primary still has."""
-        return self._ask(earliest_position)
+        return self.earliest()[0]
+
+    def earliest(self) -> tuple[GtidPosition, BinlogPosition]:
+        """The same, and its place on the primary."""
+        return self._ask(earliest)
 
     def fetch_schema(self, selection: Sequence[Selection]) -> dict[tuple[str, str], TableSchema]:
         """Today's definition of the selected tables: (database, table), or (database, None) for all of it.

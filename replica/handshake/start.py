@@ -92,8 +92,14 @@ def _xa_id(format_id: int, text: str) -> XaId:
 
 def earliest_position() -> Steps[GtidPosition]:
     """Before the first transaction of the oldest binlog file that still exists."""
+    return (yield from earliest())[0]
+
+
+def earliest() -> Steps[tuple[GtidPosition, BinlogPosition]]:
+    """The same, and its place: where that file begins."""
     files = yield from binlog_files()
-    return GtidPosition.last_of(gtids((yield from state_at(files.name(files.oldest), FIRST_POSITION))))
+    place = BinlogPosition(files.name(files.oldest), FIRST_POSITION)
+    return GtidPosition.last_of(gtids((yield from state_at(*place)))), place
 
 
 def gtids(text: str | None) -> tuple[Gtid, ...]:

@@ -23,7 +23,7 @@ from streaming_source.driver.relay_directory import private_base
 from streaming_source.offsets.positions import parse_position
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.planner import planner_over
-from streaming_source.ranges.end import end_of_log, has_end, offset_of_end
+from streaming_source.ranges.end import end_of_log, has_end, is_behind, offset_of_end
 from streaming_source.ranges.places import LONG_POLL_S, covers
 from streaming_source.rows.partition import InlineRange
 
@@ -93,7 +93,7 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
             _judge(begin.position, end.position, asking.server_position())
     finally:
         asking.close()
-    if _is_empty(begin.position, end):
+    if _is_empty(begin, end):
         return PlannedRange([], None)
     folder, complete = take_folder(options, f"{load}|{begin.position}|{begin.resume}|{end.position}|{end.place}")
     try:
@@ -111,10 +111,12 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
     return PlannedRange(partitions, folder)
 
 
-def _is_empty(begin: GtidPosition, end: ServerEnd) -> bool:
+def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
     """Whether nothing lies between. Where `begin` has a number above the one at the server's end, numbers went back."""
-    known = GtidPosition(tuple(gtid for gtid in begin if end.position.get(gtid.domain_id)))
-    return covers(begin, end.position) and (end.place is None or covers(end.position, known))
+    if end.place is not None and begin.primary is not None and begin.uid == end.uid:
+        return is_behind(begin.primary, end.place)
+    known = GtidPosition(tuple(gtid for gtid in begin.position if end.position.get(gtid.domain_id)))
+    return covers(begin.position, end.position) and (end.place is None or covers(end.position, known))
 
 
 def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: ServerEnd) -> SourceOffset:

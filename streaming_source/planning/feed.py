@@ -29,6 +29,7 @@ from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_af
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.positions import CommitTime, Position, parse_position
 from streaming_source.ranges.cutting import Origin, origin_of
+from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,8 +84,7 @@ class ReplicaFeed:
         if start == "latest":
             return self._latest()
         if start == "earliest":
-            position = self._replica.earliest_position()
-            return SourceOffset(position, position, anchor=True)
+            return self._earliest()
         if isinstance(start, CommitTime):
             return self._at_time(start.seconds)
         position = self._available(SourceOffset(start, start), given=True).position
@@ -104,6 +104,17 @@ class ReplicaFeed:
         if isinstance(end, CommitTime):
             return at_time(self._options.connection, end.seconds, library_logger()).position
         return self.server_position() if isinstance(end, str) else end
+
+    def _earliest(self) -> SourceOffset:
+        """Before the oldest transaction, with its place where the numbers at the end are not above those there.
+
+        Either nothing lies between, or numbers went back: only the places tell which.
+        """
+        position, place = self._replica.earliest()
+        end = self.server_end()
+        if end.place is None or not covers(position, end.position):
+            return SourceOffset(position, position, anchor=True)
+        return SourceOffset(position, position, place, anchor=True, uid=end.uid)
 
     def _latest(self) -> SourceOffset:
         """The end of the primary's binlog, and the position to resume at: before every group prepared there."""

@@ -255,7 +255,8 @@ def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
     """Whether nothing lies between: where sequence numbers went back, one position may name two places."""
     if (start.position, start.part) != (end.position, end.part):
         return False
-    twice = start.highest and end.highest and start.server_id == end.server_id
+    # The start may be where a server's oldest file begins: what follows there was not known then.
+    twice = end.highest and start.primary is not None and start.server_id in (None, end.server_id)
     return not twice or start.primary == end.primary
 
 

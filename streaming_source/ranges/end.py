@@ -101,7 +101,7 @@ class ReadingEnd:
         """Whether a reading that has got to `start`, in a log that leads through it, has come to the end."""
         end = self._end
         if self._by_place and start.primary is not None and start.uid == end.uid and end.place is not None:
-            if _order(start.primary) >= _order(end.place):
+            if is_behind(start.primary, end.place):
                 return True
             found = self._found()
             reached = self._places.of_start(start).reached
@@ -154,6 +154,11 @@ class ReadingEnd:
     def _found(self) -> RelayLocation | None:
         found = found_end(self._feed, self._end)
         return None if found is None else found.location
+
+
+def is_behind(place: BinlogPosition, end: BinlogPosition) -> bool:
+    """Whether a place of one server's binlog is at the end or behind it."""
+    return _order(place) >= _order(end)
 
 
 def _order(place: BinlogPosition) -> tuple[int, int]:

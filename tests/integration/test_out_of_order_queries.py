@@ -248,6 +248,25 @@ def test_a_batch_read_ends_at_the_place_of_the_server_s_end(primary: MariaDb, tm
     assert list(tmp_path.iterdir()) == [] or len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.parametrize("numbers", [(9, 3), (9, 2)])
+def test_what_follows_the_oldest_file_is_read_though_the_server_ends_below_it(
+    primary: MariaDb, tmp_path: Path, numbers: tuple[int, ...]
+) -> None:
+    write(primary, 3)
+    primary.sql("FLUSH BINARY LOGS")
+    primary.purge_binlogs()
+    assert batch_of(primary, tmp_path) == []
+    query = OneRun(primary, tmp_path / "idle", gtidStrictMode="false")
+    query.finish(bounded=True)
+    write(primary, *numbers)
+    with pytest.raises(OutOfOrderGtidError):
+        batch_of(primary, tmp_path)
+    assert batch_of(primary, tmp_path, gtidStrictMode="false") == list(numbers)
+    query.finish(*numbers, bounded=True)
+    for bounded in (True, False):
+        OneRun(primary, tmp_path / f"relay{bounded}", gtidStrictMode="false").finish(*numbers, bounded=bounded)
+
+
 @pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("bounded", [False, True])
 def test_available_now_and_once_end_at_the_place_of_the_server_s_end(

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 FOLDER_MODE: Final = 0o750
 _OURS: Final = "relay.*"
 """Whatever else lies there is not."""
+_ALSO_FOUND: Final = ("readers", "lost+found")
+"""In a folder of ours: what readers register in, and what a file system of its own begins with."""
+_NAMED: Final = 3
+"""Of what else lies there, in an error."""
 _READ: Final = 0o444
 _WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
 _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
@@ -54,13 +58,15 @@ def grant(directory: Path, access: Access) -> None:
     One of another user is its owner's business.
 
     Raises:
-        ConfigError: there is no such group.
+        ConfigError: there is no such group, or others use the directory too and it would be closed to them.
         RelayError: this user may not give the directory to that group.
         OSError: the directory cannot be made.
 
     """
     make_folder(directory)
     found = directory.stat()
+    if stat.S_IMODE(found.st_mode) & 0o007 & ~access.mode:
+        _refuse_a_shared_one(directory)
     if access.group is not None:
         _give(directory, access.group, found.st_gid)
     wanted = stat.S_IMODE(found.st_mode) & ~0o077 | access.mode
@@ -88,6 +94,19 @@ def open_to_others(directory: Path) -> bool:
     if directory.stat().st_mode & readable != readable:
         return False
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in directory.resolve().parents)
+
+
+def _refuse_a_shared_one(directory: Path) -> None:
+    """Closing a folder such as /tmp or /var/lib would lock out everything else that lives there."""
+    others = sorted(path.name for path in directory.iterdir() if not path.match(_OURS) and path.name not in _ALSO_FOUND)
+    if not others:
+        return
+    raise ConfigError(
+        f"{directory} is no folder of its own: every user may enter it, and it holds {', '.join(others[:_NAMED])}"
+        f"{' and more' if len(others) > _NAMED else ''}.",
+        hint="Set relay_dir to a folder that holds the relay log alone. If it has to be this one, close it with "
+        "chmod o= first, or let everyone read the relay log with relay_access=all.",
+    )
 
 
 def _bring_along(directory: Path) -> None:

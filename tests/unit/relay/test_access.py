@@ -96,6 +96,24 @@ def test_a_directory_of_an_older_version_is_closed_and_a_group_that_writes_goes_
         assert stat.S_IMODE(tmp_path.stat().st_mode) == after
 
 
+def test_a_folder_that_others_use_is_not_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "readers").mkdir()
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "a neighbour's").touch()
+    tmp_path.chmod(0o1777)
+    with pytest.raises(ConfigError, match=r"holds a neighbour's\."):
+        grant(tmp_path, Access.parse("group"))
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    tmp_path.chmod(0o755)
+    grant(tmp_path, Access.parse("all"))
+    tmp_path.chmod(0o1770)
+    grant(tmp_path, Access.parse("group"))  # closed by hand
+    (tmp_path / "a neighbour's").unlink()
+    tmp_path.chmod(0o755)
+    grant(tmp_path, Access.parse("group"))
+    assert tmp_path.stat().st_mode & 0o777 == 0o750
+
+
 def test_words_that_mean_nothing_and_groups_that_are_not_there(tmp_path: Path) -> None:
     for text in ("", "0750", "group:", "group:a b", "world"):
         with pytest.raises(ValueError, match="none of"):

@@ -29,11 +29,12 @@ from tests.fixtures.ports import reserved_port
 from tests.system.soak import judge
 from tests.system.soak.breaking import PAUSE_S, Breaking
 from tests.system.soak.disk import SmallDisk
+from tests.system.soak.going_back import GoingBack
 from tests.system.soak.ledger import Ledger
 from tests.system.soak.pair import DATABASE, REPLICA, Pair
 from tests.system.soak.process import DaemonProcess
 from tests.system.soak.relay_watch import RelayWatch
-from tests.system.soak.writers import make_writers
+from tests.system.soak.writers import KINDS, make_writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,7 @@ class Soak:
         self.daemon = DaemonProcess(self.folder, hosts, REPLICA, self.relay, http_port)
         self.daemon.start()  # before the first commit, which would wait for it
         stack.callback(self.daemon.kill)
-        self.writers = make_writers(self.pair, self.ledger, self.seed)
+        self.writers = make_writers(self.pair, self.ledger, self.seed, (*KINDS, GoingBack))
         tending = threading.Thread(target=self._tend, name="tend", daemon=True)
         tending.start()
         stack.callback(tending.join)

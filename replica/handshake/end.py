@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.handshake.ask import attempt
 from replica.handshake.binlog_files import state_at
 from replica.handshake.login import log_in
-from replica.handshake.peek import group_at
+from replica.handshake.peek import MAX_DUMP_POSITION, GroupHere, group_at
 from replica.handshake.server import ask_uid
 from replica.handshake.start import gtids, latest_position, snapshot_place
 from replica.protocol.constants import FIRST_POSITION
@@ -47,6 +47,25 @@ async def server_end(config: ReplicaConfig) -> ServerEnd:
             begin = found.place._replace(position=FIRST_POSITION)
             empty = (await group_at(login, begin)).gtid is None
             return found._replace(place=begin) if empty else found
+
+    return await attempt(config, once)
+
+
+async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None) -> bool:
+    """Whether no group follows a place in the binlog of server `uid`: only binlog checkpoints and the like.
+
+    A server that is asked for its end names the place behind those. False where another server answers; True for a
+    place that the dump command cannot name.
+    """
+    if place.position > MAX_DUMP_POSITION:
+        return True
+
+    async def once(endpoint: Endpoint) -> bool:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            if (await login.run(ask_uid())) != uid:
+                return False
+            return await group_at(login, place) == GroupHere(inside=False, gtid=None)
 
     return await attempt(config, once)
 

@@ -269,6 +269,9 @@ class AttachedFeed:
         self._daemon.check()
         return end_of_log(self.log, head)
 
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (nobody is asked)
+        return False
+
     def latest_and_prepared(self) -> Latest | None:
         replica = self._options.replica
         if replica is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
+    from replica.protocol.gtid import BinlogPosition
     from replica.relay.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
 
@@ -60,6 +61,9 @@ class FetchedFeed:
 
     def server_end(self) -> ServerEnd:
         return end_of_log(self.log, self.head())
+
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (nobody is asked)
+        return False
 
     def latest_and_prepared(self) -> Latest | None:
         return None

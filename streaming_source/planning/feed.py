@@ -18,7 +18,7 @@ from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
 from replica.handshake.ask import ask
 from replica.handshake.check_start import check_start
-from replica.handshake.end import ServerEnd, server_end
+from replica.handshake.end import ServerEnd, is_last, server_end
 from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.positions.on_primary import at_time
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.handshake.start import Latest
-    from replica.protocol.gtid import GtidPosition
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay.location import RelayHead, RelayLocation
     from replica.relay.log import RelayLog
     from streaming_source.options.source_options import SourceOptions
@@ -273,6 +273,9 @@ class ReplicaFeed:
 
     def server_end(self) -> ServerEnd:
         return asyncio.run(server_end(self._options.connection))
+
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:
+        return asyncio.run(is_last(self._options.connection, place, uid))
 
     def latest_and_prepared(self) -> Latest:
         return self._replica.latest_and_prepared()

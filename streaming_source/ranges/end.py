@@ -49,7 +49,14 @@ def is_copy(feed: Feed, end: ServerEnd) -> bool:
 
 def found_end(feed: Feed, end: ServerEnd) -> RelayHead | None:
     """The place in the log, where it is a copy; None before it has got there."""
-    return None if end.place is None else place_in_log(feed.log, feed.head(), end.place)
+    if end.place is None:
+        return None
+    head = feed.head()
+    found = place_in_log(feed.log, head, end.place)
+    if found is None and head.location.offset and covers(head.position, end.position):
+        # Behind its last group the server may have written a binlog checkpoint, which is in no log of ours.
+        return head if feed.is_last(head.primary, end.uid) else None
+    return found
 
 
 def has_end(feed: Feed, end: ServerEnd) -> bool:

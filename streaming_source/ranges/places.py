@@ -97,6 +97,10 @@ class Feed(Protocol):
         """Where the primary's binlog ends now, or a daemon's log."""
         ...
 
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:
+        """Whether the primary, if it is server `uid`, has no group behind a place."""
+        ...
+
     def latest_and_prepared(self) -> Latest | None:
         """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.planner import open_planner
 from streaming_source.rows.reader import read_changes
-from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.mariadb import ENGINE_LOG_FLUSHED, MariaDb, wait_until
 from tests.integration.test_failover import replicate
 from tests.spark.daemons import Daemon
 
@@ -280,6 +281,30 @@ def test_available_now_and_once_end_at_the_place_of_the_server_s_end(
         if at % 3 == 2:
             shutil.rmtree(query.folder)
         query.finish(*numbers, bounded=bounded)
+
+
+def test_a_binlog_checkpoint_behind_the_last_transaction_keeps_no_reading_waiting(
+    primary: MariaDb, tmp_path: Path
+) -> None:
+    query = OneRun(primary, tmp_path / "relay")
+    last = 0
+    while last < 2 or kind_of_last_event(primary) != "Binlog_checkpoint":
+        # Of the file before, which ends as soon as the engine has flushed: behind this transaction, with some luck.
+        last += 1
+        assert last < 200, "the server writes no checkpoint behind a transaction"
+        primary.sql(
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 2", "FLUSH BINARY LOGS", f"INSERT INTO o.t VALUES ({last})"
+        )
+        time.sleep(0.02)
+        primary.sql(*ENGINE_LOG_FLUSHED)
+        wait_until(lambda: kind_of_last_event(primary) in ("Binlog_checkpoint", "Xid"), "the server has settled")
+    query.finish(*range(1, last + 1), bounded=True)
+    assert batch_of(primary, tmp_path) == list(range(1, last + 1))
+    query.finish(bounded=True)
+
+
+def kind_of_last_event(server: MariaDb) -> str:
+    return str(server.sql(f"SHOW BINLOG EVENTS IN '{server.binlogs()[-1]}'")[-1][2])
 
 
 def test_available_now_reads_up_to_the_first_that_went_back_and_then_says_so(primary: MariaDb, tmp_path: Path) -> None:

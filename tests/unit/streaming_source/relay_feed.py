@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from replica.handshake.end import ServerEnd
 from replica.handshake.start import Latest
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
 from replica.rows.types import ValuePolicy
@@ -139,6 +139,9 @@ class RelayFeed:
 
     def origin(self, location: RelayLocation) -> Origin:
         return Origin(77) if location.offset else Origin()
+
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002
+        return False
 
     def latest_and_prepared(self) -> Latest:
         return self.latest

@@ -37,20 +37,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 
+def reading(server: MariaDb, folder: Path, **more: str) -> dict[str, str]:
+    """The options of every query here."""
+    return {
+        "host": server.host,
+        "port": str(server.port),
+        "user": "repl",
+        "password": "replica-secret",
+        "relayDir": str(folder),
+        "table": "o.t",
+    } | more
+
+
 class Query:
     """A streaming query over o.t. `offsets` is the log in its checkpoint, `numbers` its sink."""
 
     def __init__(self, server: MariaDb, folder: Path, **options: str) -> None:
         self.folder = folder
-        self.given = {
-            "host": server.host,
-            "port": str(server.port),
-            "user": "repl",
-            "password": "replica-secret",
-            "relayDir": str(folder),
-            "table": "o.t",
-            "startingPosition": "earliest",
-        } | options
+        self.given = reading(server, folder, startingPosition="earliest") | options
         self.offsets: list[str] = []
         self.numbers: list[int] = []
 
@@ -219,14 +223,7 @@ def test_explain_and_position_refuse_what_is_there_twice(primary: MariaDb, tmp_p
 
 def batch_of(server: MariaDb, folder: Path, **options: str) -> list[int]:
     """A batch read of the server up to its end."""
-    given = {
-        "host": server.host,
-        "port": str(server.port),
-        "user": "repl",
-        "password": "replica-secret",
-        "relayDir": str(folder),
-        "table": "o.t",
-    } | options
+    given = reading(server, folder) | options
     parsed, plan = SourceOptions.parse(given), load_plan(given)
     planned = plan_range(parsed, plan, end_at_load(parsed), "one")
     return [

@@ -230,10 +230,16 @@ class RelayWriter:
 
         For each ACK, after the sync: one system call, 2 to 4 us.
         """
-        self._check()
         current = self._files.current
-        with self._failing():
-            ensure_named(self.directory, current.file if current else self._lock.file)
+        watched = current.file if current else self._lock.file
+        try:
+            if self._failure is None and watched.has_its_name():
+                return
+        except OSError as error:
+            self._fail(error)
+        self._check()
+        self._failure = removed(self.directory, watched.path)
+        raise self._failure
 
     def ensure_ours(self) -> None:
         """The same, and that the lock still excludes others: before anything there is changed by its name."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ColumnType
-from replica.rows.types import Kind
+from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.plan import ColumnPlan
+    from replica.rows.tables.plan import ColumnPlan
 
 _T = ColumnType
 _INTEGERS: Final = {

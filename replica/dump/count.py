@@ -23,12 +23,13 @@ from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.native.arrays import address
+from replica.native.record import column_of
 from replica.plain_text import one_line
 from replica.protocol.constants import BINLOG_MAGIC, EventType, event_name
-from replica.rows import records as r
-from replica.rows.batch import Groups
-from replica.rows.decode import UnreadableGroup, count_by_table
-from replica.rows.scan import as_bytes
+from replica.rows.decode.batch import Groups
+from replica.rows.decode.decode import UnreadableGroup, count_by_table
+from replica.rows.scan import records as r
+from replica.rows.scan.scan import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.dump.reading import Part, Reading
-    from replica.rows.batch import TableName
-    from replica.rows.xa import CarriedGroup
+    from replica.rows.decode.batch import TableName
+    from replica.rows.scan.xa import CarriedGroup
     from replica.schema.known_tables import TableName as StatementTable
 
 MAX_NAMED = 4096
@@ -106,7 +107,7 @@ class Summary:
             reading.say_left_out(part, one)
         self.skipped["transactions that cannot be read"] += len(broken)
         self.skipped["transactions that a crash cut short"] += found.cut_groups
-        undone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
+        undone = column_of(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
         self.skipped["transactions that were rolled back"] += int(undone.sum())
         for kind, count in found.skipped.items():
             self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count

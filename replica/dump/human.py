@@ -24,12 +24,12 @@ from replica.protocol.events import (
     QueryEvent,
     RowsQueryEvent,
 )
-from replica.rows import records as r
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from replica.dump.reading import Reading
     from replica.protocol.header import Event
-    from replica.rows.tables import Table
+    from replica.rows.decode.slots import Table
 
 VERBS: Final = {r.OP_INSERT: "INSERT INTO", r.OP_UPDATE: "UPDATE", r.OP_DELETE: "DELETE FROM"}
 

@@ -18,11 +18,11 @@ from replica.dump.kernel_escapes import JSON
 from replica.dump.rows_text import Place, RowTexts
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
 from replica.dump.without_rows import parts_with_notice
-from replica.rows import records as r
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from replica.dump.reading import Reading
-    from replica.rows.tables import Table
+    from replica.rows.decode.slots import Table
 
 Image = Literal["both", "before", "after"]
 OPERATIONS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}

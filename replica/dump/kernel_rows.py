@@ -32,7 +32,7 @@ from replica.dump.kernel_values import (
 )
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_i1, load_i4, load_u1, load_u4, load_u8, store_u1, store_u8
-from replica.rows import records as r
+from replica.rows.scan import records as r
 
 # A template piece is an address and a size. One column of one side:
 COLUMN_RANK = 0  # its place among the sorted names of the table

@@ -21,8 +21,8 @@ from replica.native.memory import (
     store_u4,
     store_u8,
 )
-from replica.rows.kernel_numbers import copy_short
-from replica.rows.kernel_utf8 import is_utf8
+from replica.rows.types.kernel_numbers import copy_short
+from replica.rows.types.kernel_utf8 import is_utf8
 
 # What a column's declaration adds to the value.
 STYLE_NONE = 0

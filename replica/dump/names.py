@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, ReplicaError
 from replica.protocol.events import QueryEvent
-from replica.rows.file_tables import FileResolver
-from replica.rows.layout import compile_layout
-from replica.rows.plan import has_hidden_width
-from replica.rows.target import TableTarget
+from replica.rows.tables.file_tables import FileResolver
+from replica.rows.tables.layout import compile_layout
+from replica.rows.tables.plan import has_hidden_width
+from replica.rows.tables.target import TableTarget
 from replica.schema.history import SchemaHistory
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.dump.notices import Notices
     from replica.dump.reading import Part
     from replica.protocol.table_map import TableMapEvent
-    from replica.rows.types import ValuePolicy
+    from replica.rows.types.types import ValuePolicy
 
 
 UNNAMED: Final = (

@@ -38,11 +38,11 @@ from replica.protocol.constants import (
 from replica.protocol.events import decode, decode_description
 from replica.protocol.header import parse_header
 from replica.protocol.table_map import TableMapEvent, parse_table_map
-from replica.rows.batch import Groups
-from replica.rows.decode import DecodeOptions, RangeDecoder, UnreadableGroup
-from replica.rows.faults import DAMAGED
-from replica.rows.scan import TYPE_AT, Scan, scan
-from replica.rows.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
+from replica.rows.decode.batch import Groups
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGroup
+from replica.rows.decode.faults import DAMAGED
+from replica.rows.scan.scan import TYPE_AT, Scan, scan
+from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
     from replica.protocol.header import Event
     from replica.protocol.transaction_events import XaId
-    from replica.rows.batch import ChangeBatch
+    from replica.rows.decode.batch import ChangeBatch
 
 CARRIED_IN_MEMORY: Final = 32 << 20
 """Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""

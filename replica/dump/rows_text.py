@@ -20,15 +20,16 @@ from replica.dump.kernel_escapes import JSON
 from replica.dump.templates import Program, piece, write_piece
 from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
-from replica.rows import records as r
+from replica.native.record import column_of
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from replica.rows.batch import ChangeBatch
-    from replica.rows.tables import Table
+    from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.slots import Table
 
 Bytes = "npt.NDArray[np.uint8]"
 
@@ -116,7 +117,7 @@ class RowTexts:
         assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.events is not None  # noqa: S101
         record = np.zeros(k.BATCH_WORDS, np.int64)
-        slots = np.ascontiguousarray(r.column(batch.events, r.EVENT_SLOT)[batch.event])
+        slots = np.ascontiguousarray(column_of(batch.events, r.EVENT_SLOT)[batch.event])
         programs = self._addresses(batch, slots)
         keep: list[object] = [slots, programs]
         record[k.BATCH_OP // 8] = address(batch.op)

@@ -18,7 +18,7 @@ from replica.protocol.gtid import GtidPosition
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.rows.batch import Groups
+    from replica.rows.decode.batch import Groups
 
 
 @dataclass(slots=True)

@@ -40,12 +40,12 @@ from replica.protocol.events import (
     UserVarEvent,
     XaPrepareEvent,
 )
-from replica.rows.types import Kind
+from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
     from replica.dump.reading import Part, Reading
     from replica.protocol.header import Event
-    from replica.rows.tables import Table
+    from replica.rows.decode.slots import Table
 
 HEAD: Final = f"""\
 -- Row changes and statements of MariaDB binlogs, by mariadb-replica dump --sql. For the mariadb client; all times UTC.

@@ -16,7 +16,7 @@ from replica.dump import kernel_rows as k
 from replica.dump import kernel_values as kv
 from replica.native.arrays import address
 from replica.protocol.constants import ColumnType
-from replica.rows.types import Kind
+from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.plan import ColumnPlan
-    from replica.rows.tables import Table
+    from replica.rows.decode.slots import Table
+    from replica.rows.tables.plan import ColumnPlan
 
 BEFORE, AFTER = 0, 1
 

@@ -12,7 +12,7 @@ from replica.dump.event_words import statement_text
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.protocol.constants import BINLOG_MAGIC
-from replica.rows.statements import logged_texts
+from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
 from replica.schema.temporary_tables import TemporaryTables
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from replica.rows.xa import CarriedGroup, XaAction, XaGroup, find_xa_groups
+from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, find_xa_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

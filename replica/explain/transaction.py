@@ -13,9 +13,9 @@ from replica.dump.event_words import event_words, statement_text, type_name, utc
 from replica.dump.without_rows import StatementChanges
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
-from replica.rows.decode import count_by_table
-from replica.rows.scan import scan
-from replica.rows.target import TableTarget
+from replica.rows.decode.decode import count_by_table
+from replica.rows.scan.scan import scan
+from replica.rows.tables.target import TableTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.protocol.binlog_file import FileEvent
     from replica.protocol.table_map import TableMapEvent
     from replica.protocol.transaction_events import XaId
-    from replica.rows.xa import CarriedGroup
+    from replica.rows.scan.xa import CarriedGroup
 
 MAX_EVENTS: Final = 1000
 """A transaction of a million events is told by their types and sums."""

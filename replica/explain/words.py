@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from replica.dump.event_words import utc, xa_words
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
-from replica.rows.xa import XaAction
+from replica.rows.scan.xa import XaAction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

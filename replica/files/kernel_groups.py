@@ -24,7 +24,7 @@ from replica.protocol.constants import (
     HeaderFlag,
 )
 from replica.protocol.groups import ENDS_STANDALONE, ENDS_TRANSACTION, NEVER_IN_A_GROUP
-from replica.rows.kernel_scan_dummy import is_dummy
+from replica.rows.scan.kernel_dummy import is_dummy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,11 +25,12 @@ KERNEL_SOURCES = (
     "native/*.py",
     "protocol/constants.py",
     "protocol/groups.py",
-    "*/kernel*.py",
+    "**/kernel*.py",
     "relay/slots.py",
     "relay/state.py",
-    "rows/records.py",
-    "rows/kinds.py",
+    "rows/*/records.py",
+    "rows/types/plan_record.py",
+    "rows/types/kinds.py",
 )
 
 

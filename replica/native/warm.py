@@ -28,7 +28,7 @@ PACKAGES: Final = ("replica", "streaming_source")
 def kernel_names() -> list[tuple[str, str]]:
     """(module, function) of every kernel, those of the longest modules first: they are the most work."""
     root = Path(__file__).resolve().parents[2]
-    paths = [path for package in PACKAGES for path in root.glob(f"{package}/*/kernel_*.py")]
+    paths = [path for package in PACKAGES for path in root.glob(f"{package}/**/kernel_*.py")]
     for path in sorted(paths, key=lambda path: -path.stat().st_size):
         importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
     return [(kernel.py_func.__module__, kernel.py_func.__name__) for kernel in KERNELS]

@@ -21,8 +21,8 @@ from replica.protocol.events import decode
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.transaction_events import GtidListEvent
-from replica.rows.batch import Groups
-from replica.rows.scan import scan
+from replica.rows.decode.batch import Groups
+from replica.rows.scan.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

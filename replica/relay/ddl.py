@@ -14,7 +14,7 @@ from replica.errors import ProtocolError
 from replica.protocol.events import FormatDescriptionEvent, GtidEvent, decode
 from replica.relay.file_head import read_file_head
 from replica.relay.location import RelayLocation, relay_path
-from replica.rows.statements import logged_statements, logged_texts
+from replica.rows.scan.statements import logged_statements, logged_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

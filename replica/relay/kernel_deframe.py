@@ -33,7 +33,7 @@ from replica.native.memory import load_u8 as get  # a cell of the state; load_u8
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay import slots as s
-from replica.rows.kernel_statements import defines, is_border
+from replica.rows.scan.kernel_statements import defines, is_border
 
 MAX_EVENT_BYTES = (1 << 30) + (1 << 20)  # the dump thread's own packet limit is 1 GiB (MAX_MAX_ALLOWED_PACKET)
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.relay.location import RelayLocation
-from replica.rows.xa import XaAction, XaGroup, describe, find_xa_groups
+from replica.rows.scan.xa import XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

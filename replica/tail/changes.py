@@ -14,7 +14,7 @@ import numpy as np
 
 from replica.dump.rows_text import Place
 from replica.dump.selection import Selection
-from replica.rows import records as r
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from replica.dump.reading import Part, Reading
     from replica.dump.rows_text import RowTexts, Texts
-    from replica.rows.batch import ChangeBatch, Groups
+    from replica.rows.decode.batch import ChangeBatch, Groups
 
 OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}
 

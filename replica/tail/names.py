@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from replica.dump.reading import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.relay.log import RelayLog
-    from replica.rows.target import TableTarget
-    from replica.rows.types import ValuePolicy
+    from replica.rows.tables.target import TableTarget
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
 
     Ask = Callable[[str, str], TableSchema | None]

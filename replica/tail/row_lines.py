@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
-from replica.rows import records as r
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replica.rows.tables import Table
+    from replica.rows.decode.slots import Table
     from replica.tail.colours import Colours
 
 SHOWN_CHARACTERS: Final = 60

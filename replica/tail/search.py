@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.protocol.gtid import Gtid
-from replica.rows.batch import Groups
-from replica.rows.scan import scan
+from replica.rows.decode.batch import Groups
+from replica.rows.scan.scan import scan
 
 if TYPE_CHECKING:
     from replica.dump.reading import Part

@@ -18,7 +18,7 @@ from replica.errors import DataLossError
 from replica.plain_text import one_line
 from replica.relay.location import RelayLocation, relay_numbers
 from replica.relay.xa import follow
-from replica.rows.xa import XaAction, find_xa_groups
+from replica.rows.scan.xa import XaAction, find_xa_groups
 from replica.tail.following import stretch
 from replica.tail.row_lines import program as plain_program
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from replica.dump.without_rows import StatementChanges, WithoutRows
     from replica.protocol.transaction_events import XaId
     from replica.relay.log import RelayLog
-    from replica.rows.batch import Groups
-    from replica.rows.tables import Table
+    from replica.rows.decode.batch import Groups
+    from replica.rows.decode.slots import Table
     from replica.tail.changes import Changes, Rows
     from replica.tail.names import LiveNames
     from replica.tail.transactions import Transactions

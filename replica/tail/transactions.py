@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.dump.event_words import statement_text, utc, xa_words
 from replica.dump.unseen import visible
+from replica.native.record import column_of
 from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
-from replica.rows import records as r
+from replica.rows.scan import records as r
 from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from replica.dump.reading import Part
     from replica.dump.without_rows import WithoutRows
     from replica.protocol.header import Event
-    from replica.rows.batch import Groups
-    from replica.rows.tables import Table
+    from replica.rows.decode.batch import Groups
+    from replica.rows.decode.slots import Table
     from replica.tail.changes import Rows
     from replica.tail.colours import Colours
     from replica.tail.names import LiveNames
@@ -89,7 +90,7 @@ class Transactions:
         assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.event is not None  # noqa: S101
         assert batch.slots is not None  # noqa: S101
-        slots = r.column(batch.events, r.EVENT_SLOT)
+        slots = column_of(batch.events, r.EVENT_SLOT)
         writer = RowLines(self.colours, full=self.full)
         for number in rows.numbers:
             table = self.compiled(batch.slots.table(int(slots[batch.event[number]])))

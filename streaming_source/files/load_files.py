@@ -19,9 +19,9 @@ from replica.protocol.constants import EventType
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
 from replica.protocol.transaction_events import GtidListEvent
-from replica.rows.file_tables import FileResolver
-from replica.rows.layout import compile_layout
-from replica.rows.types import OutputColumn, ValuePolicy
+from replica.rows.tables.file_tables import FileResolver
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import OutputColumn, ValuePolicy
 from streaming_source.files.partition import FileAccess, FilePartition
 from streaming_source.files.paths import Age, Looks, find_binlogs
 from streaming_source.files.survey import Definition, FileSurvey, Survey

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid
 from replica.relay.repeated import out_of_order
-from replica.rows.batch import Groups
+from replica.rows.decode.batch import Groups
 
 if TYPE_CHECKING:
-    from replica.rows.scan import Scan
+    from replica.rows.scan.scan import Scan
 
 
 class FileOrder:

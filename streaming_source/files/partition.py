@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.files.binlog import BinlogFile, FileRange
     from replica.files.keys import KeyRing
     from replica.protocol.format_description import FormatDescriptionEvent
-    from replica.rows.xa import CarriedGroup
+    from replica.rows.scan.xa import CarriedGroup
     from streaming_source.selection.group_extent import GroupExtent
     from streaming_source.selection.pushed_filters import ChangeFilter
     from streaming_source.selection.resolver import Catalog
@@ -181,7 +181,7 @@ def _fetched(group: PreparedGroup) -> CarriedGroup:
 
 
 def _cut(part: FileRange, group: PreparedGroup) -> CarriedGroup:
-    from replica.rows.xa import CarriedGroup
+    from replica.rows.scan.xa import CarriedGroup
 
     content = part.data[group.start - part.offset : group.end - part.offset]
     # A view keeps all of its range in memory.

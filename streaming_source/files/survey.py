@@ -21,16 +21,17 @@ import numpy as np
 
 from replica.errors import DataLossError, ProtocolError, SchemaError
 from replica.files.ranges import relocated
+from replica.native.record import WORD, column_of
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
 from replica.protocol.table_map import TableMapEvent, parse_table_map
-from replica.rows import records as r
-from replica.rows.batch import Groups
-from replica.rows.scan import Scan, scan
-from replica.rows.statements import logged_texts
-from replica.rows.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from replica.rows.decode.batch import Groups
+from replica.rows.scan import records as r
+from replica.rows.scan.scan import Scan, scan
+from replica.rows.scan.statements import logged_texts
+from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
 from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.order import FileOrder
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
     from replica.protocol.transaction_events import XaId
-    from replica.rows.file_tables import FileResolver
+    from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.selection.resolver import Catalog, SelectedTables
@@ -144,7 +145,7 @@ class FileSurvey:
         self._follow(part, found)
         known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
         wanted = np.array([table.wanted for table in known], np.bool_)
-        met = in_order_of_last_use(r.column(found.events, r.EVENT_SLOT), len(known))
+        met = in_order_of_last_use(column_of(found.events, r.EVENT_SLOT), len(known))
         if len(self.found.names) < MAX_KEPT:
             self.found.names.update(".".join(known[slot].name) for slot in met)
         catalog: dict[tuple[str, str], TableSchema] = {}
@@ -163,8 +164,8 @@ class FileSurvey:
 
     def _follow(self, part: FileRange, found: Scan) -> None:
         """Take in the DDL of a range, before its rows: CREATE TABLE … SELECT has both in one group."""
-        ddl = r.column(found.groups, r.GROUP_FLAGS) & GtidFlag.DDL != 0
-        alone = r.column(found.groups, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        ddl = column_of(found.groups, r.GROUP_FLAGS) & GtidFlag.DDL != 0
+        alone = column_of(found.groups, r.GROUP_ENDING) == r.ENDS_STANDALONE
         groups = Groups(found.groups, found.expansion)  # offsets in the range, also where the scan had to write it out
         data = part.data
         for number in np.flatnonzero(ddl | alone):
@@ -284,5 +285,5 @@ def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
 
 
 def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
-    first, last = (int(found.groups[xa.number, field // r.WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
-    return bool(wanted[r.column(found.events, r.EVENT_SLOT)[first:last]].any())
+    first, last = (int(found.groups[xa.number, field // WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
+    return bool(wanted[column_of(found.events, r.EVENT_SLOT)[first:last]].any())

@@ -22,7 +22,7 @@ from replica.handshake.end import ServerEnd, is_last, server_end
 from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.positions.on_primary import at_time
-from replica.rows.xa import describe
+from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost

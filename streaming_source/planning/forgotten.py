@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError
-from replica.rows.xa import describe
+from replica.rows.scan.xa import describe
 from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:

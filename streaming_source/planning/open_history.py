@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
-from replica.rows.types import ValuePolicy
+from replica.rows.types.types import ValuePolicy
 from streaming_source.attached.folder import attached_directory
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.schema.changes import SchemaChanges

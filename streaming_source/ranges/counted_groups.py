@@ -109,7 +109,9 @@ class CountedGroups:
         return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
 
     def _count(self, part: LogRange) -> Ints:
-        from replica.rows.decode import count_rows  # brings pyarrow: only queries that count rows pay for it here
+        from replica.rows.decode.decode import (
+            count_rows,  # brings pyarrow: only queries that count rows pay for it here
+        )
         from streaming_source.rows.ddl_rows import DdlRows
 
         number = relay_number(Path(part.path))

@@ -21,7 +21,7 @@ from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay.last_event import fingerprint_at
 from replica.relay.location import RelayLocation, relay_number, relay_path
 from replica.relay.xa import RangeNeeds, follow
-from replica.rows.xa import unprepared_error
+from replica.rows.scan.xa import unprepared_error
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import bytes_between
 from streaming_source.rows.partition import CatalogChanges, ChangePartition, GroupBounds, RelayRange, RowBounds

@@ -1,8 +1,8 @@
 """How far a batch goes inside a transaction that is over the limits by itself.
 
-In: the places where the transaction can be cut, as `replica.rows.row_index` finds them, and the ordinal that the batch
-begins at. Out: the ordinal that it ends before. It holds one row change at least, not more selected ones than allowed,
-and not more bytes, except between two neighbouring places.
+In: the places where the transaction can be cut, as `replica.rows.decode.row_index` finds them, and the ordinal that the
+batch begins at. Out: the ordinal that it ends before. It holds one row change at least, not more selected ones than
+allowed, and not more bytes, except between two neighbouring places.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.rows.row_index import RowIndex
+    from replica.rows.decode.row_index import RowIndex
 
     Ints = npt.NDArray[np.int64]
 

@@ -21,9 +21,9 @@ from replica.protocol import checksum as checksums
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.encode import encode_event
 from replica.protocol.header import parse_header
-from replica.rows import records as r
-from replica.rows.open_ends import OpenEnds
-from replica.rows.row_index import RowIndex, index_rows
+from replica.rows.decode.open_ends import OpenEnds
+from replica.rows.decode.row_index import RowIndex, index_rows
+from replica.rows.scan import records as r
 from streaming_source.rows.partition import RelayRange, RowBounds, Surroundings
 
 if TYPE_CHECKING:

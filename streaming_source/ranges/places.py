@@ -20,7 +20,7 @@ from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.relay.location import RelayLocation, relay_path
 from replica.relay.order import ambiguous, of_position
 from replica.relay.xa import Prepared, follow
-from replica.rows.xa import describe
+from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:

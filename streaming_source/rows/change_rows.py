@@ -20,7 +20,7 @@ from streaming_source.rows.group_columns import take, take_positions
 from streaming_source.rows.row_texts import gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
-    from replica.rows.batch import ChangeBatch, Groups
+    from replica.rows.decode.batch import ChangeBatch, Groups
 
 ENVELOPE_OPS = pa.array(["insert", "update", "delete", "ddl"])
 OP_DDL = 3  # beside the decoder's

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from replica.native.record import column_of
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.events import decode
 from replica.protocol.format_description import FormatDescriptionEvent
 from replica.protocol.header import EventHeader, parse_header
 from replica.protocol.query import QueryEvent
-from replica.rows import records as r
-from replica.rows.batch import ChangeBatch, Groups, TableName
+from replica.rows.decode.batch import ChangeBatch, Groups, TableName
+from replica.rows.scan import records as r
 from replica.schema.session import text_of
 from streaming_source.rows.change_rows import OP_DDL
 from streaming_source.rows.ddl_statements import named_tables
@@ -104,7 +105,7 @@ class DdlRows:
 
     def _found(self, groups: Groups) -> Iterator[DdlRow]:
         marked = groups.flags & GtidFlag.DDL != 0
-        alone = r.column(groups.records, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        alone = column_of(groups.records, r.GROUP_ENDING) == r.ENDS_STANDALONE
         for number in np.flatnonzero(marked | alone).tolist():
             named = [
                 (name, query)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import DataLossError, RelayError
-from replica.rows.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.open_ends import WHOLE, OpenEnds
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Sequence
 
-    from replica.rows.xa import CarriedGroup
+    from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
 
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
@@ -223,6 +223,6 @@ def _not_here(path: str, end: int, error: Exception) -> RelayError:
 
 
 def _carried(parts: Sequence[ChangeRange]) -> list[CarriedGroup]:
-    from replica.rows.xa import CarriedGroup  # brings numba, which planning on Spark's side must not wait for
+    from replica.rows.scan.xa import CarriedGroup  # brings numba, which planning on Spark's side must not wait for
 
     return [CarriedGroup(part.data(), part.checksum) for part in parts]

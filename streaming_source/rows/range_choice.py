@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.rows.batch import ChangeBatch, Groups
-    from replica.rows.decode import GroupChoice
+    from replica.rows.decode.batch import ChangeBatch, Groups
+    from replica.rows.decode.decode import GroupChoice
     from streaming_source.rows.ddl_rows import DdlRows
     from streaming_source.rows.partition import GroupBounds, RowBounds
     from streaming_source.selection.resolver import SelectedTables

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.rows.xa import XaGroup
+    from replica.rows.scan.xa import XaGroup
     from streaming_source.rows.partition import CatalogChanges, ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 

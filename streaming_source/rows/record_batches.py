@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.rows.batch import ChangeBatch
-    from replica.rows.decode import RangeDecoder
+    from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.decode import RangeDecoder
     from streaming_source.rows.change_rows import RangeFacts
     from streaming_source.rows.partition import GroupBounds, RowBounds
     from streaming_source.rows.range_choice import RangeChoice
@@ -126,8 +126,8 @@ def decoder_of(plan: ReadPlan) -> RangeDecoder:
 
 
 def _new_decoder(plan: ReadPlan) -> RangeDecoder:
-    from replica.rows.decode import DecodeOptions, RangeDecoder
-    from replica.rows.types import OutputColumn
+    from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+    from replica.rows.types.types import OutputColumn
     from streaming_source.schema.arrow import arrow_type
     from streaming_source.schema.row_schema import spark_type
 

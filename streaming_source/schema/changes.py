@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import ColumnsAddedError, SchemaError, UnsupportedColumnError
-from replica.rows.types import output_column
-from replica.rows.widening import fits
+from replica.rows.tables.widening import fits
+from replica.rows.types.types import output_column
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Mapping, Sequence
 
-    from replica.rows.types import ValuePolicy
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.options.source_options import OnSchemaChange

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.rows.layout import compile_layout
-from replica.rows.types import output_column
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import output_column
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.columns import check_columns, column_matcher
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.protocol.table_map import TableMapEvent
-    from replica.rows.types import ValuePolicy
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from replica.rows.batch import Groups
+    from replica.rows.decode.batch import Groups
 
 
 class GroupExtent(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from replica.rows.batch import Groups
+    from replica.rows.decode.batch import Groups
     from streaming_source.selection.group_extent import GroupExtent
 
 OPERATIONS: Final = ("insert", "update", "delete")

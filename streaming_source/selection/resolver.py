@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.protocol.table_map import TableMapEvent
-    from replica.rows.target import TableTarget
+    from replica.rows.tables.target import TableTarget
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import RowOptions
     from streaming_source.selection.unreadable import Unreadable
@@ -67,7 +67,7 @@ class SelectedTables:
         return bool(matcher(patterns).fullmatch(database)) and f"{database}.*" not in self.exclude
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        from replica.rows.target import TableTarget
+        from replica.rows.tables.target import TableTarget
 
         database, table = table_map.database, table_map.table
         selected = sum(1 << number for number, name in enumerate(OPERATIONS) if name in self.operations)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from replica.protocol.constants import EventType
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.types import OutputColumn
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.types.types import OutputColumn
 from streaming_source.selection.resolver import SelectedTables
 from tests.unit.rows.stream import UPDATE, Column, Stream, image, rows, table_map
 

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from replica.native.record import column_of
 from replica.protocol.table_map import parse_table_map
-from replica.rows import records as r
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.layout import compile_layout
-from replica.rows.scan import scan
-from replica.rows.types import OutputColumn, ValuePolicy
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.scan import records as r
+from replica.rows.scan.scan import scan
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import OutputColumn, ValuePolicy
 from streaming_source.rows.partition import ChangePartition, RelayRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -93,7 +94,7 @@ class Task:
 
 def _cuts(found: Any) -> Iterator[tuple[int, int]]:
     start = MAGIC_BYTES
-    ends = r.column(found.groups, r.GROUP_END).tolist()
+    ends = column_of(found.groups, r.GROUP_END).tolist()
     for end, following in zip(ends, [*ends[1:], None], strict=True):
         if following is None or following - start > RANGE_BYTES:
             yield start, end

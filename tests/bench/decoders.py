@@ -23,11 +23,11 @@ from replica.native.memory import load_u4
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent, parse_table_map
-from replica.rows import reference
-from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.layout import compile_layout
-from replica.rows.scan import scan
-from replica.rows.types import ValuePolicy
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
+from replica.rows.oracle import rows as reference
+from replica.rows.scan.scan import scan
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

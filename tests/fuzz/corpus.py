@@ -13,7 +13,7 @@ from replica.protocol.binlog_file import walk
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, EventType
 from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.rows_event import ROWS_EVENTS
-from replica.rows.expand import expand
+from replica.rows.scan.expand import expand
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:

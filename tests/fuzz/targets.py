@@ -13,15 +13,15 @@ from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventTyp
 from replica.protocol.events import RowsEvent, TableMapEvent, TransactionPayloadEvent, decode
 from replica.protocol.rows_event import ROWS_EVENTS
 from replica.protocol.table_map import parse_table_map
-from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget, count_rows
-from replica.rows.images import ARENA_BYTES, Arena
-from replica.rows.images_reference import plain_rows
-from replica.rows.layout import compile_layout
-from replica.rows.reference import read_rows
-from replica.rows.scan import scan
-from replica.rows.types import ValuePolicy
-from replica.rows.unnamed import unnamed_schema
-from replica.rows.xa import find_xa_groups
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget, count_rows
+from replica.rows.decode.images import ARENA_BYTES, Arena
+from replica.rows.oracle.images import plain_rows
+from replica.rows.oracle.rows import read_rows
+from replica.rows.scan.scan import scan
+from replica.rows.scan.xa import find_xa_groups
+from replica.rows.tables.layout import compile_layout
+from replica.rows.tables.unnamed import unnamed_schema
+from replica.rows.types.types import ValuePolicy
 from tests.fuzz.guarded import Guarded
 
 if TYPE_CHECKING:

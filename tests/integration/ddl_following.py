@@ -15,11 +15,11 @@ from replica.protocol.events import decode
 from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent
-from replica.rows.file_tables import FileResolver
-from replica.rows.images_reference import plain_rows
-from replica.rows.layout import compile_layout
-from replica.rows.reference import read_rows
-from replica.rows.types import ValuePolicy
+from replica.rows.oracle.images import plain_rows
+from replica.rows.oracle.rows import read_rows
+from replica.rows.tables.file_tables import FileResolver
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
 from replica.schema.from_catalog import table_of
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from replica.protocol.column_def import ColumnDef
     from replica.protocol.format_description import FormatDescriptionEvent
     from replica.protocol.header import Event
-    from replica.rows.layout import RowLayout
-    from replica.rows.reference import RowChange
+    from replica.rows.oracle.rows import RowChange
+    from replica.rows.tables.layout import RowLayout
     from replica.schema.history import SchemaHistory
     from replica.schema.table import ColumnSchema, TableSchema
     from tests.fixtures.mariadb import MariaDb

@@ -13,7 +13,8 @@ from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.rows_text import Place, RowTexts
 from replica.dump.selection import Selection
-from replica.rows import records as r
+from replica.native.record import column_of
+from replica.rows.scan import records as r
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.plan import ColumnPlan
+    from replica.rows.tables.plan import ColumnPlan
     from tests.fixtures.mariadb import MariaDb
 
 
@@ -46,7 +47,7 @@ def our_rows(*files: Path) -> Iterator[OurRow]:
             assert len(lines) == batch.rows
             assert batch.events is not None
             assert batch.slots is not None
-            slots = r.column(batch.events, r.EVENT_SLOT)[batch.event].tolist()
+            slots = column_of(batch.events, r.EVENT_SLOT)[batch.event].tolist()
             for line, slot in zip(lines, slots, strict=True):
                 table = batch.slots.table(slot)
                 pairs = list(zip(table.layout.columns, table.table_map.columns, strict=True))

@@ -9,8 +9,8 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.protocol.charset import CHARSETS, charset_of
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.types import ValuePolicy, output_column
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from replica.schema.labels import doubtful_labels
 from tests.fixtures.replicas import replica_config

@@ -15,9 +15,9 @@ from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType
 from replica.protocol.query import QueryEvent
 from replica.protocol.table_map import TableMapEvent
-from replica.rows.decode import DecodeOptions, RangeDecoder, count_rows
-from replica.rows.layout import compile_layout
-from replica.rows.types import ValuePolicy
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 from tests.fixtures.mariadb import MariaDb
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 

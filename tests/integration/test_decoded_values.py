@@ -17,17 +17,17 @@ from replica.protocol.charset import CHARSETS
 from replica.protocol.rows_event import RowsEvent, RowsKind
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.values import format_time
-from replica.rows.images_reference import plain_rows
-from replica.rows.layout import compile_layout
-from replica.rows.reference import RowChange, read_rows
-from replica.rows.types import ValuePolicy
+from replica.rows.oracle.images import plain_rows
+from replica.rows.oracle.rows import RowChange, read_rows
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 from tests.integration.edges.log import catalog, version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.layout import RowLayout
+    from replica.rows.tables.layout import RowLayout
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ProtocolError
-from replica.rows.decode import DecodeOptions, RangeDecoder
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from tests.unit.rows.twin import Tables
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from replica.rows.types import TYPES
+from replica.rows.types.types import TYPES
 from tests.integration.edges.log import version
 from tests.integration.type_cases import CASES
 from tests.integration.type_checks import check, written

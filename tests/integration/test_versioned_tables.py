@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.types import ValuePolicy, output_column
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
-    from replica.rows.types import OutputColumn
+    from replica.rows.types.types import OutputColumn
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.rows.decode import DecodeOptions
-from replica.rows.layout import compile_layout
-from replica.rows.types import ValuePolicy, output_column
+from replica.rows.decode.decode import DecodeOptions
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy, output_column
 from tests.integration.edges.log import Log, catalog
 from tests.integration.type_tables import same
 from tests.unit.rows.twin import Tables, check_twin

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.protocol.constants import ColumnType
 from replica.protocol.values import set_
-from replica.rows.types import Kind
+from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.plan import ColumnPlan
+    from replica.rows.tables.plan import ColumnPlan
     from tests.fixtures.mariadb import MariaDb
 
 _ROW = re.compile(rb"### (INSERT INTO|UPDATE|DELETE FROM) `(.*)`\.`(.*)`")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replica.protocol.binlog_file import decode_file, walk
 from replica.protocol.constants import FIRST_POSITION, EventType
 from replica.protocol.table_map import TableMapEvent
-from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.layout import compile_layout
-from replica.rows.types import ValuePolicy
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from tests.unit.rows.twin import Tables, check_twin
 

@@ -4,8 +4,8 @@ import pytest
 
 from replica.dump.column_names import declaration, quoted
 from replica.protocol.events import TableMapEvent, decode, decode_description
-from replica.rows.layout import compile_layout
-from replica.rows.types import ValuePolicy
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
 from tests.vectors.load import raw_events
 
 DECLARED = {

@@ -21,16 +21,16 @@ from replica.protocol.binlog_file import decode_file
 from replica.protocol.rows_event import RowsEvent, RowsKind
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.values import format_time
-from replica.rows.images_reference import plain_rows
-from replica.rows.layout import compile_layout
-from replica.rows.reference import read_rows
-from replica.rows.types import Kind, ValuePolicy
+from replica.rows.oracle.images import plain_rows
+from replica.rows.oracle.rows import read_rows
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import Kind, ValuePolicy
 from tests.unit.dump.files import reading, said, vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.rows.plan import ColumnPlan
+    from replica.rows.tables.plan import ColumnPlan
 
 TEXT = ValuePolicy("text")
 OPS = {RowsKind.INSERT: "insert", RowsKind.UPDATE: "update", RowsKind.DELETE: "delete"}

@@ -3,18 +3,19 @@ from __future__ import annotations
 import numpy as np
 
 from replica.dump.selection import Selection
+from replica.native.record import WORD
 from replica.protocol.gtid import GtidPosition
-from replica.rows import records as r
-from replica.rows.batch import Groups
+from replica.rows.decode.batch import Groups
+from replica.rows.scan import records as r
 
 
 def groups(*rows: tuple[int, int, int]) -> Groups:
     """(domain, sequence, time)"""
-    records = np.zeros((len(rows), r.GROUP_BYTES // r.WORD), np.int64)
+    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
     for record, (domain, sequence, time) in zip(records, rows, strict=True):
-        record[r.GROUP_DOMAIN // r.WORD] = domain
-        record[r.GROUP_SEQUENCE // r.WORD] = np.uint64(sequence).astype(np.int64)
-        record[r.GROUP_TIMESTAMP // r.WORD] = time
+        record[r.GROUP_DOMAIN // WORD] = domain
+        record[r.GROUP_SEQUENCE // WORD] = np.uint64(sequence).astype(np.int64)
+        record[r.GROUP_TIMESTAMP // WORD] = time
     return Groups(records)
 
 

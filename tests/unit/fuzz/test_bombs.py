@@ -15,8 +15,8 @@ from replica.protocol.binary_json import parse_json
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
 from replica.protocol.events import TransactionPayloadEvent, decode
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.scan import scan
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.scan.scan import scan
 from tests.unit.protocol.decoding import DESCRIPTION
 from tests.unit.protocol.wire_varlen import unsigned
 from tests.unit.rows.stream import INSERT, Column, Stream, rows, table_map

@@ -12,11 +12,11 @@ from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.transaction_events import GtidEvent, XaId, XaPrepareEvent
-from replica.rows import reference
-from replica.rows.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.images_reference import plain_rows
-from replica.rows.layout import RowLayout, compile_layout
-from replica.rows.types import ValuePolicy
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
+from replica.rows.oracle import rows as reference
+from replica.rows.oracle.images import plain_rows
+from replica.rows.tables.layout import RowLayout, compile_layout
+from replica.rows.types.types import ValuePolicy
 
 if TYPE_CHECKING:
     import re

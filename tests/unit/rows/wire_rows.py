@@ -11,8 +11,8 @@ from replica.protocol.header import EventHeader
 from replica.protocol.rows_event import RowsEvent, RowsKind
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.wire import Cursor
-from replica.rows.layout import RowLayout, compile_layout
-from replica.rows.types import ValuePolicy
+from replica.rows.tables.layout import RowLayout, compile_layout
+from replica.rows.types.types import ValuePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

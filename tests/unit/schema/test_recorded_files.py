@@ -9,7 +9,7 @@ import pytest
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.query import QueryEvent
 from replica.protocol.table_map import TableMapEvent
-from replica.rows.match import catalog_columns
+from replica.rows.tables.match import catalog_columns
 from replica.schema.history import SchemaHistory
 from tests.vectors.load import HERE, VERSIONS
 

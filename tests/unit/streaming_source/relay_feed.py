@@ -10,7 +10,7 @@ from replica.handshake.start import Latest
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
-from replica.rows.types import ValuePolicy
+from replica.rows.types.types import ValuePolicy
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning.admission import Admission, BatchLimits

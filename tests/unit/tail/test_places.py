@@ -8,7 +8,7 @@ from replica.errors import ConfigError, DataLossError
 from replica.protocol.gtid import GtidPosition
 from replica.relay.location import RelayLocation
 from replica.relay.log import RelayLog
-from replica.rows.scan import scan
+from replica.rows.scan.scan import scan
 from replica.tail.following import stretch
 from replica.tail.places import Beginning, behind, earliest, last_transactions
 from tests.unit.relay.test_log import START, Place, fill

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.dump.unseen import visible
-from replica.rows import records as r
+from replica.rows.scan import records as r
 from replica.tail.colours import Colours, wanted
 from replica.tail.row_lines import SHOWN_CHARACTERS, RowLines, TableLines, values
 

@@ -10,7 +10,7 @@ from replica.errors import SchemaError
 from replica.protocol.encode import encode_rotate
 from replica.relay.log import RelayLog
 from replica.relay.writer import RelayWriter
-from replica.rows.types import ValuePolicy, output_column
+from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.from_catalog import table_of
 from streaming_source.attached import table as attached_table
 from streaming_source.attached.table import newest_table

@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.rows.xa import XaAction, find_xa_groups
+from replica.rows.scan.xa import XaAction, find_xa_groups
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges import partition_size
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan

@@ -10,7 +10,7 @@ import pytest
 from replica.errors import ColumnsAddedError, ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay import ddl
-from replica.rows.types import ValuePolicy
+from replica.rows.types.types import ValuePolicy
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.selection import Selection
 from streaming_source.planning.table_history import TableHistory

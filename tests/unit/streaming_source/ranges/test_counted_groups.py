@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from replica.protocol.gtid import GtidPosition
-from replica.rows import decode
+from replica.rows.decode import decode
 from streaming_source.ranges import counted_groups
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import TABLES, Group, RowFeed, batches, ends, offset, sizes, small

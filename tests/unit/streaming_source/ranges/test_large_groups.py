@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
 from replica.relay.log import RelayRange as LogRange
-from replica.rows.decode import DecodeOptions, RangeDecoder
-from replica.rows.row_index import index_rows
-from replica.rows.scan import scan
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.decode.row_index import index_rows
+from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from replica.rows.batch import ChangeBatch, Groups
+    from replica.rows.decode.batch import ChangeBatch, Groups
 
 COLUMNS = [Column("id", 3), Column("name", 15, b"\x64\x00")]
 MAPS = {1: table_map(1, COLUMNS, table="orders"), 2: table_map(2, COLUMNS[:1], table="log")}

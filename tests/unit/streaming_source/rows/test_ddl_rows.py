@@ -11,8 +11,8 @@ import pytest
 
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid
-from replica.rows.batch import Groups
-from replica.rows.scan import scan
+from replica.rows.decode.batch import Groups
+from replica.rows.scan.scan import scan
 from streaming_source.files.load_files import load_files
 from streaming_source.files.reader import read_file_changes
 from streaming_source.rows.ddl_rows import DdlRows

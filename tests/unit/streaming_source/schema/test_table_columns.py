@@ -7,7 +7,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from replica.errors import SchemaError
 from replica.protocol.table_map import parse_table_map
-from replica.rows.types import ValuePolicy
+from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.row_schema import TableColumn, envelope_schema, flat_schema

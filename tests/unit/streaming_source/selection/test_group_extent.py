@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from replica.rows import records as r
-from replica.rows.batch import Groups
+from replica.native.record import WORD
+from replica.rows.decode.batch import Groups
+from replica.rows.scan import records as r
 from streaming_source.selection.group_extent import GroupExtent, extent_of
 
 
 def groups_of(*rows: tuple[int, int, int]) -> Groups:
     """(domain, sequence number, second) of each."""
-    records = np.zeros((len(rows), r.GROUP_BYTES // r.WORD), np.int64)
+    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
     for record, values in zip(records, rows, strict=True):
         for field, value in zip((r.GROUP_DOMAIN, r.GROUP_SEQUENCE, r.GROUP_TIMESTAMP), values, strict=True):
-            record[field // r.WORD] = value
+            record[field // WORD] = value
     return Groups(records)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from replica.rows import records as r
-from replica.rows.batch import Groups
+from replica.native.record import WORD
+from replica.rows.decode.batch import Groups
+from replica.rows.scan import records as r
 from streaming_source.selection.group_extent import GroupExtent, extent_of
 from streaming_source.selection.pushed_filters import push_filters
 
@@ -39,7 +40,7 @@ HALF = dt.timedelta(milliseconds=500)
 
 
 def groups_of(rows: list[tuple[int, ...]]) -> Groups:
-    records = np.zeros((len(rows), r.GROUP_BYTES // r.WORD), np.int64)
+    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
     for record, (domain, server, number, second) in zip(records, rows, strict=True):
         for field, value in (
             (r.GROUP_DOMAIN, domain),
@@ -47,7 +48,7 @@ def groups_of(rows: list[tuple[int, ...]]) -> Groups:
             (r.GROUP_SEQUENCE, number),
             (r.GROUP_TIMESTAMP, second),
         ):
-            record[field // r.WORD] = value
+            record[field // WORD] = value
     return Groups(records)
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from replica.errors import ConfigError, SchemaError
-from replica.rows.target import TableTarget
+from replica.rows.tables.target import TableTarget
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables

@@ -1,0 +1,92 @@
+"""Which columns the images of a range leave out: by row, as lists of names, and nothing at all where all are whole.
+
+In: a scan and the tables of its slots. Out: per batch and side a ListArray for `ChangeBatch`. Rows events are numbered
+by table map and bitmap once per range, in a kernel; Python sees each distinct bitmap once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.wire import is_set
+from replica.rows.decode.kernel_absent import number_choices
+from replica.rows.scan import records as r
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.scan.scan import Scan
+
+NAMES: Final = pa.list_(pa.string())
+
+
+class AbsentColumns:
+    """The answer for one range. `names(slot)`: per column of a slot's table map the name it is put out under."""
+
+    def __init__(self, found: Scan, names: Callable[[int], Sequence[str | None]]) -> None:
+        self._found = found
+        self._names = names
+        self.any = not column_of(found.events, r.EVENT_WHOLE).all()  # else nobody need ask
+        self._choices: dict[int, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
+
+    def before(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
+        """For rows of these events: what their before images lack. NULL outside `rows`; None if nothing is lacking."""
+        return self._lists(events, rows, np.zeros(len(rows), np.bool_))
+
+    def after(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
+        """The same for after images, that of an INSERT among them."""
+        return self._lists(events, rows, rows)
+
+    def flat(self, events: npt.NDArray[np.int32], second: npt.NDArray[np.bool_]) -> pa.ListArray | None:
+        """The same for rows that are one image each; `second` marks those that are an UPDATE's after image."""
+        return self._lists(events, np.ones(len(second), np.bool_), second)
+
+    def _lists(
+        self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]
+    ) -> pa.ListArray | None:
+        before, before_names = self._of(r.EVENT_BEFORE)
+        after, after_names = self._of(r.EVENT_AFTER)  # where an event has one image only, it has one bitmap only
+        taken = np.where(second, after[events] + len(before_names), before[events])
+        taken[~rows | (np.where(second, after[events], before[events]) < 0)] = -1
+        names = [*before_names, *after_names]
+        partial = np.array([*(name is not None for name in names), False], np.bool_)
+        if not partial[taken].any():
+            return None
+        return pa.array(names, NAMES).take(pa.array(taken, pa.int32(), mask=taken < 0))
+
+    def _of(self, field: int) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
+        """Per event the number of its choice of columns, -1 for all of them; per number the names that it lacks."""
+        if field not in self._choices:
+            events = self._found.events
+            numbers, firsts = np.empty(len(events), np.int32), np.empty(len(events), np.int32)
+            table = np.zeros(1 << (2 * len(events)).bit_length(), np.int32)
+            count = number_choices(
+                address(self._found.data),
+                address(events),
+                len(events),
+                field,
+                address(numbers),
+                address(table),
+                len(table) - 1,
+                address(firsts),
+            )
+            self._choices[field] = numbers, [self._missing(int(event), field) for event in firsts[:count]]
+        return self._choices[field]
+
+    def _missing(self, event: int, field: int) -> list[str] | None:
+        record = self._found.events[event]
+        width, start = int(record[r.EVENT_WIDTH // WORD]), int(record[field // WORD])
+        # Bitmaps of rewritten events stand outside the range: an offset may lead there.
+        bitmap = ctypes.string_at(address(self._found.data) + start, (width + 7) // 8)
+        if all(is_set(bitmap, i) for i in range(width)):
+            return None
+        names = self._names(int(record[r.EVENT_SLOT // WORD]))
+        return [name for i, name in enumerate(names) if name is not None and not is_set(bitmap, i)]

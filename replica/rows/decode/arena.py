@@ -1,0 +1,170 @@
+"""Memory for the columns of a batch, as Arrow wants it: validity bits, values or int32 offsets, data that grows.
+
+One `ColumnSet` holds all columns of one side of the output (before, after, or the flat row). Kernels write into it
+through the addresses in `values`, `valid` and `tails`; `arrays()` wraps what they wrote without a copy. Fresh pages
+cost as much as decoding into them, so a set can be reset and filled again: then the arrays of the last batch change
+under their reader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.native.record import WORD
+from replica.protocol.values import SRID_BYTES
+from replica.rows.decode.records import TAIL_BYTES, TAIL_CAPACITY, TAIL_DATA, TAIL_END, TAIL_VALUES
+from replica.rows.types.types import GEOMETRY_ARROW, VECTOR_ARROW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+ALIGN: Final = 64
+# Columns of equal size would start at equal page offsets and fight for the same lines of the first-level cache.
+STAGGER: Final = 320
+FLOAT_BYTES: Final = 4  # of a component of a VECTOR
+# Arrow's string and binary arrays count bytes in int32.
+MAX_DATA: Final = (1 << 31) - 1
+# Kernels that write words may write a few bytes beyond a value.
+SLACK: Final = 64
+# A column of strings begins with this much at least, and no longer doubles beyond the other.
+SMALL: Final = 16 << 10
+LARGE: Final = 16 << 20
+
+
+def item_bytes(kind: pa.DataType) -> int:
+    """Bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries too."""
+    return 0 if kind in (pa.string(), pa.binary(), VECTOR_ARROW, GEOMETRY_ARROW) else kind.bit_width // 8
+
+
+class ColumnSet:
+    """Buffers for `rows` rows of columns of these Arrow types, in one allocation: large pages spare address look-ups.
+
+    `capacities`: bytes of data that each column of strings begins with; `first_capacities` gives a fair share. Without
+    `nullable` no column has a validity bitmap: its rows are NULL where their parent is.
+    """
+
+    def __init__(
+        self, kinds: Sequence[pa.DataType], rows: int, capacities: Sequence[int], *, nullable: bool = True
+    ) -> None:
+        self.kinds = tuple(kinds)
+        self.capacities = list(capacities)
+        count = len(self.kinds)
+        items = [item_bytes(kind) for kind in self.kinds]
+        strings = [index for index, item in enumerate(items) if not item]
+        bitmap = _aligned(rows // 8 + 1)
+        values = [_aligned(rows * item if item else (rows + 1) * 4) + STAGGER for item in items]
+        data = [_aligned(capacity + SLACK) + STAGGER for capacity in self.capacities]
+        starts = np.cumsum([bitmap * count, *values, *data])
+        self._memory = np.empty(int(starts[-1]) + ALIGN, np.uint8)
+        self._buffer = pa.py_buffer(self._memory)
+        self._base = _aligned(address(self._memory))
+        self._bitmap = bitmap
+        self.valid: npt.NDArray[np.int64] = self._base + np.arange(count, dtype=np.int64) * bitmap
+        self.values: npt.NDArray[np.int64] = self._base + starts[:count].astype(np.int64)
+        self.tails: npt.NDArray[np.int64] = np.zeros((len(strings), TAIL_BYTES // WORD), np.int64)
+        self.tails[:, TAIL_DATA // WORD] = self._base + starts[count : count + len(strings)]
+        self.tails[:, TAIL_CAPACITY // WORD] = self.capacities
+        self.tails[:, TAIL_VALUES // WORD] = self.values[strings]
+        self.tail: npt.NDArray[np.int64] = np.zeros(count, np.int64)
+        self.tail[strings] = address(self.tails) + np.arange(len(strings)) * TAIL_BYTES
+        for index in strings:
+            offset = int(self.values[index]) - address(self._memory)
+            self._memory[offset : offset + 4] = 0
+        self._strings = strings
+        self._makers = [_from_bytes(kind) for kind in self.kinds]
+        self._buffers: list[list[pa.Buffer | None]] = []
+        for index, item in enumerate(items):
+            size = rows * item if item else (rows + 1) * 4
+            valid = self._slice(int(self.valid[index]), bitmap) if nullable else None
+            self._buffers.append([valid, self._slice(int(self.values[index]), size)])
+        for index, tail in zip(strings, self.tails, strict=True):
+            self._buffers[index].append(self._slice(int(tail[TAIL_DATA // WORD]), int(tail[TAIL_CAPACITY // WORD])))
+        self.side: npt.NDArray[np.int64] = np.array(
+            [address(self.tails), len(strings), self._base, bitmap, count if nullable else 0], np.int64
+        )
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the rows: all values count as set, all strings are empty."""
+        start = self._base - address(self._memory)
+        self._memory[start : start + self._bitmap * len(self.kinds)] = 0xFF
+        self.tails[:, TAIL_END // WORD] = 0
+        for place, capacity in enumerate(self.capacities):
+            if capacity > self.tails[place, TAIL_CAPACITY // WORD]:
+                data = np.empty(capacity + SLACK, np.uint8)
+                self._buffers[self._strings[place]][2] = pa.py_buffer(data)
+                self.tails[place, TAIL_DATA // WORD] = address(data)
+                self.tails[place, TAIL_CAPACITY // WORD] = capacity
+
+    def want_room(self, tail_address: int, need: int) -> bool:
+        """From the next `reset` on, a column of strings holds `need` bytes at least; False if it is not of this set."""
+        place, rest = divmod(tail_address - address(self.tails), TAIL_BYTES)
+        if rest or not 0 <= place < len(self.capacities):
+            return False
+        if need > MAX_DATA:
+            raise ProtocolError(f"a value of {need} bytes does not fit into an Arrow column of 2 GiB")
+        self.capacities[place] = need if need > LARGE else max(need, 2 * self.capacities[place])
+        return True
+
+    def arrays(self, rows: int) -> list[pa.Array]:
+        """The first `rows` rows of every column. The arrays keep this set's memory alive."""
+        # Buffers may be longer than their rows: Arrow trims what it sends.
+        return [
+            make(kind, rows, *buffers) if make else pa.Array.from_buffers(kind, rows, buffers)
+            for kind, make, buffers in zip(self.kinds, self._makers, self._buffers, strict=True)
+        ]
+
+    def text(self, index: int) -> tuple[int, int]:
+        """The addresses of the offsets and of the data of a column of strings."""
+        return int(self.values[index]), int(self.tails[self._strings.index(index), TAIL_DATA // WORD])
+
+    def _slice(self, start: int, size: int) -> pa.Buffer:
+        return self._buffer.slice(start - address(self._memory), size)
+
+
+def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
+    """Bytes of whole float32 as lists, without a copy of the numbers."""
+    items = np.frombuffer(offsets, np.int32, rows + 1) // FLOAT_BYTES
+    floats = pa.Array.from_buffers(pa.float32(), int(items[-1]), [None, data])
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(items)], children=[floats])
+
+
+def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.StructArray:
+    """SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
+    ends = np.frombuffer(offsets, np.int32, rows + 1)
+    stored = np.frombuffer(data, np.uint8, int(ends[-1]))
+    valid = ends[1:] > ends[:-1]
+    heads = ends[:-1][valid, None] + np.arange(SRID_BYTES, dtype=np.int32)
+    srid = np.zeros(rows, np.int32)
+    srid[valid] = stored[heads].view("<i4").ravel()
+    rest = np.ones(len(stored), np.bool_)
+    rest[heads.ravel()] = False
+    wkb_ends = ends - SRID_BYTES * np.concatenate(([0], np.cumsum(valid)))
+    wkb = [None, pa.py_buffer(wkb_ends.astype(np.int32)), pa.py_buffer(stored[rest])]
+    children = [pa.array(srid), pa.Array.from_buffers(pa.binary(), rows, wkb)]
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(kind, rows, [bits], children=children)
+
+
+def _from_bytes(kind: pa.DataType) -> Callable[..., pa.Array] | None:
+    # Equal types may differ in the names of their fields, as Spark's and Arrow's lists do; hashes tell them apart.
+    if pa.types.is_list(kind):
+        return _vectors
+    return _geometries if pa.types.is_struct(kind) else None
+
+
+def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int]:
+    """Data for each column of strings to begin with: together twice what a batch of `batch_bytes` takes on the wire."""
+    count = sum(not item_bytes(kind) for kind in kinds)
+    return [max(SMALL, 2 * batch_bytes // count)] * count if count else []
+
+
+def _aligned(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN

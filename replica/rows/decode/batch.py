@@ -1,0 +1,105 @@
+"""What the decoder hands out: the groups of a range, and batches of row changes that point into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.native.record import column_of
+from replica.rows.scan import records as r
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.expand import Expansion
+
+
+class TableName(NamedTuple):
+    database: str
+    table: str
+
+
+class Groups:
+    """The event groups of a range in stream order: one int64 array a field, views of the scan's records.
+
+    `expansion`: of a range that was written out for the scan; `start` and `end` are offsets in the range itself.
+    """
+
+    def __init__(self, records: npt.NDArray[np.int64], expansion: Expansion | None = None) -> None:
+        self._records = records
+        self.domain = column_of(records, r.GROUP_DOMAIN)
+        self.server_id = column_of(records, r.GROUP_SERVER)
+        self.seq_no = column_of(records, r.GROUP_SEQUENCE)
+        self.commit_ts = column_of(records, r.GROUP_TIMESTAMP)  # seconds since 1970, of the event that ends the group
+        self.flags = column_of(records, r.GROUP_FLAGS)
+        self.commit_id = column_of(records, r.GROUP_COMMIT_ID)
+        self.xid = column_of(records, r.GROUP_XID)  # 0 where the group does not end with XID
+        self.thread_id = column_of(records, r.GROUP_THREAD)  # 0 where the server does not log it (before 11.5)
+        self.start = column_of(records, r.GROUP_START)  # offsets in the range
+        self.end = column_of(records, r.GROUP_END)
+        if expansion is not None:
+            self.start, self.end = expansion.origins(self.start), expansion.origins(self.end)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def sequence_numbers(self) -> npt.NDArray[np.uint64]:
+        """`seq_no` as what they are: from 2^63 on, they stand as negative numbers there."""
+        return self.seq_no.view(np.uint64)
+
+    @property
+    def records(self) -> npt.NDArray[np.int64]:
+        """All fields, laid out as GROUP_* say."""
+        return self._records
+
+
+@dataclass(slots=True)
+class ChangeBatch:
+    """Row changes in stream order. Arrays have one entry a row; the Arrow arrays may be reused by the next batch.
+
+    `op`: 0 insert, 1 update, 2 delete; in the flat shape 0 insert, 1 update_preimage, 2 update_postimage, 3 delete,
+    where both rows of an update have the same ordinal. Typed columns are NULL where an image does not hold them.
+
+    `absent_before`, `absent_after` and, in the flat shape, `absent` tell such a NULL from the column's own: lists of
+    output column names (VARIANT: of all shown columns of the table) that the row's image left out, as
+    binlog_row_image=MINIMAL and its kin do. NULL where the image is whole or there is none; the array itself is None
+    where that holds for every row. A column that the table does not have at all is in no list.
+
+    `history`: for rows of system-versioned tables whether the row is a closed version (its `row_end` lies before the
+    end of time) and not the current one; of the after image, for a delete of the before image. NULL for other tables
+    and where the image does not tell; None where no table of the range is versioned.
+    """
+
+    rows: int
+    op: npt.NDArray[np.int8]
+    table: npt.NDArray[np.int32]  # index into `tables`
+    group: npt.NDArray[np.int32]  # index into `groups`
+    ordinal: npt.NDArray[np.int64]  # of the row change among all of its transaction, from 0, wanted or not
+    last: npt.NDArray[np.bool_]  # the last delivered row of its transaction
+    tables: list[TableName]
+    groups: Groups
+    before: list[pa.Array] = field(default_factory=list)  # envelope: one array a column; variant: one struct array
+    after: list[pa.Array] = field(default_factory=list)
+    columns: list[pa.Array] = field(default_factory=list)  # flat
+    sql: pa.Array | None = None  # text of the statement (ANNOTATE_ROWS), where asked for
+    absent_before: pa.ListArray | None = None  # list<string> a row; envelope and variant
+    absent_after: pa.ListArray | None = None
+    absent: pa.ListArray | None = None  # flat
+    history: pa.BooleanArray | None = None
+    event: npt.NDArray[np.int32] | None = None  # per row the number of its rows event in `events`
+    events: npt.NDArray[np.int64] | None = None  # the range's rows events, laid out as EVENT_* say
+    slots: SlotTable | None = None  # the compiled tables, by EVENT_SLOT
+
+    @property
+    def before_valid(self) -> npt.NDArray[np.bool_]:
+        """Rows that have a before image (envelope and variant)."""
+        return np.not_equal(self.op, r.OP_INSERT)
+
+    @property
+    def after_valid(self) -> npt.NDArray[np.bool_]:
+        return np.not_equal(self.op, r.OP_DELETE)

@@ -1,0 +1,141 @@
+"""A RowLayout (names and types) -> PLAN records (numbers and addresses) that the decode kernels read.
+
+Out: a template whose output fields are still empty, and the memory that its addresses point to (label tables, character
+tables). `bind` completes a template with the addresses of one ColumnSet.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from replica.native.arrays import address
+from replica.native.record import WORD
+from replica.protocol.values import fraction_width
+from replica.rows.tables.layout import ABSENT
+from replica.rows.tables.widening import SIGNED
+from replica.rows.types.charsets import conversion
+from replica.rows.types.plan_record import (
+    KIND_ROW_END,
+    KIND_ROW_END_TEXT,
+    KIND_WIDENED,
+    PLAN_A,
+    PLAN_AUX,
+    PLAN_B,
+    PLAN_BYTES,
+    PLAN_KIND,
+    PLAN_TAIL,
+    PLAN_VALID,
+    PLAN_VALUES,
+    PLAN_WIDTH,
+)
+from replica.rows.types.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.decode.arena import ColumnSet
+    from replica.rows.tables.plan import ColumnPlan
+    from replica.rows.types.types import ValuePolicy
+
+_DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
+_TEXT_WITH_DIGITS: Final = frozenset({Kind.DATETIME_TEXT, Kind.TIMESTAMP_TEXT})
+_FRACTIONS: Final = _TEXT_WITH_DIGITS | {Kind.DATETIME, Kind.TIMESTAMP, Kind.TIME}
+_DATES: Final = frozenset({Kind.DATE, Kind.DATETIME, Kind.TIMESTAMP, Kind.OLD_DATETIME, Kind.OLD_TIMESTAMP})
+
+
+class Template:
+    """PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
+
+    def __init__(self, columns: Sequence[ColumnPlan], outputs: Sequence[int], policy: ValuePolicy) -> None:
+        self.records = np.zeros((len(columns), PLAN_BYTES // WORD), np.int64)
+        self.outputs = np.array(outputs, np.int64)
+        self._keep: list[npt.NDArray[Any]] = []
+        self._missing: npt.NDArray[np.int64] | None = None  # output columns without a wire column
+        for record, plan, output in zip(self.records, columns, outputs, strict=True):
+            record[PLAN_WIDTH // WORD] = -plan.prefix if plan.prefix else plan.width
+            if output != ABSENT:
+                self._parameters(record, plan, policy)
+            elif plan.row_end:
+                record[PLAN_KIND // WORD] = KIND_ROW_END
+
+    def _parameters(self, record: npt.NDArray[np.int64], plan: ColumnPlan, policy: ValuePolicy) -> None:
+        kind = plan.kind
+        code: int = kind
+        a = b = aux = 0
+        strict_dates, strict_text = policy.invalid_dates == "error", policy.invalid_text == "error"
+        if kind in (Kind.DECIMAL, Kind.DECIMAL_TEXT):
+            a, b = decimal_shape(plan.precision, plan.scale), plan.scale
+            aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
+        elif kind in _FRACTIONS:
+            a = fraction_width(plan.fsp)
+            b = plan.fsp if kind in (*_TEXT_WITH_DIGITS, Kind.TIME) else int(strict_dates)
+        elif kind in _DATES:
+            b = int(strict_dates)
+        elif kind in (Kind.PADDED_BYTES, Kind.UUID, Kind.INET4, Kind.INET6):
+            a = plan.length
+        elif kind in (Kind.ENUM, Kind.SET):
+            aux = self._address(label_table(plan.labels))
+        elif kind == Kind.TEXT:
+            b = int(strict_text)
+        elif plan.charset is not None and kind in (Kind.LATIN1, Kind.ENCODED_TEXT):
+            code, a, table = conversion(plan.charset)
+            b = int(strict_text)
+            aux = 0 if table is None else self._address(table)
+        if plan.widened:
+            code, a, b = KIND_WIDENED, plan.widened, int(kind in SIGNED)
+        if plan.row_end:
+            code = KIND_ROW_END_TEXT if kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
+        record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = code, a, b, aux
+
+    def _address(self, table: npt.NDArray[Any]) -> int:
+        self._keep.append(table)
+        return address(table)
+
+    def bind(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
+        """The records with the addresses of a set of output columns."""
+        bound = self.records.copy()
+        wanted = self.outputs >= 0
+        slots = self.outputs[wanted]
+        for field, addresses in ((PLAN_VALUES, columns.values), (PLAN_VALID, columns.valid), (PLAN_TAIL, columns.tail)):
+            bound[wanted, field // WORD] = addresses[slots]
+        return bound
+
+    def absent(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
+        """PLAN records of the output columns that no column of the wire feeds."""
+        if self._missing is None:
+            self._missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
+        missing = self._missing
+        bound = np.zeros((len(missing), PLAN_BYTES // WORD), np.int64)
+        for field, addresses in ((PLAN_VALUES, columns.values), (PLAN_VALID, columns.valid), (PLAN_TAIL, columns.tail)):
+            bound[:, field // WORD] = addresses[missing]
+        return bound
+
+
+def decimal_shape(precision: int, scale: int) -> int:
+    """Where the digits of a packed DECIMAL stand, in one word: see `decimal_small` for the bit positions."""
+    whole, fraction = precision - scale, scale
+    lead, tail = whole % 9, fraction % 9
+    return (
+        _DIGIT_BYTES[lead]
+        | (whole // 9) << 4
+        | (fraction // 9) << 8
+        | _DIGIT_BYTES[tail] << 12
+        | 10**lead << 16
+        | tail << 48
+    )
+
+
+@cache
+def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
+    """Count, count + 1 offsets from the table's start (all u4), then the labels in UTF-8."""
+    texts = [label.encode() for label in labels]
+    start = 4 + (len(texts) + 1) * 4
+    offsets = np.cumsum([start, *(len(text) for text in texts)])
+    head = np.array([len(texts), *offsets], "<u4").tobytes()
+    # Kernels copy short labels in words of 32 bytes.
+    return np.frombuffer(head + b"".join(texts) + bytes(32), np.uint8)

@@ -1,0 +1,263 @@
+"""A range of relay log bytes -> batches of row changes in Arrow, in stream order.
+
+One scan finds groups, rows events and distinct table maps; the resolver says which tables are wanted; one kernel then
+decodes all wanted rows of all tables into the buffers of a batch. Rows of other tables that stand before a wanted row
+of the same transaction are stepped over, because ordinals count every row; groups without wanted rows cost the scan
+alone.
+
+Images that kernels cannot read (compressed ones, MySQL's JSON) are written out plain before, in slices (images.py).
+
+Shapes: `envelope` (before and after columns), `flat` (one row an image), `variant` (before and after as Spark VARIANT).
+
+Rows of an XA transaction come at its XA COMMIT (xa.py); those that are only prepared in the range do not come.
+
+Refused: what the scan refuses, images that do not fit their table map, values the server never writes, and an XA COMMIT
+whose rows are not at hand. What stands before an image that cannot be read comes before the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from replica.errors import ConfigError, ProtocolError, ReplicaError
+from replica.native.record import WORD, column_of
+from replica.rows.decode import records as d
+from replica.rows.decode.batch import ChangeBatch, Groups
+from replica.rows.decode.faults import run_fault
+from replica.rows.decode.image_runs import run_over_images
+from replica.rows.decode.images import Arena, PlainImages
+from replica.rows.decode.kernel_walk import count_images
+from replica.rows.decode.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.slots import SlotTable, TableCache
+from replica.rows.decode.worklist import worklist
+from replica.rows.decode.writers import TypedWriter, VariantWriter
+from replica.rows.scan import records as r
+from replica.rows.scan.scan import Bytes, Scan, scan, scan_until
+from replica.rows.scan.xa import CarriedGroup, XaGroup, deliver
+from replica.rows.tables.target import TableResolver, TableTarget
+from replica.rows.types.types import OutputColumn, ValuePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.decode.batch import TableName
+
+__all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
+
+Shape = Literal["envelope", "flat", "variant"]
+GroupChoice: TypeAlias = "Callable[[Groups], npt.NDArray[np.bool_]]"
+"""Says of the groups of a range which are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """`batch_rows` and `batch_bytes` (of row images) end a batch, whichever comes first; one row is never split.
+
+    `reuse_buffers`: each batch overwrites the one before, for readers that are done with a batch when they ask for the
+    next. `want_sql`: batches carry the statement text that the server logged (ANNOTATE_ROWS).
+    """
+
+    shape: Shape = "envelope"
+    invalid_dates: Literal["null", "error", "text"] = "null"
+    invalid_text: Literal["replace", "error"] = "replace"
+    geometry: Literal["binary", "spark"] = "binary"
+    batch_rows: int = 16_384
+    batch_bytes: int = 2 << 20
+    want_sql: bool = False
+    reuse_buffers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch_rows < 2 or self.batch_bytes < 1:
+            raise ConfigError("a batch needs room for two rows: an update in the flat shape")
+
+    @property
+    def policy(self) -> ValuePolicy:
+        return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
+
+
+class UnreadableGroup(NamedTuple):
+    """The number of a group in its range, and what is wrong with one of its row images."""
+
+    number: int
+    error: ProtocolError
+
+
+class RangeDecoder:
+    """Decodes ranges, one after the other; what it knows of tables is kept from one to the next."""
+
+    def __init__(
+        self,
+        resolver: TableResolver,
+        options: DecodeOptions,
+        output: Sequence[OutputColumn] | None = None,
+    ) -> None:
+        """`output`: the columns of typed shapes, which all wanted tables are fitted to. None: VARIANT only."""
+        if (output is None) != (options.shape == "variant"):
+            raise ConfigError("typed shapes need output columns, and only they")
+        columns = None if output is None else tuple(output)
+        limits = (options.batch_rows, options.batch_bytes)
+        self._options = options
+        self._tables = TableCache(resolver, columns, options.policy)
+        self._arena = Arena()
+        self._unreadable: int | None = None  # the group of the images that the last error is about
+        self._given_out = False  # whether the writer's buffers are in a batch that somebody may keep
+        self._writer: TypedWriter | VariantWriter = (
+            VariantWriter(limits, want_sql=options.want_sql)
+            if columns is None
+            else TypedWriter(
+                columns,
+                limits,
+                flat=options.shape == "flat",
+                want_sql=options.want_sql,
+                strict_text=options.invalid_text == "error",
+            )
+        )
+
+    def decode(
+        self,
+        data: Bytes,
+        *,
+        checksum: bool,
+        carried: Sequence[CarriedGroup] = (),
+        unprepared: list[XaGroup] | None = None,
+        only: GroupChoice | None = None,
+        ends: OpenEnds = WHOLE,
+        unreadable: list[UnreadableGroup] | None = None,
+    ) -> Iterator[ChangeBatch]:
+        """All wanted row changes of a range of whole event groups. Offsets in errors count from its start.
+
+        At an event that must not be passed (INCIDENT, an unknown one) it stops with the error, after the groups before.
+        At images that cannot be read it does so too, after the rows before them; or, with `unreadable`, which takes
+        them, it goes on with the next group: what was given of the group itself is for nobody then.
+
+        `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
+        from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
+        range; without it the first of them is a DataLossError. `only`: which groups are wanted at all; the others are
+        not decoded. `ends`: of a range that was cut inside a transaction.
+        """
+        found, stop = scan_until(data, checksum=checksum)
+        groups = Groups(found.groups, found.expansion)
+        wanted = None if only is None else only(groups)
+        for part in [found] if ends.committed else deliver(found, carried, unprepared):
+            left: npt.NDArray[np.bool_] | None = wanted
+            while True:
+                try:
+                    for batch in self._decode(part, groups, left, ends.rows_before):
+                        if ends.rows_follow:
+                            batch.last[batch.group == len(groups) - 1] = False
+                        yield batch
+                except ReplicaError as error:
+                    if part.data is not found.data:
+                        note = "in an XA group that was prepared before the range; offsets count from its start"
+                        error.add_note(note)
+                    if unreadable is None or not isinstance(error, ProtocolError) or self._unreadable is None:
+                        raise
+                    unreadable.append(UnreadableGroup(self._unreadable, error))
+                    behind = np.arange(len(groups)) > self._unreadable
+                    left = behind if left is None else left & behind
+                else:
+                    break
+        if stop is not None:
+            raise stop
+
+    def _decode(
+        self, found: Scan, groups: Groups, wanted: npt.NDArray[np.bool_] | None, rows_before: int
+    ) -> Iterator[ChangeBatch]:
+        self._unreadable = None
+        slots = self._tables.slots(found)
+        work, lengths = worklist(found, slots, wanted)
+        if not len(work):
+            return
+        slots.load(found, work)
+        images = PlainImages(found, slots, work, self._arena, lengths=lengths)
+        found = images.found
+        run = np.zeros(d.RUN_WORDS, np.int64)
+        run[d.RUN_GROUP // WORD] = 0 if rows_before else -1
+        run[d.RUN_ORDINAL // WORD] = rows_before
+        status = d.DONE
+        while status != d.DONE or run[d.RUN_ITEM // WORD] < len(work):
+            if status == d.DONE:
+                run[d.RUN_STOP // WORD] = images.advance()
+                if images.fault is not None and run[d.RUN_STOP // WORD] == run[d.RUN_ITEM // WORD]:
+                    self._unreadable = images.fault.group
+                    error = images.fault.error
+                    raise error if found.is_mysql else _of_group(error, groups, images.fault.group)
+            if self._given_out and not self._options.reuse_buffers:
+                self._writer = self._writer.fresh()
+            writer, self._given_out = self._writer, False
+            writer.reset()
+            status = writer.run(found, work, slots, run)
+            rows = int(run[d.RUN_ROWS // WORD])
+            if status == d.ROOM:
+                writer.want_room(int(run[d.RUN_COLUMN // WORD]), int(run[d.RUN_NEED // WORD]))
+            fault = None
+            if status > d.ROOM:
+                fault, event = run_fault(status, run, found, slots), int(run[d.RUN_EVENT // WORD])
+                unreadable = int(found.events[event, r.EVENT_GROUP // WORD])
+            if rows:
+                self._given_out = True
+                yield writer.batch(rows, found, slots, groups)
+            if fault is not None:
+                self._unreadable = unreadable
+                raise fault if found.is_mysql else _of_group(fault, groups, unreadable)
+
+
+def _of_group(error: ProtocolError, groups: Groups, number: int) -> ProtocolError:
+    """The same error with the GTID of its group."""
+    gtid = f"{groups.domain[number]}-{groups.server_id[number]}-{groups.sequence_numbers[number]}"
+    return type(error)(f"{error.placeless}, in transaction {gtid}", offset=error.offset, hint=error.hint)
+
+
+def count_rows(
+    data: Bytes, resolver: TableResolver, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
+) -> tuple[Groups, npt.NDArray[np.int64]]:
+    """The range's groups, and how many row changes of wanted tables each holds (an UPDATE of one row counts once).
+
+    Rows of an XA transaction count in the group that commits it; those that are not at hand count nothing.
+    """
+    found = scan(data, checksum=checksum)
+    counts = np.zeros(len(found.groups), np.int64)
+    tables = TableCache(resolver, None, ValuePolicy())
+    for part in deliver(found, carried, unprepared=[]):
+        slots = tables.slots(part)
+        add_counts(part, slots, _wanted_events(part, slots), counts)
+    return Groups(found.groups, found.expansion), counts
+
+
+def count_by_table(
+    found: Scan, resolver: TableResolver, *, carried: Sequence[CarriedGroup] = (), shown: npt.NDArray[np.bool_] | None
+) -> dict[TableName, npt.NDArray[np.int64]]:
+    """Row changes of wanted tables in a scanned range: three counts a table, indexed by OP_*.
+
+    `shown`: per group, whether its rows count; None: all do. Rows of XA transactions as in `count_rows`.
+    """
+    counts: dict[TableName, npt.NDArray[np.int64]] = {}
+    tables = TableCache(resolver, None, ValuePolicy())
+    for part in deliver(found, carried, unprepared=[]):
+        slots = tables.slots(part)
+        events = part.events if shown is None else part.events[shown[column_of(part.events, r.EVENT_GROUP)]]
+        keyed = events.copy()
+        keyed[:, r.EVENT_GROUP // WORD] = column_of(events, r.EVENT_SLOT) * r.OPERATIONS + column_of(events, r.EVENT_OP)
+        by_slot = np.zeros((len(part.maps), r.OPERATIONS), np.int64)
+        add_counts(replace(part, events=keyed), slots, _wanted_events(replace(part, events=events), slots), by_slot)
+        for slot in np.flatnonzero(by_slot.any(axis=1)).tolist():
+            name = slots.table(slot).name
+            counts[name] = counts.get(name, 0) + by_slot[slot]
+    return counts
+
+
+def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> None:
+    """Add the row changes of the rows events with the numbers `work` to `counts`, where EVENT_GROUP of each says."""
+    if not len(work):
+        return
+    run_over_images(count_images, found, slots, work, counts, walk_only=True)
+
+
+def _wanted_events(found: Scan, slots: SlotTable) -> npt.NDArray[np.uint32]:
+    """Numbers of the rows events of selected tables and operations."""
+    return np.flatnonzero(slots.selects(found.events)).astype(np.uint32)

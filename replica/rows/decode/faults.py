@@ -1,0 +1,53 @@
+"""A kernel's code for images it could not read -> the error that says which table, column and byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.native.record import WORD
+from replica.rows.decode import records as d
+from replica.rows.decode.texts import no_text
+from replica.rows.scan import records as r
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
+
+DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
+
+
+def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
+    """`column`: its number, -1 where no single one is to blame. `offset`: of the byte, in the range."""
+    where = slots.name(slot)
+    if column >= 0:
+        where = f"column {slots.column_name(slot, column)} of {where}"
+    if status == d.BAD_DATE:
+        return ProtocolError(
+            f"{where} holds a date that no calendar has",
+            offset=offset,
+            hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
+        )
+    if status == d.BAD_TEXT:
+        return no_text(where, offset)
+    text = {
+        d.SHORT_IMAGE: "ends beyond its event",
+        d.BAD_WIDTH: "has another number of columns in its rows than in its table map",
+        d.NO_COLUMNS: "has row images without any column",
+        d.BAD_VALUE: "holds bytes that are no value of its type",
+    }[status]
+    subject = f"the row image of {where}" if status == d.SHORT_IMAGE else where
+    return ProtocolError(f"{subject} {text}", offset=offset, hint=DAMAGED)
+
+
+def run_fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:
+    """The same from what a kernel leaves in its RUN record."""
+    event = found.events[int(run[d.RUN_EVENT // WORD])]
+    offset = int(run[d.RUN_FAULT // WORD])
+    if not 0 <= offset < len(found.data):  # in images that were written out plain
+        offset = int(event[r.EVENT_START // WORD])
+    slot, column = int(event[r.EVENT_SLOT // WORD]), int(run[d.RUN_COLUMN // WORD])
+    return image_fault(status, slots, slot, column=column, offset=found.origin(offset))

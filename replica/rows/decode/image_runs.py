@@ -1,0 +1,62 @@
+"""A kernel that walks row images, run over a worklist of rows events: compressed ones are written out plain before.
+
+In: a scan, its tables, numbers of rows events, and an int64 array that the kernel writes its results into. Refused:
+what the kernel cannot walk, with the place and the column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.native.arrays import address
+from replica.rows.decode import records as d
+from replica.rows.decode.faults import run_fault
+from replica.rows.decode.images import Arena, PlainImages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
+
+
+def run_over_images(
+    kernel: Callable[[int, int, int, int, int, int, int], int],
+    found: Scan,
+    slots: SlotTable,
+    work: npt.NDArray[np.uint32],
+    results: npt.NDArray[np.int64],
+    *,
+    walk_only: bool,
+) -> None:
+    """`kernel(data, events, work, work_size, slots, results, run)`; `walk_only`: lengths are all that it looks at.
+
+    Raises:
+        ProtocolError: images that do not fit their table map, or cannot be inflated.
+
+    """
+    slots.load(found, work, walk_only=walk_only)
+    images = PlainImages(found, slots, work, Arena(), walk_only=walk_only)
+    found = images.found
+    run = np.zeros(d.RUN_WORDS, np.int64)
+    done = 0
+    while done < len(work):
+        part = work[done : images.advance()]
+        if not len(part) and images.fault is not None:
+            raise images.fault.error
+        done += len(part)
+        status = kernel(
+            address(found.data),
+            address(found.events),
+            address(part),
+            len(part),
+            address(slots.records),
+            address(results),
+            address(run),
+        )
+        if status != d.DONE:
+            raise run_fault(status, run, found, slots)

@@ -1,0 +1,255 @@
+"""Row images that the kernels cannot read as they stand in the log, written out plain before the kernels run.
+
+Three things are undone here, event by event: log_bin_compress (all images of an event are one compressed block),
+COMPRESSED columns and MySQL's JSON (the value is put behind a length of four bytes, inflated or as text), and MySQL's
+PARTIAL_UPDATE_ROWS (differences of JSON values become the values).
+
+In: a scan and the worklist of its rows events. Out: the scan again, with event records of its own in which EVENT_IMAGES
+and EVENT_END point at plain images. Those stand in an arena outside of the range, which is just another offset to the
+kernels. The arena holds ARENA_BYTES, or one event that is larger: the worklist is done slice by slice.
+
+Refused: what cannot be inflated or parsed, images that do not fit their table map, and an event that would grow beyond
+MAX_IMAGES_BYTES.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.compression import inflate
+from replica.protocol.partial_update import apply_partial_update
+from replica.rows.decode import records as d
+from replica.rows.decode.faults import DAMAGED, image_fault
+from replica.rows.decode.kernel_images import GROW, PIECE_BYTES, find_values
+from replica.rows.scan import records as r
+from replica.rows.tables.plan import PREPARED_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from replica.protocol.wire import Buffer
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
+    from replica.rows.tables.stored import StoredColumns
+
+# Twice what a batch holds (DecodeOptions.batch_bytes): a slice's end cuts a batch short, and the images should still
+# be in the processor's cache when they are decoded.
+ARENA_BYTES: Final = 4 << 20
+# What offsets of 32 bits reach in Arrow, whose columns the values end in.
+MAX_IMAGES_BYTES: Final = (1 << 31) - 1
+
+_FIRST_PIECES: Final = 1024
+_CHUNK: Final = 1024  # events whose records are taken out of numpy at once
+_WORDS: Final = [field // WORD for field in (r.EVENT_IMAGES, r.EVENT_END, r.EVENT_FORM, r.EVENT_SLOT)]
+_BITMAPS: Final = [field // WORD for field in (r.EVENT_BEFORE, r.EVENT_AFTER, r.EVENT_WIDTH)]
+
+
+class Arena:
+    """Memory for plain images, used again for every slice; what does not fit stands on its own."""
+
+    def __init__(self, size: int = ARENA_BYTES) -> None:
+        self._size = size
+        self._memory: memoryview | None = None
+        self._address = 0
+        self._large: npt.NDArray[np.uint8] | None = None
+        self.used = 0
+
+    def reset(self) -> None:
+        self.used = 0
+        self._large = None
+
+    @property
+    def full(self) -> bool:
+        return self.used >= self._size or self._large is not None
+
+    def put(self, images: Buffer) -> int:
+        """Copy the images in, or keep them where they are; returns their address."""
+        if self._memory is None:
+            memory = np.empty(self._size, np.uint8)
+            self._memory, self._address = memory.data, address(memory)
+        start, end = self.used, self.used + len(images)
+        if end > self._size:
+            self._large = np.frombuffer(images, np.uint8)
+            return address(self._large)
+        self._memory[start:end] = images
+        self.used = end
+        return self._address + start
+
+
+class ImageFault(NamedTuple):
+    """The number of the event group whose images cannot be made plain, and why."""
+
+    group: int
+    error: ProtocolError
+
+
+class PlainImages:
+    """The images of one worklist. `found` is the scan to decode; `advance` says how far.
+
+    At images that cannot be made plain it goes no further; `fault` says why, once everything before them is done.
+    """
+
+    def __init__(
+        self,
+        found: Scan,
+        slots: SlotTable,
+        work: npt.NDArray[np.uint32],
+        arena: Arena,
+        *,
+        walk_only: bool = False,
+        lengths: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """`walk_only`: rows are only counted, so values may stay as they are stored.
+
+        `lengths`: per event of the range, how many bytes of its plain images are of interest.
+        """
+        self._slots = slots
+        self._work = work
+        self._arena = arena
+        self._stored = {} if walk_only else slots.stored()
+        unplain = self._unplain(found.events)
+        self._todo = np.flatnonzero(unplain)
+        self._lengths = lengths
+        self.fault: ImageFault | None = None
+        self._next = 0  # in `_todo`
+        self._words = self._event_words()
+        changed = len(self._todo) or lengths is not None
+        self.found = replace(found, events=found.events.copy()) if changed else found
+        if lengths is not None:
+            plain = work[~unplain]
+            start, end = (column_of(found.events, field)[plain] for field in (r.EVENT_IMAGES, r.EVENT_END))
+            column_of(self.found.events, r.EVENT_END)[plain] = start + np.minimum(end - start, lengths[plain])
+        self._data = found.data.data
+
+    def _unplain(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        unplain: npt.NDArray[np.bool_] = column_of(events, r.EVENT_FORM)[self._work] != r.FORM_PLAIN
+        if self._stored:
+            unplain |= np.isin(column_of(events, r.EVENT_SLOT)[self._work], list(self._stored))
+        return unplain
+
+    def advance(self) -> int:
+        """Prepare the next slice in place of the one before; returns the place in the worklist where it ends."""
+        self._arena.reset()
+        first, arena = self._next, self._arena
+        starts: list[int] = []
+        sizes: list[int] = []
+        while self._next < len(self._todo) and not arena.full and self.fault is None:
+            words = next(self._words)
+            try:
+                images = self._plain(*words)
+            except ProtocolError as error:
+                self.fault = ImageFault(int(self.found.events[words[0], r.EVENT_GROUP // WORD]), error)
+                break
+            starts.append(arena.put(images))
+            sizes.append(len(images))
+            self._next += 1
+        if starts:
+            numbers = self._work[self._todo[first : self._next]]
+            begin = np.array(starts, np.int64) - address(self.found.data)
+            column_of(self.found.events, r.EVENT_IMAGES)[numbers] = begin
+            length = np.array(sizes, np.int64)
+            if self._lengths is not None:
+                length = np.minimum(length, self._lengths[numbers])
+            column_of(self.found.events, r.EVENT_END)[numbers] = begin + length
+        return int(self._todo[self._next]) if self._next < len(self._todo) else len(self._work)
+
+    def _event_words(self) -> Iterator[list[int]]:
+        """Number, EVENT_IMAGES, EVENT_END, EVENT_FORM and EVENT_SLOT of each event to prepare."""
+        for first in range(0, len(self._todo), _CHUNK):
+            numbers = self._work[self._todo[first : first + _CHUNK]]
+            yield from np.column_stack((numbers, self.found.events[numbers][:, _WORDS])).tolist()
+
+    def _offset(self, event: npt.NDArray[np.int64]) -> int:
+        return self.found.origin(int(event[r.EVENT_START // WORD]))
+
+    def _plain(self, number: int, start: int, end: int, form: int, slot: int) -> Buffer:
+        images: Buffer = self._data[start:end]
+        event = self.found.events[number]
+        try:
+            if form == r.FORM_COMPRESSED:
+                images = inflate(images)
+            elif form == r.FORM_PARTIAL:
+                return self._update(images, event, slot)
+        except ProtocolError as error:
+            raise _located(error, self._slots.name(slot), self._offset(event)) from None
+        stored = self._stored.get(slot)
+        return images if stored is None else self._rewritten(images, event, slot, stored)
+
+    def _update(self, images: Buffer, event: npt.NDArray[np.int64], slot: int) -> bytes:
+        columns = self._slots.table(slot).table_map.columns
+        before, after, width = event[_BITMAPS].tolist()
+        if width != len(columns):
+            raise image_fault(d.BAD_WIDTH, self._slots, slot, offset=self._offset(event))
+        data, bitmap = self._data, (width + 7) // 8
+        stored = self._stored.get(slot)
+        return apply_partial_update(
+            images,
+            bytes(data[before : before + bitmap]),
+            bytes(data[after : after + bitmap]),
+            columns,
+            wanted=stored.unpack.keys() if stored else (),
+        )
+
+    def _rewritten(self, images: Buffer, event: npt.NDArray[np.int64], slot: int, stored: StoredColumns) -> bytes:
+        """The images with the values of the stored columns plain, each behind a length of four bytes."""
+        view = memoryview(images)
+        parts: list[Buffer] = []
+        done = size = 0
+        for length, value, end, column in self._pieces(view, event, slot, stored):
+            try:
+                plain = stored.unpack[column](view[value:end])
+            except ProtocolError as error:
+                name = f"column {self._slots.column_name(slot, column)} of {self._slots.name(slot)}"
+                raise _located(error, name, self._offset(event)) from None
+            size += len(plain)
+            if size > MAX_IMAGES_BYTES - len(view):
+                raise ProtocolError(
+                    f"the values of a rows event of {self._slots.name(slot)} take more than {MAX_IMAGES_BYTES} bytes",
+                    offset=self._offset(event),
+                    hint="Leave its compressed columns, or the table, out of the selection.",
+                )
+            parts += (view[done:length], len(plain).to_bytes(PREPARED_PREFIX, "little"), plain)
+            done = end
+        parts.append(view[done:])
+        return b"".join(parts)
+
+    def _pieces(
+        self, images: memoryview, event: npt.NDArray[np.int64], slot: int, stored: StoredColumns
+    ) -> list[list[int]]:
+        source = np.frombuffer(images, np.uint8)
+        capacity, count = _FIRST_PIECES, GROW
+        while count == GROW:
+            pieces = np.empty((capacity, PIECE_BYTES // WORD), np.int64)
+            count = find_values(
+                address(self.found.data),
+                address(event),
+                address(source),
+                len(source),
+                len(stored.marks),
+                address(stored.widths),
+                address(stored.marks),
+                address(pieces),
+                capacity,
+            )
+            capacity *= 8
+        if count < 0:
+            raise image_fault(-count, self._slots, slot, offset=self._offset(event))
+        found: list[list[int]] = pieces[:count].tolist()
+        return found
+
+
+def _located(error: ProtocolError, where: str, offset: int) -> ProtocolError:
+    message = error.placeless
+    return type(error)(
+        message if message.startswith(where) else f"{where}: {message}",
+        offset=offset,
+        hint=error.hint or DAMAGED,
+    )

@@ -1,0 +1,87 @@
+"""Where the values of some columns stand in the row images of an event: what it takes to put others in their place."""
+
+from __future__ import annotations
+
+from replica.native.compile import kernel
+from replica.native.memory import load_u1, load_u8, store_u8
+from replica.rows.decode import records as d
+from replica.rows.decode.kernel_walk import begin_event
+from replica.rows.scan import records as r
+from replica.rows.types.kernel_numbers import short_little_endian
+
+# One value of a marked column; offsets count from the first image.
+PIECE_LENGTH = 0  # offset of the length in front of it
+PIECE_VALUE = 8
+PIECE_END = 16
+PIECE_COLUMN = 24
+PIECE_BYTES = 32
+
+GROW = -1
+
+
+@kernel
+def find_values(
+    data: int,
+    event: int,
+    images: int,
+    size: int,
+    columns: int,
+    widths: int,
+    marks: int,
+    pieces: int,
+    capacity: int,
+) -> int:
+    """Write a piece for every value, other than NULL, of the columns whose byte of `marks` is set.
+
+    `images` and `size`: the event's images, wherever they are. `widths`: int64 per column, see StoredColumns. Returns
+    how many pieces there are, GROW when there is no room for the next, or minus SHORT_IMAGE, BAD_WIDTH or NO_COLUMNS.
+    """
+    before = data + load_u8(event + r.EVENT_BEFORE)
+    after = data + load_u8(event + r.EVENT_AFTER)
+    present_before, present_after = begin_event(event, before, after, columns)
+    if present_before <= 0 or present_after <= 0:
+        return -d.BAD_WIDTH if present_before < 0 else -d.NO_COLUMNS
+    update = load_u8(event + r.EVENT_OP) == r.OP_UPDATE
+    end = images + size
+    p = images
+    count = 0
+    image = 0
+    while p < end or (update and image & 1):
+        second = update and (image & 1) == 1
+        bitmap = after if second else before
+        present = present_after if second else present_before
+        whole = present == columns
+        image += 1
+        nulls = p
+        if end - p < (present + 7) >> 3:
+            return -d.SHORT_IMAGE
+        p += (present + 7) >> 3
+        k = 0
+        for c in range(columns):
+            if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+                continue
+            null = (load_u1(nulls + (k >> 3)) >> (k & 7)) & 1
+            k += 1
+            if null:
+                continue
+            start = p
+            length = load_u8(widths + c * 8)
+            if length < 0:
+                prefix = -length
+                if end - p < prefix:
+                    return -d.SHORT_IMAGE
+                length = short_little_endian(p, prefix)
+                p += prefix
+            if end - p < length:
+                return -d.SHORT_IMAGE
+            p += length
+            if load_u1(marks + c):
+                if count == capacity:
+                    return GROW
+                piece = pieces + count * PIECE_BYTES
+                store_u8(piece + PIECE_LENGTH, start - images)
+                store_u8(piece + PIECE_VALUE, p - length - images)
+                store_u8(piece + PIECE_END, p - images)
+                store_u8(piece + PIECE_COLUMN, c)
+                count += 1
+    return count

@@ -1,0 +1,362 @@
+"""The VARIANT decode kernel: each row image -> one Spark VARIANT object (Spark's common/variant specification).
+
+An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids point into the
+table's dictionary (metadata), which is sorted and built once per table, so a column's id is its rank among the names;
+the values stand in the order of the wire, because offsets need not grow. Columns that the image does not hold are
+absent from the object, and so are columns without a rank; NULL is the variant null. Integers take their smallest
+width, dates that no calendar has are null.
+
+Rows, restarts and faults are handled as in kernel_typed.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, kernel
+from replica.native.memory import copy, load_u1, load_u4, load_u8, move, store_u1, store_u2, store_u4, store_u8
+from replica.rows.decode import records as d
+from replica.rows.decode.kernel_typed import no_rows
+from replica.rows.decode.kernel_unchanged import end_if_same
+from replica.rows.decode.kernel_walk import begin_event, skip_image
+from replica.rows.scan import records as r
+from replica.rows.types import plan_record as pr
+from replica.rows.types.kernel_charsets import NO_TEXT
+from replica.rows.types.kernel_dates import closed_version
+from replica.rows.types.kernel_numbers import INVALID, short_little_endian
+from replica.rows.types.kernel_variant_values import (
+    BEYOND_ASCII,
+    FIXED_ROOM,
+    NO_ROOM,
+    NULL,
+    put_beyond_ascii,
+    put_value,
+    value_room,
+)
+from replica.rows.types.types import Kind
+
+OBJECT = 2
+
+
+@helper
+def number_bytes(value: int) -> int:
+    return 1 if value < 1 << 8 else 2 if value < 1 << 16 else 3 if value < 1 << 24 else 4
+
+
+@helper
+def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int) -> int:
+    """How many of the columns present are put out."""
+    if shown == columns:
+        return present
+    fields = 0
+    for c in range(columns):
+        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(plan + c * pr.PLAN_BYTES + pr.PLAN_VALUES) >= 0:
+            fields += 1
+    return fields
+
+
+@kernel
+def decode_variant(
+    data: int,
+    events: int,
+    work: int,
+    work_size: int,
+    slots: int,
+    run: int,
+    meta: int,
+    side_before: int,
+    side_after: int,
+    max_rows: int,
+    max_bytes: int,
+    scratch: int,
+) -> int:
+    """As `decode_typed`; each side has two columns, value and metadata. `scratch`: one int64 a column of any table."""
+    item = load_u8(run + d.RUN_ITEM)
+    stop = load_u8(run + d.RUN_STOP)
+    offset = load_u8(run + d.RUN_OFFSET)
+    group = load_u8(run + d.RUN_GROUP)
+    ordinal = load_u8(run + d.RUN_ORDINAL)
+    out_op = load_u8(meta + d.META_OP)
+    out_table = load_u8(meta + d.META_TABLE)
+    out_group = load_u8(meta + d.META_GROUP)
+    out_ordinal = load_u8(meta + d.META_ORDINAL)
+    out_last = load_u8(meta + d.META_LAST)
+    out_event = load_u8(meta + d.META_EVENT)
+    out_history = load_u8(meta + d.META_HISTORY)
+    rows = 0
+    consumed = 0
+    filled_before = 0
+    filled_after = 0
+    status = d.DONE
+    fault = 0
+    column = -1
+    need = 0
+    number = 0
+    guess = 1
+    while item < stop and status == d.DONE:
+        number = load_u4(work + item * 4)
+        event = events + number * r.EVENT_BYTES
+        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
+        op = load_u8(event + r.EVENT_OP)
+        end = data + load_u8(event + r.EVENT_END)
+        if offset == 0:
+            if load_u8(event + r.EVENT_GROUP) != group:
+                group = load_u8(event + r.EVENT_GROUP)
+                ordinal = 0
+            offset = load_u8(event + r.EVENT_IMAGES)
+        columns = load_u8(slot + d.SLOT_COLUMNS)
+        before = data + load_u8(event + r.EVENT_BEFORE)
+        after = data + load_u8(event + r.EVENT_AFTER)
+        present_before, present_after = begin_event(event, before, after, columns)
+        if present_before <= 0 or present_after <= 0:
+            status = d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
+            fault = before - data
+            break
+        wanted = (load_u8(slot + d.SLOT_WANTED) >> op) & 1
+        compared = op == r.OP_UPDATE and load_u8(slot + d.SLOT_WANTED) & r.SKIP_UNCHANGED
+        images = 2 if op == r.OP_UPDATE else 1
+        plans = load_u8(slot + d.SLOT_PLAN_BEFORE)
+        metadata = load_u8(slot + d.SLOT_METADATA)
+        metadata_size = load_u8(slot + d.SLOT_METADATA_SIZE)
+        ranks = load_u8(slot + d.SLOT_RANKS)
+        shown = load_u8(slot + d.SLOT_SHOWN)
+        id_bytes = 1 if shown <= 256 else 2
+        fields_before = shown_fields(plans, columns, shown, present_before, before) if wanted else 0
+        fields_after = shown_fields(plans, columns, shown, present_after, after) if wanted else 0
+        position = data + offset
+
+        while position < end:
+            if wanted == 0:
+                position = skip_image(plans, columns, present_before, before, position, end)
+                if images == 2 and position:
+                    position = skip_image(plans, columns, present_after, after, position, end)
+                if position == 0:
+                    status = d.SHORT_IMAGE
+                    fault = offset
+                    break
+                offset = position - data
+                ordinal += 1
+                continue
+            if compared:
+                same = end_if_same(plans, columns, present_before, before, present_after, after, position, end)
+                if same:
+                    position = same
+                    offset = position - data
+                    ordinal += 1
+                    continue
+            if rows == max_rows or consumed >= max_bytes:
+                status = d.FULL
+                break
+
+            for image in range(images):
+                bitmap = after if image == 1 else before
+                present = present_after if image == 1 else present_before
+                fields = fields_after if image == 1 else fields_before
+                whole = present == columns
+                if op == r.OP_INSERT or image == 1:
+                    if filled_after < rows:
+                        no_rows(side_after, filled_after, rows)
+                    filled_after = rows + 1
+                    tail = load_u8(side_after + d.SIDE_TAILS)
+                else:
+                    if filled_before < rows:
+                        no_rows(side_before, filled_before, rows)
+                    filled_before = rows + 1
+                    tail = load_u8(side_before + d.SIDE_TAILS)
+                used = load_u8(tail + d.TAIL_END)
+                capacity = load_u8(tail + d.TAIL_CAPACITY)
+                target = load_u8(tail + d.TAIL_DATA) + used
+                limit = target + capacity - used
+                count_bytes = 4 if fields > 255 else 1
+                fixed = 1 + count_bytes + fields * id_bytes
+                # Room for the largest offsets, so that the guess can be corrected in place.
+                if target + fixed + (fields + 1) * 4 > limit:
+                    status = d.ROOM
+                    column = tail
+                    need = used + fixed + (fields + 1) * 4 + FIXED_ROOM
+                    break
+                first = target + fixed + (fields + 1) * guess
+                q = first
+
+                nulls = position
+                p = position + ((present + 7) >> 3)
+                if p > end:
+                    p = nulls
+                    status = d.SHORT_IMAGE
+                    break
+                plan = plans
+                bits = 0
+                k = 0
+                for c in range(columns):
+                    if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+                        plan += pr.PLAN_BYTES
+                        continue
+                    if k & 7 == 0:
+                        bits = load_u1(nulls + (k >> 3))
+                    k += 1
+                    null = bits & 1
+                    bits >>= 1
+                    size = load_u8(plan + pr.PLAN_WIDTH)
+                    kind = load_u8(plan + pr.PLAN_KIND)
+                    rank = load_u8(plan + pr.PLAN_VALUES)
+                    if null:
+                        if rank < 0:
+                            plan += pr.PLAN_BYTES
+                            continue
+                        room = 1
+                        size = 0
+                    else:
+                        if size < 0:
+                            prefix = -size
+                            if end - p < prefix:
+                                status = d.SHORT_IMAGE
+                                column = c
+                                break
+                            size = short_little_endian(p, prefix)
+                            p += prefix
+                        if end - p < size:
+                            status = d.SHORT_IMAGE
+                            column = c
+                            break
+                        if kind <= Kind.OPAQUE:
+                            if kind != Kind.OPAQUE:
+                                store_u1(out_history + rows, closed_version(p))
+                            if rank < 0:
+                                p += size
+                                plan += pr.PLAN_BYTES
+                                continue
+                            kind = Kind.TIMESTAMP if kind == pr.KIND_ROW_END else Kind.TIMESTAMP_TEXT
+                        room = value_room(kind, p, size, plan)
+                        if room < 0:
+                            status = d.BAD_VALUE
+                            column = c
+                            break
+                    if q + room + (fields + 1) * 3 > limit:
+                        status = d.ROOM
+                        column = tail
+                        need = used + q - target + room + (fields + 1) * 3
+                        break
+                    store_u8(scratch + rank * 8, q - first)
+                    if null:
+                        store_u1(q, NULL)
+                        q += 1
+                    else:
+                        written = put_value(kind, q, p, size, plan, end - p)
+                        if written == BEYOND_ASCII:
+                            most = limit - (fields + 1) * 3
+                            written = put_beyond_ascii(q, p, size, load_u8(plan + pr.PLAN_B), most)
+                            if written == NO_ROOM:
+                                status = d.ROOM
+                                column = tail
+                                need = used + q - target + size * 3 + FIXED_ROOM + (fields + 1) * 3
+                                break
+                        if written < 0:
+                            status = d.BAD_VALUE
+                            if written == INVALID:
+                                status = d.BAD_DATE
+                            elif written == NO_TEXT:
+                                status = d.BAD_TEXT
+                            column = c
+                            break
+                        q += written
+                        p += size
+                    plan += pr.PLAN_BYTES
+                if status != d.DONE:
+                    break
+                total = q - first
+                width = number_bytes(total)
+                if width != guess:
+                    moved = target + fixed + (fields + 1) * width
+                    move(moved, first, total)
+                    first = moved
+                    guess = width
+                store_u1(target, OBJECT | (width - 1) << 2 | (id_bytes - 1) << 4 | (64 if fields > 255 else 0))
+                if fields > 255:
+                    store_u4(target + 1, fields)
+                else:
+                    store_u1(target + 1, fields)
+                ids = target + 1 + count_bytes
+                offsets = target + fixed
+                for i in range(shown):
+                    if not whole:
+                        c = load_u8(ranks + i * 8)
+                        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+                            continue
+                    if id_bytes == 1:
+                        store_u1(ids, i)
+                    else:
+                        store_u2(ids, i)
+                    ids += id_bytes
+                    value = load_u8(scratch + i * 8)
+                    if width == 1:
+                        store_u1(offsets, value)
+                    elif width == 2:
+                        store_u2(offsets, value)
+                    elif width == 3:
+                        store_u2(offsets, value)
+                        store_u1(offsets + 2, value >> 16)
+                    else:
+                        store_u4(offsets, value)
+                    offsets += width
+                if width == 1:
+                    store_u1(offsets, total)
+                elif width == 2:
+                    store_u2(offsets, total)
+                elif width == 3:
+                    store_u2(offsets, total)
+                    store_u1(offsets + 2, total >> 16)
+                else:
+                    store_u4(offsets, total)
+                used += first + total - target
+                store_u8(tail + d.TAIL_END, used)
+                store_u4(load_u8(tail + d.TAIL_VALUES) + rows * 4 + 4, used)
+
+                tail += d.TAIL_BYTES
+                used = load_u8(tail + d.TAIL_END)
+                if load_u8(tail + d.TAIL_CAPACITY) - used < metadata_size:
+                    status = d.ROOM
+                    column = tail
+                    need = used + metadata_size
+                    break
+                copy(load_u8(tail + d.TAIL_DATA) + used, metadata, metadata_size)
+                used += metadata_size
+                store_u8(tail + d.TAIL_END, used)
+                store_u4(load_u8(tail + d.TAIL_VALUES) + rows * 4 + 4, used)
+                position = p
+            if status != d.DONE:
+                fault = p - data
+                break
+
+            consumed += position - data - offset + metadata_size
+            offset = position - data
+            store_u1(out_op + rows, op)
+            store_u4(out_table + rows * 4, load_u8(slot + d.SLOT_TABLE))
+            store_u4(out_group + rows * 4, group)
+            store_u8(out_ordinal + rows * 8, ordinal)
+            store_u1(out_last + rows, 0)
+            store_u4(out_event + rows * 4, number)
+            rows += 1
+            ordinal += 1
+        if status != d.DONE:
+            break
+        offset = 0
+        item += 1
+        if (
+            rows
+            and wanted
+            and (
+                item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+            )
+        ):
+            store_u1(out_last + rows - 1, 1)
+
+    no_rows(side_after, filled_after, rows)
+    no_rows(side_before, filled_before, rows)
+    store_u8(run + d.RUN_ITEM, item)
+    store_u8(run + d.RUN_OFFSET, offset)
+    store_u8(run + d.RUN_GROUP, group)
+    store_u8(run + d.RUN_ORDINAL, ordinal)
+    store_u8(run + d.RUN_ROWS, rows)
+    store_u8(run + d.RUN_FAULT, fault)
+    store_u8(run + d.RUN_COLUMN, column)
+    store_u8(run + d.RUN_NEED, need)
+    store_u8(run + d.RUN_EVENT, number)
+    return status

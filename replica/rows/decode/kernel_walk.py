@@ -1,0 +1,103 @@
+"""Walking row images without decoding them: where the next one begins, and how many there are.
+
+Only the widths of the columns matter here, so this works on any table, also on types that nobody can decode.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, kernel
+from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.rows.decode import records as d
+from replica.rows.scan import records as r
+from replica.rows.types import plan_record as pr
+from replica.rows.types.kernel_numbers import short_little_endian
+
+
+@helper
+def bits_set(bitmap: int, count: int) -> int:
+    """How many of the first `count` bits are set."""
+    total = 0
+    for i in range(count >> 3):
+        byte = load_u1(bitmap + i)
+        if byte == 255:
+            total += 8
+        else:
+            while byte:
+                byte &= byte - 1
+                total += 1
+    if count & 7:
+        byte = load_u1(bitmap + (count >> 3)) & ((1 << (count & 7)) - 1)
+        while byte:
+            byte &= byte - 1
+            total += 1
+    return total
+
+
+@helper
+def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int, int]:
+    """How many columns the before and the after image hold; -1 if the event's table is not as wide as its table map."""
+    if load_u8(event + r.EVENT_WIDTH) != columns:
+        return -1, -1
+    present = bits_set(before, columns)
+    return present, present if after == before else bits_set(after, columns)
+
+
+@helper
+def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int, end: int) -> int:
+    """Address of the byte after the row image at `position`, or 0 if the image runs over the event's end."""
+    p = position + ((present + 7) >> 3)
+    if p > end:
+        return 0
+    whole = present == columns
+    k = 0
+    for c in range(columns):
+        if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+            continue
+        null = (load_u1(position + (k >> 3)) >> (k & 7)) & 1
+        k += 1
+        if null:
+            continue
+        size = load_u8(plan + c * pr.PLAN_BYTES + pr.PLAN_WIDTH)
+        if size < 0:
+            prefix = -size
+            if end - p < prefix:
+                return 0
+            size = short_little_endian(p, prefix)
+            p += prefix
+        if end - p < size:
+            return 0
+        p += size
+    return p
+
+
+@kernel
+def count_images(data: int, events: int, work: int, work_size: int, slots: int, counts: int, run: int) -> int:
+    """Add the rows of each event of the worklist to its group's count (int64 each). DONE, or a code with its fault."""
+    for item in range(work_size):
+        number = load_u4(work + item * 4)
+        event = events + number * r.EVENT_BYTES
+        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
+        columns = load_u8(slot + d.SLOT_COLUMNS)
+        plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
+        position = data + load_u8(event + r.EVENT_IMAGES)
+        end = data + load_u8(event + r.EVENT_END)
+        before = data + load_u8(event + r.EVENT_BEFORE)
+        after = data + load_u8(event + r.EVENT_AFTER)
+        store_u8(run + d.RUN_EVENT, number)
+        store_u8(run + d.RUN_COLUMN, -1)
+        store_u8(run + d.RUN_FAULT, position - data)
+        present_before, present_after = begin_event(event, before, after, columns)
+        if present_before <= 0 or present_after <= 0:
+            return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
+        rows = 0
+        while position < end:
+            store_u8(run + d.RUN_FAULT, position - data)
+            position = skip_image(plan, columns, present_before, before, position, end)
+            if position and load_u8(event + r.EVENT_OP) == r.OP_UPDATE:
+                position = skip_image(plan, columns, present_after, after, position, end)
+            if position == 0:
+                return d.SHORT_IMAGE
+            rows += 1
+        total = counts + load_u8(event + r.EVENT_GROUP) * 8
+        store_u8(total, load_u8(total) + rows)
+    return d.DONE

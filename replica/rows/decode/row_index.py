@@ -1,0 +1,210 @@
+"""Where a large event group may be cut, and how many row changes lie before each such place.
+
+In: the bytes of one group. Out: a `RowIndex`: borders between rows events, at most some 16 K of them however large the
+group is, each with the rows before it (so the ordinal of the next one), how many of these are of selected tables, and
+what a reader needs who begins there: the table maps of the running statement, the place of its text.
+
+The whole group is walked once, without decoding a value; images of compressed events are inflated for it.
+
+No index (None) for a group with events that hold other events (large events of 12.3, sent in fragments).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from replica.native.record import WORD, column_of
+from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType
+from replica.protocol.encode import encode_event
+from replica.protocol.gtid import Gtid
+from replica.rows.decode.decode import add_counts
+from replica.rows.decode.slots import TableCache
+from replica.rows.decode.worklist import selecting
+from replica.rows.scan import records as r
+from replica.rows.scan.blocks import BLOCK_EVENTS, EventBlock, event_blocks
+from replica.rows.types.types import ValuePolicy
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from replica.rows.scan.scan import Bytes, Scan
+    from replica.rows.tables.target import TableResolver
+
+    Ints = npt.NDArray[np.int64]
+    Maps = tuple[tuple[int, int], ...]  # (table id, slot)
+
+BORDERS: Final = 1 << 14
+"""Of a group: 64 KB apart in one of 1 GB, where a partition has some megabytes. Takes 1 MB of memory."""
+LEAST_BORDER_BYTES: Final = 8 << 10
+"""How large servers make rows events unless told otherwise (binlog_row_event_max_size)."""
+_ID_AND_FLAGS: Final = np.arange(HEADER_LENGTH, HEADER_LENGTH + 7)  # of a rows event: six bytes, and the low flags
+_STATEMENT_ENDS: Final = 1
+_TABLE_MAP_FLAGS: Final = b"\1\0"  # as the server sets them
+
+
+@dataclass(frozen=True, slots=True)
+class RowIndex:
+    """Arrays have one entry a border. All offsets count from the group's first byte.
+
+    `rows`: row changes of the group before the border, of all tables; `selected`: those of selected tables among them.
+    `statements`: offset of the running statement's text event, 0 where none runs. `heads`: its table maps as events,
+    which `head` picks from. `last_event`: where the event begins that ends the group; its bytes go up to `size`.
+    """
+
+    gtid: Gtid
+    ending: int
+    size: int
+    first_event_end: int
+    last_event: int
+    total_rows: int
+    total_selected: int
+    offsets: Ints
+    rows: Ints
+    selected: Ints
+    statements: Ints
+    statement_ends: Ints
+    head: Ints
+    heads: tuple[bytes, ...]
+
+
+def index_rows(
+    data: Bytes,
+    *,
+    checksum: bool,
+    resolver: TableResolver,
+    border_bytes: int | None = None,
+    block_events: int = BLOCK_EVENTS,
+) -> RowIndex | None:
+    """Walk exactly one group.
+
+    Args:
+        data: its bytes, from the GTID event to the end of its last event.
+        checksum: whether events carry a CRC32.
+        resolver: tells which tables are selected.
+        border_bytes: how far borders are apart; by default as far as BORDERS asks for.
+        block_events: rows events held in memory at once.
+
+    Raises:
+        ProtocolError: what the decoder refuses too: damaged events, rows without their table map.
+
+    """
+    walk = _Walk(resolver, checksum=checksum, every=border_bytes or max(len(data) // BORDERS, LEAST_BORDER_BYTES))
+    block = None
+    for block in event_blocks(data, checksum=checksum, block_events=block_events):
+        walk.take(block)
+    return None if block is None or not block.group_ended else walk.result(block.found)
+
+
+class _Walk:
+    def __init__(self, resolver: TableResolver, *, checksum: bool, every: int) -> None:
+        self._every = every
+        self._checksum = ChecksumAlgorithm.CRC32 if checksum else ChecksumAlgorithm.NONE
+        self._tables = TableCache(resolver, None, ValuePolicy())
+        self._rows = self._selected = self._end = 0
+        self._parts: list[Ints] = []
+        self._heads: dict[Maps, int] = {(): 0}
+
+    def take(self, block: EventBlock) -> None:
+        """One block of rows events."""
+        found, events = block.found, block.found.events
+        if not len(events):
+            return
+        slots = self._tables.slots(found)
+        starts = column_of(events, r.EVENT_START)
+        lengths = found.data[starts[:, None] + np.arange(9, 13)].view("<u4").ravel()
+        ends = starts + lengths
+        rows = np.zeros(len(events), np.int64)
+        numbered = events.copy()
+        column_of(numbered, r.EVENT_GROUP)[:] = np.arange(len(events))
+        add_counts(replace(found, events=numbered), slots, np.arange(len(events), dtype=np.uint32), rows)
+        before = self._rows + rows.cumsum()
+        selected = self._selected + np.where(selecting(found, slots), rows, 0).cumsum()
+        granule = ends // self._every
+        borders = np.flatnonzero(granule != np.concatenate(([self._end // self._every], granule[:-1])))
+        heads = self._table_maps(block, borders)
+        stopped = heads < 0
+        texts = events[borders][:, [r.EVENT_SQL // WORD, r.EVENT_SQL_END // WORD]]
+        texts[stopped | (texts[:, 0] == 0)] = 0
+        texts += np.where(texts > 0, [[-HEADER_LENGTH, found.trailer]], 0)
+        self._parts.append(np.column_stack((ends, before, selected))[borders].T)
+        self._parts[-1] = np.vstack((self._parts[-1], texts.T, np.maximum(heads, 0)))
+        self._rows, self._selected, self._end = int(before[-1]), int(selected[-1]), int(ends[-1])
+
+    def _table_maps(self, block: EventBlock, borders: Ints) -> Ints:
+        """Per border the number of its table maps in `_heads`; -1 where a statement ends there.
+
+        In force are those the rest of the statement uses; of one that goes on behind the block, all it has mapped.
+        """
+        events = block.found.events
+        fields = block.found.data[column_of(events, r.EVENT_START)[:, None] + _ID_AND_FLAGS].astype(np.int64)
+        stops = fields[:, 6] & _STATEMENT_ENDS
+        table_ids = (fields[:, :6] << (8 * np.arange(6))).sum(axis=1)
+        stop_at = np.flatnonzero(stops)
+        after = np.searchsorted(stop_at, borders)  # the first end of a statement at or behind the border
+        ends_at = np.append(stop_at, len(events))[after]
+        pairs, code = np.unique(
+            np.column_stack((table_ids, column_of(events, r.EVENT_SLOT))), axis=0, return_inverse=True
+        )
+        runs = np.flatnonzero(ends_at != borders)
+        needed: list[list[tuple[int, int, int]]] = [[] for _ in range(len(borders))]
+        order = np.argsort(code.ravel(), kind="stable")
+        uses = np.split(order, np.cumsum(np.bincount(code.ravel()))[:-1])
+        for used, (table_id, slot) in zip(uses, pairs.tolist(), strict=True) if len(runs) else ():
+            places = np.append(used, len(events))
+            following = places[np.searchsorted(places, borders[runs], side="right")]
+            for at in np.flatnonzero((following <= ends_at[runs]) & (following < len(events))).tolist():
+                needed[runs[at]].append((int(following[at]), table_id, slot))
+        result = np.full(len(borders), -1, np.int64)
+        for at in runs.tolist():
+            maps: dict[int, int] = {}
+            for _, table_id, slot in sorted(needed[at]):
+                maps.setdefault(table_id, slot)
+            if ends_at[at] == len(events):
+                for table_id, slot in block.active.tolist():
+                    maps.setdefault(table_id, slot)
+            result[at] = self._heads.setdefault(tuple(sorted(maps.items())), len(self._heads))
+        return result
+
+    def result(self, found: Scan) -> RowIndex:
+        group = found.groups[0].tolist()
+        size = len(found.data)
+        columns = np.hstack(self._parts) if self._parts else np.empty((6, 0), np.int64)
+        columns = columns[:, columns[0] < self._end]  # behind the last rows event there is nothing to read
+        domain, server, sequence = (group[f // WORD] for f in (r.GROUP_DOMAIN, r.GROUP_SERVER, r.GROUP_SEQUENCE))
+        dropped = group[r.GROUP_ENDING // WORD] == r.ENDS_ROLLBACK
+        return RowIndex(
+            gtid=Gtid(domain, server, sequence & 0xFFFFFFFFFFFFFFFF),
+            ending=group[r.GROUP_ENDING // WORD],
+            size=size,
+            first_event_end=_length(found, 0),
+            last_event=self._last_event(found),
+            total_rows=0 if dropped else self._rows,
+            total_selected=0 if dropped else self._selected,
+            **dict(zip(("offsets", "rows", "selected", "statements", "statement_ends", "head"), columns, strict=True)),
+            heads=tuple(self._events(found, maps) for maps in self._heads),
+        )
+
+    def _last_event(self, found: Scan) -> int:
+        at = self._end
+        while (following := at + _length(found, at)) < len(found.data):
+            at = following
+        return at
+
+    def _events(self, found: Scan, maps: Maps) -> bytes:
+        """Table maps as the server would send them again."""
+        return b"".join(
+            encode_event(
+                EventType.TABLE_MAP,
+                table_id.to_bytes(6, "little") + _TABLE_MAP_FLAGS + bytes(found.table_map_body(slot)[8:]),
+                server_id=int(found.groups[0, r.GROUP_SERVER // WORD]),
+                checksum=self._checksum,
+            )
+            for table_id, slot in maps
+        )
+
+
+def _length(found: Scan, at: int) -> int:
+    return int.from_bytes(found.data[at + 9 : at + 13].tobytes(), "little")

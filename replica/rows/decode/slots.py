@@ -1,0 +1,294 @@
+"""Which tables of a range are wanted, and their compiled plans: the SLOT records of one range.
+
+Tables are compiled once per distinct table map and kept by its content, never by table id. What a resolver says of one
+content holds for the life of the cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.table_map import parse_table_map
+from replica.rows.decode import records as d
+from replica.rows.decode.absent import AbsentColumns
+from replica.rows.decode.batch import TableName
+from replica.rows.decode.binding import Template
+from replica.rows.scan import records as r
+from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
+from replica.rows.tables.plan import skip_column
+from replica.rows.tables.stored import StoredColumns
+from replica.rows.types import plan_record as pr
+from replica.rows.types.types import Kind
+from replica.rows.types.variant_metadata import variant_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.decode.arena import ColumnSet
+    from replica.rows.scan.scan import Scan
+    from replica.rows.tables.target import TableResolver, TableTarget
+    from replica.rows.types.types import OutputColumn, ValuePolicy
+
+# Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
+MAX_TABLES: Final = 4096
+
+
+class Table:
+    """One distinct table map: its plans for walking and for decoding."""
+
+    def __init__(
+        self,
+        table_map: TableMapEvent,
+        target: TableTarget | None,
+        output: Sequence[OutputColumn] | None,
+        policy: ValuePolicy,
+    ) -> None:
+        self.name = TableName(table_map.database, table_map.table)
+        self.operations = target.operations if target else 0
+        self.delivered = target.delivered & self.operations if target else 0
+        self.wanted = self.operations != 0
+        self._map = table_map
+        self._target = target
+        self._output = output
+        self._policy = policy
+        self._walk: Template | None = None
+        self._decode: Template | None = None
+        self._layout: RowLayout | None = None
+        self._stored: StoredColumns | None = None
+        self.metadata: npt.NDArray[np.uint8] | None = None
+        self.ranks: npt.NDArray[np.int64] | None = None
+
+    @property
+    def table_map(self) -> TableMapEvent:
+        return self._map
+
+    @property
+    def columns(self) -> int:
+        return len(self._map.columns)
+
+    def column_name(self, index: int) -> str:
+        name = self._layout.columns[index].name if self._layout else self._map.columns[index].name
+        return name or str(index + 1)
+
+    @property
+    def walk(self) -> Template:
+        """A plan that steps over every column."""
+        if self._walk is None:
+            schema = self._target.schema if self._target else None
+            if schema is None:
+                plans = [skip_column(column, column.name or "") for column in self._map.columns]
+            else:  # which tells the widths of old temporal formats
+                plans = list(compile_layout(self._map, schema, (), self._policy).columns)
+            self._walk = Template(plans, [-1] * len(plans), self._policy)
+        return self._walk
+
+    @property
+    def layout(self) -> RowLayout:
+        if self._layout is None:
+            assert self._target is not None, "only wanted tables are decoded"  # noqa: S101
+            self._layout = compile_layout(
+                self._map, self._target.schema, self._output, self._policy, shown=self._target.columns
+            )
+        return self._layout
+
+    @property
+    def skips(self) -> bool:
+        """Whether updates that change nothing are to be left out."""
+        return self._target is not None and self._target.skip_unchanged
+
+    @property
+    def compares(self) -> bool:
+        """Whether updates are looked at for what they change; where no column is read, none of them would be left."""
+        return self.skips and any(column.kind != Kind.OPAQUE for column in self.layout.columns)
+
+    @property
+    def stored(self) -> StoredColumns:
+        """The columns whose values are rewritten before `decode` fits them."""
+        if self._stored is None:
+            self._stored = StoredColumns(self._map.columns, self.layout.columns)
+        return self._stored
+
+    @property
+    def shown_names(self) -> tuple[str | None, ...]:
+        """Per wire column the name it is put out under; none of a table that is not wanted."""
+        return self.layout.names if self.wanted else ()
+
+    @property
+    def text(self) -> frozenset[int]:
+        """Output columns that get their bytes as they are, and claim that these are UTF-8."""
+        sources = enumerate(self.layout.sources)
+        return frozenset(out for out, i in sources if i != ABSENT and self.layout.columns[i].kind == Kind.TEXT)
+
+    @property
+    def decode(self) -> Template:
+        """A plan that decodes the columns that the output asks for; in VARIANT, all, with the rank of each name."""
+        if self._decode is None:
+            layout = self.layout
+            if self._output is None:
+                columns = layout.columns
+                shown = sorted((c.name, i) for i, c in enumerate(columns) if not c.hidden)
+                self.metadata = np.frombuffer(variant_metadata([name for name, _ in shown]), np.uint8)
+                self.ranks = np.array([index for _, index in shown], np.int64)
+                ranks = {index: rank for rank, (_, index) in enumerate(shown)}
+                self._decode = Template(columns, [ranks.get(i, ABSENT) for i in range(len(columns))], self._policy)
+                self._decode.records[:, pr.PLAN_VALUES // WORD] = self._decode.outputs
+            else:
+                self._decode = Template(layout.columns, layout.slots, self._policy)
+        return self._decode
+
+
+class TableCache:
+    """Compiled tables by table map content."""
+
+    def __init__(self, resolver: TableResolver, output: Sequence[OutputColumn] | None, policy: ValuePolicy) -> None:
+        self._resolver = resolver
+        self._output = output
+        self._policy = policy
+        self._tables: dict[bytes, Table] = {}
+
+    def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> Table:
+        """The table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: who wrote it."""
+        content = bytes(body[8:])
+        table = self._tables.get(content)
+        if table is None:
+            table_map = _parse(body, offset, mysql=mysql)
+            table = Table(table_map, self._resolver.resolve(table_map), self._output, self._policy)
+            if len(self._tables) >= MAX_TABLES:
+                del self._tables[next(iter(self._tables))]
+            self._tables[content] = table
+        return table
+
+    def slots(self, found: Scan) -> SlotTable:
+        starts = [found.origin(content - 8) for content in column_of(found.maps, r.MAP_CONTENT).tolist()]
+        mysql = found.is_mysql
+        bodies = [found.table_map_body(slot) for slot in range(len(starts))]
+        return SlotTable([self.table(body, start, mysql=mysql) for body, start in zip(bodies, starts, strict=True)])
+
+
+def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
+    try:
+        return parse_table_map(body, mysql=mysql)
+    except ProtocolError as error:
+        message = error.placeless
+        raise type(error)(message, offset=offset + (error.offset or 0), hint=error.hint) from None
+
+
+class SlotTable:
+    """The tables of one range, in the order of the scan's table maps, and their SLOT records."""
+
+    def __init__(self, tables: list[Table]) -> None:
+        self._tables = tables
+        self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
+        self._selected = _operations([table.operations for table in tables])
+        self._delivered = _operations([table.delivered for table in tables])
+        self._everything = bool(self._selected.all())
+        self.filtered = not np.array_equal(self._selected, self._delivered)  # whether a filter takes rows away
+        self.skips = any(table.skips for table in tables)  # whether updates may have to be compared
+        names = dict.fromkeys(table.name for table in tables)
+        self.names: list[TableName] = list(names)
+        self._number = {name: index for index, name in enumerate(names)}
+        self.records: npt.NDArray[np.int64] = np.zeros((len(tables), d.SLOT_BYTES // WORD), np.int64)
+        self._used: list[int] = []
+        self._absent: AbsentColumns | None = None
+        self.versioned = False  # whether history rows of any table of the worklist can be told
+        self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
+        self._keep: list[npt.NDArray[np.int64]] = []
+
+    def table(self, slot: int) -> Table:
+        return self._tables[slot]
+
+    def selects(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Per rows event whether its table and operation are selected."""
+        if self._everything:
+            return np.ones(len(events), np.bool_)
+        return self._selected[column_of(events, r.EVENT_SLOT), column_of(events, r.EVENT_OP)]
+
+    def delivers(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """The same, less what a filter takes away."""
+        return self._delivered[column_of(events, r.EVENT_SLOT), column_of(events, r.EVENT_OP)]
+
+    def compares(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of the selected events are updates of a table that leaves out the unchanged ones."""
+        found = np.zeros(len(events), np.bool_)
+        if not self.skips:
+            return found
+        updates = np.flatnonzero(self.selects(events) & (column_of(events, r.EVENT_OP) == r.OP_UPDATE))
+        tables = column_of(events, r.EVENT_SLOT)[updates]
+        for slot in np.unique(tables).tolist():
+            if self._tables[slot].compares:
+                found[updates[tables == slot]] = True
+        return found
+
+    def name(self, slot: int) -> str:
+        return ".".join(self._tables[slot].name)
+
+    def column_name(self, slot: int, column: int) -> str:
+        return self._tables[slot].column_name(column)
+
+    def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
+        """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
+        met = np.bincount(column_of(found.events, r.EVENT_SLOT)[work], minlength=len(self._tables))
+        self._used = np.flatnonzero(met).tolist()
+        for slot in self._used:
+            table, record = self._tables[slot], self.records[slot]
+            record[d.SLOT_WANTED // WORD] = table.delivered
+            record[d.SLOT_COLUMNS // WORD] = table.columns
+            record[d.SLOT_TABLE // WORD] = self._number[table.name]
+            decoded = table.wanted and not walk_only
+            template = table.decode if decoded else table.walk
+            if decoded:
+                record[d.SLOT_WANTED // WORD] |= r.SKIP_UNCHANGED if table.compares else 0
+                self.versioned |= table.layout.versioned
+                self.text |= table.text
+            record[d.SLOT_PLAN_BEFORE // WORD] = address(template.records)
+            if table.metadata is not None and table.ranks is not None:
+                record[d.SLOT_METADATA // WORD] = address(table.metadata)
+                record[d.SLOT_METADATA_SIZE // WORD] = len(table.metadata)
+                record[d.SLOT_RANKS // WORD] = address(table.ranks)
+                record[d.SLOT_SHOWN // WORD] = len(table.ranks)
+
+    def stored(self) -> dict[int, StoredColumns]:
+        """By slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
+        tables = ((slot, self._tables[slot]) for slot in self._used)
+        return {slot: table.stored for slot, table in tables if table.wanted and table.stored}
+
+    def absent(self, found: Scan) -> AbsentColumns:
+        """Which columns the images of the range lack."""
+        if self._absent is None:
+            self._absent = AbsentColumns(found, lambda slot: self._tables[slot].shown_names)
+        return self._absent
+
+    @property
+    def max_columns(self) -> int:
+        return max(self._tables[slot].columns for slot in self._used)
+
+    def bind(self, before: ColumnSet, after: ColumnSet) -> None:
+        """Write the addresses of these buffers into the plans of the wanted tables."""
+        self._keep = []
+        for slot in self._used:
+            table, record = self._tables[slot], self.records[slot]
+            if not table.wanted:
+                continue
+            sides = (
+                (before, d.SLOT_PLAN_BEFORE, d.SLOT_ABSENT_BEFORE),
+                (after, d.SLOT_PLAN_AFTER, d.SLOT_ABSENT_AFTER),
+            )
+            for side, plan_field, absent_field in sides:
+                plan, absent = table.decode.bind(side), table.decode.absent(side)
+                self._keep += [plan, absent]
+                record[plan_field // WORD] = address(plan)
+                record[absent_field // WORD] = address(absent)
+                record[d.SLOT_ABSENT // WORD] = len(absent)
+
+
+def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Per table one flag for each operation."""
+    return (np.array(masks, np.int64)[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)

@@ -1,0 +1,63 @@
+"""Columns of strings whose bytes were copied unseen: are they UTF-8, and if not, what becomes of them.
+
+In: columns of strings that a decode kernel filled from utf8mb3 or utf8mb4 columns. Out: the first row that is no
+text, the array with U+FFFD for what is no character, or the error that says whose bytes they are. A column of plain
+ASCII costs one pass over its data; the rest is looked at value by value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.native.record import WORD
+from replica.rows.decode.arena import MAX_DATA, SLACK
+from replica.rows.scan import records as r
+from replica.rows.types.kernel_utf8 import ALL_VALID, first_damaged, repair, repaired_size
+
+if TYPE_CHECKING:
+    from replica.rows.decode.arena import ColumnSet
+    from replica.rows.decode.batch import ChangeBatch
+
+
+def damaged_row(columns: ColumnSet, index: int, rows: int) -> int | None:
+    """The first row of a column of strings that is no UTF-8; None if all are."""
+    offsets, data = columns.text(index)
+    row = int(first_damaged(offsets, rows, data))
+    return None if row == ALL_VALID else row
+
+
+def repaired(array: pa.StringArray) -> pa.StringArray:
+    """The same values, with U+FFFD for what is no character. ProtocolError if they no longer fit a column."""
+    valid, offsets, data = array.buffers()
+    size = int(repaired_size(offsets.address, len(array), data.address))
+    if size > MAX_DATA:
+        raise ProtocolError(
+            f"damaged text takes {size} bytes in one column of a batch, more than an Arrow column of 2 GiB holds",
+            hint="Leave the column out, or read fewer rows in a batch.",
+        )
+    new_offsets, new_data = np.empty(len(array) + 1, np.int32), np.empty(size + SLACK, np.uint8)
+    repair(offsets.address, len(array), data.address, address(new_offsets), address(new_data))
+    return pa.StringArray.from_buffers(len(array), pa.py_buffer(new_offsets), pa.py_buffer(new_data), valid)
+
+
+def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
+    """The error for one value of a batch; its offset is that of the rows event."""
+    table = ".".join(batch.tables[int(batch.table[row])])
+    offset = None
+    if batch.event is not None and batch.events is not None:
+        offset = int(batch.events[int(batch.event[row]), r.EVENT_START // WORD])
+    return no_text(f"column {column} of {table}", offset)
+
+
+def no_text(where: str, offset: int | None) -> ProtocolError:
+    """What `invalid_text='error'` stops with."""
+    return ProtocolError(
+        f"{where} holds bytes that are no text in its character set",
+        offset=offset,
+        hint="Set invalidText to 'replace' to let U+FFFD stand for such bytes.",
+    )

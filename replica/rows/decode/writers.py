@@ -1,0 +1,234 @@
+"""Where a decode kernel writes: the buffers of a batch, the kernel's call, and the batch made of them afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from replica.native.arrays import address
+from replica.native.record import column_of
+from replica.rows.decode import records as d
+from replica.rows.decode.arena import ColumnSet, first_capacities
+from replica.rows.decode.batch import ChangeBatch, Groups
+from replica.rows.decode.kernel_typed import decode_typed
+from replica.rows.decode.kernel_variant import decode_variant
+from replica.rows.decode.texts import bad_text, damaged_row, repaired
+from replica.rows.scan import records as r
+from replica.rows.types import plan_record as pr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.decode.absent import AbsentColumns
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
+    from replica.rows.types.types import OutputColumn
+
+# The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ]
+)
+
+
+class RowMeta:
+    """The batch's own columns: one array each, and the addresses that the kernels take."""
+
+    def __init__(self, rows: int) -> None:
+        self.op = np.empty(rows, np.int8)
+        self.table = np.empty(rows, np.int32)
+        self.group = np.empty(rows, np.int32)
+        self.ordinal = np.empty(rows, np.int64)
+        self.last = np.empty(rows, np.bool_)
+        self.event = np.empty(rows, np.int32)
+        self.history = np.empty(rows, np.int8)
+        columns = (self.op, self.table, self.group, self.ordinal, self.last, self.event, self.history)
+        self.addresses = np.array([address(column) for column in columns], np.int64)
+
+    def closed(self, rows: int, slots: SlotTable, *, flat: bool) -> pa.BooleanArray | None:
+        """Which rows are history rows; None where no table is versioned."""
+        if not slots.versioned:
+            return None
+        history = self.history[:rows]
+        if flat:  # an after image without row_end has that of the before image, one row up
+            silent = np.flatnonzero((history == pr.HISTORY_UNKNOWN) & (self.op[:rows] == d.FLAT_AFTER))
+            history[silent] = history[silent - 1]
+        return pa.array(history == pr.HISTORY_CLOSED, mask=history == pr.HISTORY_UNKNOWN)
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups, *, want_sql: bool) -> ChangeBatch:
+        return ChangeBatch(
+            rows=rows,
+            op=self.op[:rows],
+            table=self.table[:rows],
+            group=self.group[:rows],
+            ordinal=self.ordinal[:rows],
+            last=self.last[:rows],
+            tables=slots.names,
+            groups=groups,
+            sql=_statements(found, self.event[:rows]) if want_sql else None,
+            event=self.event[:rows],
+            events=found.events,
+            slots=slots,
+        )
+
+
+class Writer:
+    """Two sets of columns, before and after, or one that is both (flat), and the row columns beside them."""
+
+    def __init__(self, before: ColumnSet, after: ColumnSet, limits: tuple[int, int], *, want_sql: bool) -> None:
+        self.before = before
+        self.after = after
+        self._limits = limits  # rows and bytes of a batch
+        self._want_sql = want_sql
+        self._meta = RowMeta(limits[0])
+
+    def reset(self) -> None:
+        self.before.reset()
+        if self.after is not self.before:
+            self.after.reset()
+
+    def want_room(self, tail: int, need: int) -> None:
+        if not self.before.want_room(tail, need):
+            self.after.want_room(tail, need)
+
+    def _call(
+        self,
+        kernel: Callable[..., int],
+        found: Scan,
+        work: npt.NDArray[np.uint32],
+        slots: SlotTable,
+        run: npt.NDArray[np.int64],
+        last: int,
+    ) -> int:
+        """Both kernels take the same arguments, but for the last one."""
+        if slots.versioned:
+            self._meta.history.fill(pr.HISTORY_UNKNOWN)
+        return kernel(
+            address(found.data),
+            address(found.events),
+            address(work),
+            len(work),
+            address(slots.records),
+            address(run),
+            address(self._meta.addresses),
+            address(self.before.side),
+            address(self.after.side),
+            *self._limits,
+            last,
+        )
+
+    def _tell_absent(self, batch: ChangeBatch, absent: AbsentColumns, *, flat: bool) -> None:
+        events = self._meta.event[: batch.rows]
+        if not absent.any:
+            return
+        if flat:
+            batch.absent = absent.flat(events, batch.op == d.FLAT_AFTER)
+        else:
+            batch.absent_before = absent.before(events, batch.before_valid)
+            batch.absent_after = absent.after(events, batch.after_valid)
+
+
+class TypedWriter(Writer):
+    """The columns of the output, twice or once."""
+
+    def __init__(
+        self,
+        output: Sequence[OutputColumn],
+        limits: tuple[int, int],
+        *,
+        flat: bool,
+        want_sql: bool,
+        strict_text: bool = False,
+        like: TypedWriter | None = None,
+    ) -> None:
+        """`strict_text`: bytes that are no text are an error. `like`: a writer whose strings' columns have grown."""
+        kinds = [column.arrow for column in output]
+        first = first_capacities(kinds, limits[1])
+        after = ColumnSet(kinds, limits[0], like.after.capacities if like else first)
+        before = after if flat else ColumnSet(kinds, limits[0], like.before.capacities if like else first)
+        super().__init__(before, after, limits, want_sql=want_sql)
+        self._output = output
+        self._flat = flat
+        self._strict = strict_text
+
+    def fresh(self) -> TypedWriter:
+        return TypedWriter(
+            self._output, self._limits, flat=self._flat, want_sql=self._want_sql, strict_text=self._strict, like=self
+        )
+
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+        slots.bind(self.before, self.after)
+        return self._call(decode_typed, found, work, slots, run, int(self._flat))
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+        batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        batch.history = self._meta.closed(rows, slots, flat=self._flat)
+        if self._flat:
+            batch.columns = self._arrays(self.after, rows, batch)
+        else:
+            batch.before = self._arrays(self.before, rows, batch)
+            batch.after = self._arrays(self.after, rows, batch)
+        self._tell_absent(batch, slots.absent(found), flat=self._flat)
+        return batch
+
+    def _arrays(self, columns: ColumnSet, rows: int, batch: ChangeBatch) -> list[pa.Array]:
+        arrays = columns.arrays(rows)
+        for index in batch.slots.text if batch.slots else ():
+            damaged = damaged_row(columns, index, rows)
+            if damaged is not None:
+                if self._strict:
+                    raise bad_text(batch, damaged, self._output[index].name)
+                arrays[index] = repaired(arrays[index])
+        return arrays
+
+
+class VariantWriter(Writer):
+    """Two binary columns a side: the values, and the dictionary again for each row."""
+
+    def __init__(self, limits: tuple[int, int], *, want_sql: bool, like: VariantWriter | None = None) -> None:
+        kinds = [pa.binary(), pa.binary()]
+        first = first_capacities(kinds, limits[1] * 2)
+        after = ColumnSet(kinds, limits[0], like.after.capacities if like else first, nullable=False)
+        before = ColumnSet(kinds, limits[0], like.before.capacities if like else first, nullable=False)
+        super().__init__(before, after, limits, want_sql=want_sql)
+        self._scratch = np.empty(0, np.int64)
+
+    def fresh(self) -> VariantWriter:
+        return VariantWriter(self._limits, want_sql=self._want_sql, like=self)
+
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+        if len(self._scratch) < slots.max_columns:
+            self._scratch = np.empty(slots.max_columns, np.int64)
+        return self._call(decode_variant, found, work, slots, run, address(self._scratch))
+
+    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+        batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        batch.before = [_variant(self.before.arrays(rows), batch.before_valid)]
+        batch.after = [_variant(self.after.arrays(rows), batch.after_valid)]
+        batch.history = self._meta.closed(rows, slots, flat=False)
+        self._tell_absent(batch, slots.absent(found), flat=False)
+        return batch
+
+
+def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(VARIANT, len(valid), [bits], children=columns)
+
+
+def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
+    """Per row the text of its statement, NULL where the server logged none."""
+    data = found.data.data
+    starts, ends = (column_of(found.events, f)[events].tolist() for f in (r.EVENT_SQL, r.EVENT_SQL_END))
+    texts: dict[int, str] = {}
+    rows: list[Any] = []
+    for start, end in zip(starts, ends, strict=True):
+        if start and start not in texts:
+            texts[start] = bytes(data[start:end]).decode("utf-8", "replace")
+        rows.append(texts.get(start))
+    return pa.array(rows, pa.string())

@@ -1,0 +1,93 @@
+"""One event group of any size -> its rows events, a block at a time, so that a transaction of 100 GB takes no memory.
+
+In: the bytes of exactly one group. Out: scans of the whole group whose `events` are those of the block; `maps` are all
+that were met up to there. With each block comes what a reader needs who goes on behind it: the table maps of the
+running statement and the place of its text. Errors are those of the scan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.constants import CHECKSUM_LENGTH
+from replica.rows.scan import kernel_state as s
+from replica.rows.scan.faults import scan_fault
+from replica.rows.scan.kernel_scan import scan_range
+from replica.rows.scan.records import EVENT_BYTES, GROUP_BYTES, GROUP_FIRST, MAP_BYTES, MAP_HASH
+from replica.rows.scan.scan import FIRST_MAPS, Records, Scan, as_bytes, doubled, hash_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.rows.scan.scan import Bytes
+
+BLOCK_EVENTS: Final = 1 << 16
+"""7 MB of records; 512 MB of the log where events are as large as the server makes them."""
+_GROUPS: Final = 2  # the one group, and room for the kernel to see that there is no other
+
+
+class EventBlock(NamedTuple):
+    """`active`: pairs of table id and slot that the statement running at the block's end has mapped.
+
+    `group_ended`: it is the last block; `found.groups` has the group's record then.
+    """
+
+    found: Scan
+    active: Records
+    group_ended: bool
+
+
+def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS) -> Iterator[EventBlock]:
+    """The rows events of one group, in order; nothing where the group holds events that hold other events.
+
+    Raises:
+        ProtocolError: what `scan` refuses, and bytes that are not one group.
+
+    """
+    buffer = as_bytes(data)
+    groups = np.empty((_GROUPS, GROUP_BYTES // WORD), np.int64)
+    maps = np.empty((FIRST_MAPS, MAP_BYTES // WORD), np.int64)
+    table = np.zeros(FIRST_MAPS * 4, np.int64)
+    state = np.zeros(s.STATE_WORDS, np.int64)
+    active = np.empty((s.MAX_ACTIVE, 2), np.int64)
+    hints = np.zeros(s.HINTS, np.int64)
+    state[s.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
+    events = np.empty((block_events, EVENT_BYTES // WORD), np.int64)
+    while True:
+        status = scan_range(
+            *(address(buffer), len(buffer), address(state)),
+            *(address(groups), len(groups), address(events), len(events), address(maps), len(maps)),
+            *(address(table), len(table) - 1, address(active), address(hints)),
+        )
+        n_groups, n_events, n_maps = (int(state[word // WORD]) for word in (s.GROUPS, s.EVENTS, s.MAPS))
+        if status == s.NEEDS_EXPANSION:
+            return
+        if status not in (s.GROW, s.DONE):
+            raise scan_fault(status, buffer, state)
+        if n_groups > 1 or (status == s.DONE and n_groups != 1):
+            raise ProtocolError(f"{n_groups} event groups where one was expected")
+        if status == s.GROW and n_maps == len(maps):
+            maps = doubled(maps)
+            table = hash_table(column_of(maps, MAP_HASH)[:n_maps], len(maps) * 4)
+            continue
+        found = Scan(
+            data=buffer,
+            groups=groups[:n_groups],
+            events=events[:n_events],
+            maps=maps[:n_maps],
+            trailer=int(state[s.TRAILER // WORD]),
+            cut_groups=0,
+            xa_groups=int(state[s.XA // WORD]),
+            skipped={},
+        )
+        yield EventBlock(found, active[: int(state[s.ACTIVE // WORD])], status == s.DONE)
+        if status == s.DONE:
+            return
+        events = np.empty_like(events)  # the block before is the caller's
+        state[s.EVENTS // WORD] = 0
+        groups[n_groups, GROUP_FIRST // WORD] = 0

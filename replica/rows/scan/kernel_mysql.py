@@ -1,0 +1,139 @@
+"""MySQL's event groups: a GTID event to the head of a group record, and what the first statement says of the group.
+
+A MySQL group has no flag that tells how it ends. Its first QUERY does: after BEGIN or XA START it is a transaction, any
+other statement is the whole group. The record has domain 0, the server id of the event and the GTID's number; the uuid
+and the tag are in the event (mysql_gtid.py of the protocol reads it).
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper
+from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
+from replica.rows.scan.kernel_state import BAD_EVENT, DONE, HEADER
+from replica.rows.scan.records import (
+    GROUP_COMMIT_ID,
+    GROUP_DOMAIN,
+    GROUP_EXTRA,
+    GROUP_FLAGS,
+    GROUP_SEQUENCE,
+    GROUP_SERVER,
+    GROUP_THREAD,
+    GROUP_XID,
+)
+
+GTID_LOG = 33
+ANONYMOUS_GTID = 34
+GTID_TAGGED_LOG = 42
+
+# What the first statement of a group says.
+STATEMENT = 0  # it is the whole group
+BEGINS = 1
+COMPLETES_XA = 2  # the whole group, and the end of an XA transaction
+
+_FIXED = 25  # flags, uuid and number of GTID_LOG
+_UUID_FIELD = 1
+_GNO_FIELD = 2
+_QUERY_FIXED = 13
+_BEGIN = int.from_bytes(b"\0BEGIN", "little")
+_XA_START = int.from_bytes(b"XA START", "little")
+_XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
+_XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
+
+
+@helper
+def is_mysql_gtid(kind: int) -> bool:
+    return kind in (GTID_LOG, ANONYMOUS_GTID, GTID_TAGGED_LOG)
+
+
+@helper
+def _varlen_size(p: int, end: int) -> int:
+    """Bytes of the variable-length integer at `p`, 0 if it reaches beyond `end`."""
+    if p >= end:
+        return 0
+    first = load_u1(p)
+    size = 1
+    while size < 9 and first & 1:
+        first >>= 1
+        size += 1
+    return size if size <= end - p else 0
+
+
+@helper
+def _varlen(p: int, size: int) -> int:
+    value = 0
+    for i in range(size):
+        if i < 8:
+            value |= load_u1(p + i) << (8 * i)
+    # Of eight bytes all bits of the value stand in the last seven, of nine in the last eight.
+    if size == 9:
+        return load_u8(p + 1)
+    if size == 8:
+        return (value >> 8) & 0xFFFFFFFFFFFFFF
+    return value >> size
+
+
+@helper
+def _tagged_number(body: int, end: int) -> int:
+    """The number in a GTID_TAGGED_LOG event, -1 if there is none: its fields are numbered and in rising order."""
+    p = body
+    for _ in range(3):  # version, size, last field that must be known
+        size = _varlen_size(p, end)
+        if size == 0:
+            return -1
+        p += size
+    while True:
+        size = _varlen_size(p, end)
+        if size == 0:
+            return -1
+        field = _varlen(p, size)
+        p += size
+        if field > _GNO_FIELD:
+            return -1
+        for _ in range(16 if field == _UUID_FIELD else 1):
+            size = _varlen_size(p, end)
+            if size == 0:
+                return -1
+            if field == _GNO_FIELD:
+                return (_varlen(p, size) >> 1) & 0x7FFFFFFFFFFFFFFF
+            p += size
+
+
+@helper
+def mysql_gtid_group(at: int, end: int, group: int) -> int:
+    """Write what a GTID event between `at` (its header) and `end` (before its checksum) says of its group.
+
+    DONE or BAD_EVENT.
+    """
+    body = at + HEADER
+    number = 0
+    if load_u1(at + 4) == GTID_TAGGED_LOG:
+        number = _tagged_number(body, end)
+        if number < 0:
+            return BAD_EVENT
+    elif end - body < _FIXED:
+        return BAD_EVENT
+    else:
+        number = load_u8(body + 17)
+    store_u8(group + GROUP_DOMAIN, 0)
+    store_u8(group + GROUP_SERVER, load_u4(at + 5))
+    store_u8(group + GROUP_SEQUENCE, number)
+    store_u8(group + GROUP_FLAGS, 0)
+    store_u8(group + GROUP_EXTRA, 0)
+    store_u8(group + GROUP_COMMIT_ID, 0)
+    store_u8(group + GROUP_XID, 0)
+    store_u8(group + GROUP_THREAD, 0)
+    return DONE
+
+
+@helper
+def mysql_statement(body: int, end: int) -> int:
+    """What the first QUERY of a group, whose body has its fixed part at least, says of the group."""
+    if (load_u8(end - 8) >> 16) & 0xFFFFFFFFFFFF == _BEGIN:
+        return BEGINS
+    text = body + _QUERY_FIXED + load_u2(body + 11) + load_u1(body + 8) + 1
+    if end - text < 8:
+        return STATEMENT
+    head = load_u8(text)
+    if head == _XA_START:
+        return BEGINS
+    return COMPLETES_XA if head in (_XA_COMMIT, _XA_ROLLBACK) else STATEMENT

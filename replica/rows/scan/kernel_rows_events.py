@@ -1,0 +1,109 @@
+# ruff: noqa: PLR0911  (one return a way that an event can be malformed)
+"""A rows event to an event record: where its images stand, which columns they hold, and in which form they are."""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, inlined
+from replica.native.memory import load_u1, load_u2, store_u8
+from replica.rows.scan.kernel_maps import active_slot, table_id_at
+from replica.rows.scan.kernel_state import BAD_EVENT, MAX_COLUMNS, NO_TABLE_MAP, STMT_END
+from replica.rows.scan.records import (
+    EVENT_AFTER,
+    EVENT_BEFORE,
+    EVENT_END,
+    EVENT_FORM,
+    EVENT_IMAGES,
+    EVENT_OP,
+    EVENT_SLOT,
+    EVENT_WHOLE,
+    EVENT_WIDTH,
+    FORM_COMPRESSED,
+    FORM_PARTIAL,
+    FORM_PLAIN,
+    OP_UPDATE,
+)
+
+# What `rows_event` returns; an error code is returned negative.
+RECORDED = 1
+ENDS_STATEMENT = 2
+_ROWS_EVENTS = sum(1 << kind for kind in (23, 24, 25, 30, 31, 32, 39))
+
+
+@helper
+def is_rows_event(kind: int) -> bool:
+    """WRITE, UPDATE, DELETE of version 1, 2, PARTIAL_UPDATE, and the compressed ones of versions 1 and 2."""
+    return (_ROWS_EVENTS >> kind) & 1 != 0 if kind < 64 else 166 <= kind <= 171
+
+
+@helper
+def all_set(bitmap: int, count: int) -> bool:
+    """Whether the first `count` bits are all set."""
+    for i in range(count >> 3):
+        if load_u1(bitmap + i) != 255:
+            return False
+    low = (1 << (count & 7)) - 1
+    return low == 0 or load_u1(bitmap + (count >> 3)) & low == low
+
+
+@inlined
+def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active: int, event: int) -> int:
+    """Write the record of the rows event between `body` and `end`: all of it but start, group and statement text.
+
+    RECORDED and ENDS_STATEMENT as bits, or minus an error code. An event without images is not recorded; it may end
+    the statement all the same.
+    """
+    if end - body < 9:
+        return -BAD_EVENT
+    flags = load_u2(body + 6)
+    p = body + 8
+    form = FORM_PLAIN
+    if kind >= 166:
+        form = FORM_COMPRESSED
+        op = (kind - 166) % 3
+        version_2 = kind >= 169
+    elif kind == 39:
+        form = FORM_PARTIAL
+        op = OP_UPDATE
+        version_2 = True
+    else:
+        version_2 = kind >= 30
+        op = kind - 30 if version_2 else kind - 23
+    if version_2:
+        if end - p < 3:
+            return -BAD_EVENT
+        p += load_u2(p)  # extra data, its length counts itself
+        if p < body + 10 or p >= end:
+            return -BAD_EVENT
+    width = load_u1(p)
+    p += 1
+    if width == 252 and end - p >= 2:
+        width = load_u2(p)
+        p += 2
+    elif width > 250:
+        return -BAD_EVENT
+    bitmap = (width + 7) >> 3
+    before = p
+    after = p
+    p += bitmap
+    if op == OP_UPDATE:
+        after = p
+        p += bitmap
+    if width > MAX_COLUMNS or p > end:
+        return -BAD_EVENT
+    result = ENDS_STATEMENT if flags & STMT_END else 0
+    if p == end:
+        return result
+    slot = active_slot(active, n_active, table_id_at(body))
+    if slot < 0:
+        return -NO_TABLE_MAP
+    store_u8(event + EVENT_IMAGES, p - data)
+    store_u8(event + EVENT_END, end - data)
+    store_u8(event + EVENT_OP, op)
+    store_u8(event + EVENT_SLOT, slot)
+    store_u8(event + EVENT_WIDTH, width)
+    store_u8(event + EVENT_BEFORE, before - data)
+    store_u8(event + EVENT_AFTER, after - data)
+    store_u8(event + EVENT_FORM, form)
+    whole = all_set(before, width) and (after == before or all_set(after, width))
+    store_u8(event + EVENT_WHOLE, 1 if whole else 0)
+    return result | RECORDED

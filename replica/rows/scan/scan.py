@@ -1,0 +1,204 @@
+"""A range of relay log bytes -> its event groups, rows events and distinct table maps, as numpy records (records.py).
+
+The range holds whole events of whole event groups, each event with a CRC32 trailer or all without; a FORMAT_DESCRIPTION
+event inside says how it goes on. A binlog file's four magic bytes may stand in front. The commit timestamp of a group
+is the header timestamp of the event that ends it (XID, COMMIT, the standalone QUERY): the second in which it was
+committed; the GTID event's own is the start of the last statement.
+
+Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE (those are counted
+in `skipped`), events of servers before 5.1 (LOAD DATA of old, rows version 0), a rows event without its table map or
+outside a group, INCIDENT (the primary lost events), an encrypted file, an event that ends too early, a group without
+its end. Groups that a crash of the primary cut short
+(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`. A
+group that ends with ROLLBACK stays, but its rows are dropped: they were undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from replica.errors import ProtocolError, UnsupportedEventError
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, EventType, event_name
+from replica.rows.scan import kernel_state as s
+from replica.rows.scan.expand import Expansion, expand
+from replica.rows.scan.faults import scan_fault
+from replica.rows.scan.kernel_scan import scan_range
+from replica.rows.scan.records import (
+    EVENT_BYTES,
+    EVENT_GROUP,
+    GROUP_BYTES,
+    GROUP_START,
+    MAP_BYTES,
+    MAP_CONTENT,
+    MAP_HASH,
+    MAP_SIZE,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Records: TypeAlias = "npt.NDArray[np.int64]"
+Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
+
+TYPE_AT: Final = 4  # of an event, in its header
+ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
+# First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
+BYTES_PER_RECORD: Final = 128
+FIRST_RECORDS: Final = 64
+FIRST_MAPS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a range holds. Row i of `groups`/`events`/`maps` is laid out as GROUP_*/EVENT_*/MAP_* say."""
+
+    data: npt.NDArray[np.uint8]
+    groups: Records
+    events: Records
+    maps: Records
+    trailer: int  # bytes of checksum after each event
+    cut_groups: int
+    xa_groups: int  # how many prepare or complete an XA transaction
+    skipped: dict[int, int]  # how many events of each type that nobody knows were passed because they are IGNORABLE
+    expansion: Expansion | None = None  # where `data` is not the range but written out from it
+    is_mysql: bool = False  # MySQL wrote the range: its groups begin with other events
+
+    def origin(self, offset: int) -> int:
+        """The offset in the range that was given to `scan`: of the outer event, where `data` was written out."""
+        return offset if self.expansion is None else self.expansion.origin(offset)
+
+    def table_map_body(self, slot: int) -> memoryview:
+        """The body of one table map event, from the table id to the optional metadata, without its CRC."""
+        content = int(column_of(self.maps, MAP_CONTENT)[slot])
+        return self.data.data[content - ID_AND_FLAGS : content + int(column_of(self.maps, MAP_SIZE)[slot])]
+
+
+def as_bytes(data: Bytes) -> npt.NDArray[np.uint8]:
+    """The same memory as a one-dimensional array of bytes."""
+    array: npt.NDArray[np.uint8] = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        raise ValueError("a range is one contiguous run of bytes")
+    return array
+
+
+def scan(data: Bytes, *, checksum: bool) -> Scan:
+    """Scan a whole range; `checksum` says whether its events carry a CRC32 trailer (it is skipped, not verified).
+
+    A range that holds events in other events (a compressed MySQL transaction) is written out first: `Scan.data` and all
+    offsets are then those of the longer range, `Scan.origin` tells the place in the given one.
+    """
+    found, error = scan_until(data, checksum=checksum)
+    if error is not None:
+        raise error
+    return found
+
+
+def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | None]:
+    """The same up to an event that must not be passed: the groups that ended before it, and what is wrong with it."""
+    buffer = as_bytes(data)
+    found, error = _scan(buffer, None, checksum=checksum)
+    if not isinstance(error, _NeedsExpansionError):
+        return found, error
+    expansion = expand(buffer.data, checksum=checksum)
+    found, error = _scan(expansion.data, expansion, checksum=False)
+    if isinstance(error, _NeedsExpansionError):
+        return found, UnsupportedEventError(error.message, offset=expansion.origin(error.offset or 0))
+    return found, error and relocated(error, expansion.origin(error.offset or 0))
+
+
+def relocated(error: ProtocolError, offset: int) -> ProtocolError:
+    """The same error at another offset."""
+    message = error.placeless
+    return type(error)(message, offset=offset, hint=error.hint)
+
+
+class _NeedsExpansionError(ProtocolError):
+    """The range holds events in other events; never leaves this module."""
+
+
+def _needs_expansion(state: Records) -> ProtocolError:
+    name = event_name(int(state[s.DETAIL // WORD]))
+    return _NeedsExpansionError(f"{name} inside of what another event holds", offset=int(state[s.FAULT // WORD]))
+
+
+def _scan(
+    buffer: npt.NDArray[np.uint8], expansion: Expansion | None, *, checksum: bool
+) -> tuple[Scan, ProtocolError | None]:
+    capacity = max(FIRST_RECORDS, len(buffer) // BYTES_PER_RECORD)
+    groups = np.empty((capacity, GROUP_BYTES // WORD), np.int64)
+    events = np.empty((capacity, EVENT_BYTES // WORD), np.int64)
+    maps = np.empty((FIRST_MAPS, MAP_BYTES // WORD), np.int64)
+    table = np.zeros(FIRST_MAPS * 4, np.int64)
+    state = np.zeros(s.STATE_WORDS, np.int64)
+    active = np.empty((s.MAX_ACTIVE, 2), np.int64)
+    hints = np.zeros(s.HINTS, np.int64)
+    state[s.POSITION // WORD] = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+    state[s.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
+    while True:
+        status = scan_range(
+            address(buffer),
+            len(buffer),
+            address(state),
+            address(groups),
+            len(groups),
+            address(events),
+            len(events),
+            address(maps),
+            len(maps),
+            address(table),
+            len(table) - 1,
+            address(active),
+            address(hints),
+        )
+        n_groups, n_events, n_maps = (int(state[word // WORD]) for word in (s.GROUPS, s.EVENTS, s.MAPS))
+        if status != s.GROW:
+            break
+        if n_groups == len(groups):
+            groups = doubled(groups)
+        if n_events == len(events):
+            events = doubled(events)
+        if n_maps == len(maps):
+            maps = doubled(maps)
+            table = hash_table(column_of(maps, MAP_HASH)[:n_maps], len(maps) * 4)
+    error: ProtocolError | None = None
+    if status == s.NEEDS_EXPANSION:
+        error = _needs_expansion(state)
+    elif status != s.DONE:
+        error = scan_fault(status, buffer, state)
+    if error is not None:  # events of the group that was open then are nobody's
+        n_events = int(np.searchsorted(column_of(events, EVENT_GROUP)[:n_events], n_groups))
+    skipped = state[s.SKIPPED // WORD :]
+    found = Scan(
+        data=buffer,
+        groups=groups[:n_groups],
+        events=events[:n_events],
+        maps=maps[:n_maps],
+        trailer=int(state[s.TRAILER // WORD]),
+        cut_groups=int(state[s.CUT // WORD]),
+        xa_groups=int(state[s.XA // WORD]),
+        skipped={int(kind): int(skipped[kind]) for kind in np.flatnonzero(skipped)},
+        expansion=expansion,
+        is_mysql=n_groups > 0 and int(buffer[int(column_of(groups, GROUP_START)[0]) + TYPE_AT]) != EventType.GTID,
+    )
+    return found, error
+
+
+def doubled(records: Records) -> Records:
+    larger = np.empty((len(records) * 2, records.shape[1]), np.int64)
+    larger[: len(records)] = records
+    return larger
+
+
+def hash_table(hashes: Records, size: int) -> Records:
+    table = np.zeros(size, np.int64)
+    for slot, hashed in enumerate(hashes.tolist()):
+        place = hashed & (size - 1)
+        while table[place]:
+            place = (place + 1) & (size - 1)
+        table[place] = slot + 1
+    return table

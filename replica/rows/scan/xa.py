@@ -1,0 +1,267 @@
+"""XA transactions in a scanned range: rows prepared in one group are delivered at the XA COMMIT, another group.
+
+MariaDB logs the rows of an XA transaction at XA PREPARE, as a group that ends with XA_PREPARE; they are not committed
+there and may never be. A later group holds `XA COMMIT` or `XA ROLLBACK` and nothing else; other groups, other files and
+a restart of the server may lie between. Both name the transaction by its XA id (format, gtrid, bqual).
+
+In: a scan, and the prepared groups from before it. Out: scans whose rows events stand in the order of delivery, each
+counted to the group that committed it, so that rows have the GTID, time and ordinals of the XA COMMIT. Events of
+prepared groups that are rolled back or still open are left out. An XA id may be used again once its transaction ended;
+prepared again without an end (a server that forgot it in a crash), the later rows count. `XA COMMIT ... ONE PHASE` is
+logged as an ordinary transaction and is none of this.
+
+Refused: an XA COMMIT whose rows are nowhere, unless the caller asks for a list of them.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import DataLossError, ProtocolError, TruncatedError
+from replica.native.arrays import address
+from replica.native.record import WORD, column_of
+from replica.protocol.compression import inflate
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType
+from replica.protocol.gtid import Gtid
+from replica.protocol.transaction_events import XaId, read_xa_prepare
+from replica.protocol.wire import Cursor
+from replica.rows.scan import records as r
+from replica.rows.scan.kernel_xa import FOUND_BYTES, find_xa
+from replica.rows.scan.scan import Bytes, Scan, as_bytes, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+_HEADER: Final = struct.Struct("<4xBII")  # type, server id, length
+_MARIADB_GTID: Final = struct.Struct("<QI")  # sequence number, domain
+_QUERY: Final = struct.Struct("<8xB2xH")  # lengths of the database name and of the status variables
+_TYPE_AT: Final = 4  # in an event's header
+_MYSQL_NUMBER_AT: Final = 17  # in GTID_LOG, after flags and uuid
+FIRST_FOUND: Final = 64
+MAX_TEXT: Final = 1 << 10  # an XA COMMIT with the longest id has 300 bytes; a block that claims more is damaged
+_TEXT: Final = re.compile(rb"XA (COMMIT|ROLLBACK) X'([0-9A-Fa-f]*)',\s*X'([0-9A-Fa-f]*)',\s*(-?\d{1,20})\s*")
+
+
+class XaAction(Enum):
+    """What a group does with an XA transaction."""
+
+    PREPARE = "prepare"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class XaGroup(NamedTuple):
+    """An event group that prepares or ends an XA transaction: bytes [start, end) of its range."""
+
+    xid: XaId
+    action: XaAction
+    gtid: Gtid
+    start: int
+    end: int
+    number: int  # of the group in the scan, -1 where nobody scanned
+
+
+class CarriedGroup(NamedTuple):
+    """The bytes of a group that was prepared before a range and is committed in it."""
+
+    data: Bytes
+    checksum: bool
+
+
+class _Prepared(NamedTuple):
+    """Where the rows events of a prepared group stand."""
+
+    found: Scan
+    first: int
+    last: int
+
+
+def find_xa_groups(data: Bytes, *, checksum: bool) -> list[XaGroup]:
+    """The groups of a range that prepare or end an XA transaction, from the headers of its events alone.
+
+    `number` is -1: groups are not counted.
+
+    Raises:
+        ProtocolError: an event ends too early, or does not say which transaction it is about.
+
+    """
+    buffer = as_bytes(data)
+    start = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+    return _found(buffer, start, CHECKSUM_LENGTH if checksum else 0)
+
+
+def xa_groups(found: Scan) -> list[XaGroup]:
+    """The same of a scan, with the groups' numbers."""
+    if not found.xa_groups:
+        return []
+    first = len(BINLOG_MAGIC) if found.data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+    last = int(found.groups[-1, r.GROUP_END // WORD])  # the scan may have stopped there, at what must not be passed
+    groups = _found(found.data[:last], first, found.trailer)
+    numbers = {start: number for number, start in enumerate(column_of(found.groups, r.GROUP_START).tolist())}
+    try:
+        return [group._replace(number=numbers[group.start]) for group in groups]
+    except KeyError as error:
+        raise ProtocolError("an XA event does not belong to the group it stands in", offset=error.args[0]) from None
+
+
+def _found(data: npt.NDArray[np.uint8], start: int, trailer: int) -> list[XaGroup]:
+    records = np.empty((FIRST_FOUND, FOUND_BYTES // WORD), np.int64)
+    while True:
+        count = find_xa(address(data), len(data), start, trailer, address(records), len(records))
+        if count < 0:
+            raise TruncatedError("the bytes end inside an event", offset=-1 - count)
+        if count <= len(records):
+            groups = [_group(data, *record) for record in records[:count].tolist()]
+            return [group for group in groups if group is not None]
+        records = np.empty((count, FOUND_BYTES // WORD), np.int64)
+
+
+def _group(
+    data: npt.NDArray[np.uint8], start: int, last: int, end: int, trailer: int, completes: int
+) -> XaGroup | None:
+    """One record as a value; None for a transaction that is committed as it is prepared (one phase)."""
+    view = data.data
+    body = Cursor(view, last + HEADER_LENGTH, end - trailer)
+    if completes:
+        xid, action = _completion(body, compressed=view[last + _TYPE_AT] == EventType.QUERY_COMPRESSED)
+    else:
+        one_phase, xid = read_xa_prepare(body)
+        if one_phase:
+            return None
+        action = XaAction.PREPARE
+    return XaGroup(xid, action, _gtid(view, start), start, end, -1)
+
+
+def _gtid(data: memoryview, start: int) -> Gtid:
+    """Of the GTID event at `start`. MySQL's has no domain; a tagged one's number is left out."""
+    kind, server_id, length = _HEADER.unpack_from(data, start)
+    if kind == EventType.GTID:
+        sequence, domain = _MARIADB_GTID.unpack_from(data, start + HEADER_LENGTH)
+        return Gtid(domain, server_id, sequence)
+    if kind == EventType.GTID_TAGGED_LOG:
+        return Gtid(0, server_id, 0)
+    body = Cursor(data, start + HEADER_LENGTH, start + length)
+    body.skip(_MYSQL_NUMBER_AT)
+    return Gtid(0, server_id, body.u64())
+
+
+def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[XaGroup] | None = None) -> list[Scan]:
+    """Scans in whose order the rows of `found` are delivered; most ranges have no XA group and come back as they are.
+
+    All share the groups of `found`; offsets of events and maps count from the start of each scan's own data.
+
+    Args:
+        found: the scan of a range.
+        carried: groups prepared before it, oldest first; more than are committed in it do no harm.
+        unprepared: takes each XA COMMIT whose rows are in neither; None: the first is an error.
+
+    Raises:
+        DataLossError: see `unprepared`.
+
+    """
+    groups = xa_groups(found)
+    if not groups:
+        return [found]
+    prepared: dict[XaId, _Prepared] = {}
+    for group in carried:
+        earlier = scan(group.data, checksum=group.checksum)
+        prepared.update(
+            (xa.xid, _rows(earlier, xa.number)) for xa in xa_groups(earlier) if xa.action is XaAction.PREPARE
+        )
+    order = _Order(found)
+    for xa in groups:
+        order.keep_until(xa.number)
+        if xa.action is XaAction.PREPARE:
+            prepared[xa.xid] = _rows(found, xa.number)
+            continue
+        rows = prepared.pop(xa.xid, None)
+        if xa.action is XaAction.ROLLBACK:
+            continue
+        if rows is not None:
+            order.insert(rows, xa.number)
+        elif unprepared is None:
+            raise unprepared_error(xa)
+        else:
+            unprepared.append(xa)
+    return order.scans()
+
+
+def unprepared_error(xa: XaGroup) -> DataLossError:
+    """For an XA COMMIT whose rows cannot be had."""
+    return DataLossError(
+        f"{xa.gtid} commits the XA transaction {describe(xa.xid)}, which was prepared before the reading began: "
+        "its rows are not at hand.",
+        hint="Start before its XA PREPARE, with the binlog file that holds it; or start after this GTID, without them.",
+    )
+
+
+def describe(xid: XaId) -> str:
+    """As XA COMMIT and XA ROLLBACK take it."""
+    return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
+
+
+class _Order:
+    """The rows events of a range put together in the order of delivery: slices of it, carried groups between."""
+
+    def __init__(self, found: Scan) -> None:
+        self._found = found
+        self._next = 0  # the first group that has not been placed
+        self._parts: list[npt.NDArray[np.int64]] = []
+        self._scans: list[Scan] = []
+
+    def keep_until(self, number: int) -> None:
+        """The rows of all groups before `number` where they stand; those of `number` itself are dropped."""
+        groups = self._found.groups
+        if self._next < number:
+            first, last = groups[self._next, r.GROUP_FIRST // WORD], groups[number - 1, r.GROUP_LAST // WORD]
+            self._parts.append(self._found.events[first:last])
+        self._next = number + 1
+
+    def insert(self, rows: _Prepared, number: int) -> None:
+        """The rows of a prepared group, as those of group `number`."""
+        events = rows.found.events[rows.first : rows.last].copy()
+        column_of(events, r.EVENT_GROUP)[:] = number
+        if rows.found is self._found:
+            self._parts.append(events)
+            return
+        self._close()
+        self._scans.append(replace(rows.found, groups=self._found.groups, events=events))
+
+    def scans(self) -> list[Scan]:
+        self.keep_until(len(self._found.groups))
+        self._close()
+        return self._scans
+
+    def _close(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._scans.append(replace(self._found, events=np.concatenate(parts)))
+
+
+def _rows(found: Scan, number: int) -> _Prepared:
+    first, last = (int(found.groups[number, field // WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
+    return _Prepared(found, first, last)
+
+
+def _completion(body: Cursor, *, compressed: bool) -> tuple[XaId, XaAction]:
+    """The transaction that a QUERY ends, and how."""
+    offset = body.offset
+    database, status = _QUERY.unpack(body.take(_QUERY.size))
+    body.skip(status + database + 1)
+    text = bytes(inflate(body.rest(), limit=MAX_TEXT) if compressed else body.rest()[:MAX_TEXT])
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ProtocolError(f"the end of an XA transaction is {text[:80]!r}", offset=offset)
+    try:
+        gtrid, bqual = (bytes.fromhex(part.decode("ascii")) for part in match.group(2, 3))
+    except ValueError:
+        raise ProtocolError(f"{text[:80]!r} has half a byte in its XA id", offset=offset) from None
+    return XaId(int(match[4]) & 0xFFFFFFFF, gtrid, bqual), XaAction(match[1].decode("ascii").lower())

@@ -1,0 +1,105 @@
+"""A table map met with what is known of its table and with what is asked for: one `RowLayout` per distinct table map.
+
+In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
+column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire
+lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. The
+server's hashes of long keys are put out nowhere. A column whose type changed so that values would be lost, or a catalog
+that has other columns than the wire, is a SchemaError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from replica.rows.tables.hidden import hidden_columns
+from replica.rows.tables.match import catalog_columns
+from replica.rows.tables.plan import ColumnPlan, plan_column, skip_column
+from replica.rows.tables.widening import widened
+from replica.rows.types.types import Kind, OutputColumn
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.types.types import ValuePolicy
+    from replica.schema.table import TableSchema
+
+ABSENT = -1
+"""In `RowLayout.sources`: no column of the wire feeds this output column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """`columns[i]` reads wire column i; `sources[j]` is the wire column that feeds `outputs[j]`, or ABSENT."""
+
+    database: str
+    table: str
+    columns: tuple[ColumnPlan, ...]
+    outputs: tuple[OutputColumn, ...]
+    sources: tuple[int, ...]
+
+    @property
+    def shown(self) -> tuple[ColumnPlan, ...]:
+        """The columns that a reader of all columns sees."""
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """Per wire column the name it is put out under, None where nobody asked for it."""
+        return tuple(None if slot == ABSENT else self.outputs[slot].name for slot in self.slots)
+
+    @property
+    def versioned(self) -> bool:
+        """Whether history rows can be told from current ones."""
+        return any(column.row_end for column in self.columns)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The other way round: per wire column the output column it feeds, or ABSENT."""
+        found = [ABSENT] * len(self.columns)
+        for output, source in enumerate(self.sources):
+            if source != ABSENT:
+                found[source] = output
+        return tuple(found)
+
+
+def compile_layout(
+    table_map: TableMapEvent,
+    schema: TableSchema | None,
+    output: Sequence[OutputColumn] | None,
+    policy: ValuePolicy,
+    *,
+    shown: re.Pattern[str] | None = None,
+) -> RowLayout:
+    """The layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
+
+    `shown`: without `output`, put out only columns of these names.
+    """
+    name = f"{table_map.database}.{table_map.table}"
+    known = catalog_columns(table_map, schema)
+    names = [c.name or (k.name if k else None) for c, k in zip(table_map.columns, known, strict=True)]
+    wanted = None if output is None else {column.name.casefold() for column in output}
+    hidden = hidden_columns(table_map.columns, known)
+    columns = []
+    for position, (column, schema_column, column_name) in enumerate(zip(table_map.columns, known, names, strict=True)):
+        if position in hidden.hashes:
+            plan = skip_column(column, column_name or "", hidden=True)
+        elif wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
+            plan = skip_column(column, column_name or "", schema_column, position=position, table=name)
+        elif output is None and shown is not None and column_name is not None and not shown.fullmatch(column_name):
+            plan = skip_column(column, column_name, schema_column, hidden=True, position=position, table=name)
+        else:
+            plan = plan_column(column, schema_column, policy, position=position, table=name)
+        columns.append(replace(plan, row_end=True) if position == hidden.row_end else plan)
+    put_out = (c for c in columns if not c.hidden)
+    outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in put_out))
+    by_name = {plan.name.casefold(): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
+    sources = tuple(by_name.get(column.name.casefold(), ABSENT) for column in outputs)
+    for out, source in zip(outputs, sources, strict=True):
+        if source != ABSENT and columns[source].arrow != out.arrow:
+            columns[source] = widened(columns[source], out, name)
+    return RowLayout(
+        database=table_map.database, table=table_map.table, columns=tuple(columns), outputs=outputs, sources=sources
+    )

@@ -1,0 +1,232 @@
+"""From a column of a TABLE_MAP and what is known of its table to a plan: how to read it, and what it becomes.
+
+Values that the server stores compressed (COMPRESSED columns) or packed (MySQL's JSON) are planned as what they hold, in
+images where they stand plain behind a length of four bytes; somebody else puts them there.
+
+In: `ColumnDef` (the wire's type code and metadata, plus names, signedness, character sets and labels where the server
+logs them), `ColumnSchema` (the catalog's word, optional), `ValuePolicy`. Out: `ColumnPlan`. The stream is believed
+before the catalog, because it describes the row at hand; what neither tells is an error that names the setting to
+change. A catalog that contradicts the wire is an error too: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError, UnsupportedColumnError
+from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
+from replica.protocol.column_def import value_extent
+from replica.protocol.constants import ColumnType
+from replica.rows.types.types import TYPES, Kind, TypeRow, ValuePolicy, arrow_and_spark, refine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from replica.protocol.column_def import ColumnDef
+    from replica.schema.table import ColumnSchema
+
+_FULL = "Set binlog_row_metadata=FULL on the primary, or give the connector access to the table's definition."
+PREPARED: Mapping[int, ColumnType] = {
+    ColumnType.VARCHAR_COMPRESSED: ColumnType.VARCHAR,
+    ColumnType.BLOB_COMPRESSED: ColumnType.BLOB,
+    ColumnType.JSON: ColumnType.JSON,
+}
+"""Wire types whose values are rewritten before they are read, and the type that tells what they hold then."""
+PREPARED_PREFIX = 4  # bytes of the length before a rewritten value
+# The formats before 10.1.2: bytes of a value by its fractional digits, which the binlog does not tell.
+_OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
+    ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
+    ColumnType.DATETIME: (8, 6, 6, 7, 7, 7, 8),
+    ColumnType.TIME: (3, 4, 4, 5, 5, 5, 6),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan:
+    """How one column is read: `width` bytes, or where `prefix` > 0 a length of `prefix` bytes and that many bytes."""
+
+    name: str
+    kind: Kind
+    arrow: pa.DataType
+    spark: str
+    declared: str  # the declaration where it is known, else the type table's name for it: for messages
+    nullable: bool = True
+    width: int = 0
+    prefix: int = 0
+    precision: int = 0  # DECIMAL: digits in all
+    scale: int = 0  # DECIMAL: digits after the point
+    fsp: int = 0  # digits of a second's fraction
+    length: int = 0  # bytes that PADDED_BYTES, UUID, INET4 and INET6 are padded to
+    labels: tuple[str, ...] = ()
+    charset: Charset | None = None
+    key: bool = False
+    hidden: bool = False  # the server's own business: put out nowhere
+    widened: int = 0  # bytes that an integer takes where it is put out, if these are more than its type has
+    row_end: bool = False  # the end of a versioned row's period: read even where it is not put out
+
+
+def plan_column(
+    column: ColumnDef, schema: ColumnSchema | None, policy: ValuePolicy, *, position: int = 0, table: str = ""
+) -> ColumnPlan:
+    """The plan of one column of a table map; `position` (from 0) and `table` are for messages.
+
+    SchemaError if name, signedness, character set or labels are known from neither side, or the catalog contradicts the
+    wire; UnsupportedColumnError if the values cannot be decoded.
+    """
+    name = column.name or (schema.name if schema else None)
+    where = f"Column {name or position + 1}" + (f" of table {table}" if table else "")
+    if name is None:
+        raise SchemaError(f"{where} has no known name.", hint=_FULL)
+    row = _row(column, schema, where)
+    declared = schema.column_type if schema else row.declared
+    unsigned = row.unsigned_kind is not None and _unsigned(column, schema, where)
+    precision = column.length if column.type == ColumnType.BIT else column.precision
+    kind = refine(row, unsigned=unsigned, precision=precision, policy=policy)
+    if column.type in _OLD_WIDTHS:
+        _check_old_format(schema, where)
+    charset = _charset(column, schema, where) if kind == Kind.TEXT else None
+    width, prefix = (0, PREPARED_PREFIX) if column.type in PREPARED else _extent(column, schema)
+    arrow, spark = arrow_and_spark(kind, column.precision, column.scale)
+    return ColumnPlan(
+        name=name,
+        kind=_text_kind(charset) if charset else kind,
+        arrow=arrow,
+        spark=spark,
+        declared=declared,
+        nullable=column.nullable,
+        width=width,
+        prefix=prefix,
+        precision=column.precision,
+        scale=column.scale,
+        fsp=column.fsp,
+        length=column.length if column.type == ColumnType.STRING else 0,
+        labels=_labels(column, schema, where) if kind in (Kind.ENUM, Kind.SET) else (),
+        charset=charset,
+        key=column.is_key or (schema is not None and schema.key),
+    )
+
+
+def skip_column(
+    column: ColumnDef,
+    name: str,
+    schema: ColumnSchema | None = None,
+    *,
+    hidden: bool = False,
+    position: int = 0,
+    table: str = "",
+) -> ColumnPlan:
+    """A plan that only steps over a column: all it needs is the wire's word on the length.
+
+    That word is missing for the old temporal formats: `schema` has it. Without one they are taken to have no fractional
+    digits, which only does where nothing of the table is decoded; with `table` given it is a SchemaError.
+    """
+    if column.type in _OLD_WIDTHS and (schema is None or schema.fsp is None) and table:
+        _check_old_format(None, f"Column {name or position + 1} of table {table}")
+    width, prefix = _extent(column, schema)
+    arrow, spark = arrow_and_spark(Kind.OPAQUE)
+    return ColumnPlan(
+        name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, declared="", width=width, prefix=prefix, hidden=hidden
+    )
+
+
+def has_hidden_width(column: ColumnDef) -> bool:
+    """Whether the binlog does not tell how many bytes a value has: of the old temporal formats."""
+    return column.type in _OLD_WIDTHS
+
+
+def _row(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeRow:
+    code = PREPARED.get(column.type, column.type)
+    rows = [row for row in TYPES if code in row.wire]
+    if not rows:
+        name = ColumnType(column.type).name if column.type in set(ColumnType) else "nameless"
+        raise UnsupportedColumnError(
+            f"{where} has the type code {column.type} ({name}), which is not in the type table.",
+            hint="Leave the column out of the query's schema, or the table out of the selection.",
+        )
+    if schema is not None and rows[0].data_types:
+        if schema.data_type in {name for row in rows for name in row.data_types}:
+            return next(row for row in rows if schema.data_type in row.data_types)
+        raise SchemaError(
+            f"{where} is {rows[0].declared} in the binlog and {schema.column_type} in the catalog: "
+            "the table was changed after the row was written, or the catalog was read too early.",
+            hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
+        )
+    # From the stream alone: collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like
+    # VARBINARY.
+    binary = column.collation == BINARY
+    return next(
+        row
+        for row in rows
+        if len(rows) == 1
+        or row.kind not in (Kind.TEXT, Kind.BYTES, Kind.PADDED_BYTES)
+        or (row.kind != Kind.TEXT) == binary
+    )
+
+
+def _unsigned(column: ColumnDef, schema: ColumnSchema | None, where: str) -> bool:
+    if column.unsigned is not None:
+        return column.unsigned
+    if schema is None:
+        raise SchemaError(f"{where} is signed or unsigned: neither the binlog nor the catalog says which.", hint=_FULL)
+    return schema.unsigned
+
+
+def _charset(column: ColumnDef, schema: ColumnSchema | None, where: str) -> Charset:
+    if column.type == ColumnType.JSON:
+        return charset_named("utf8mb4")
+    try:
+        if column.collation is not None:
+            return charset_of(column.collation)
+        if schema is not None and schema.charset is not None:
+            return charset_named(schema.charset)
+    except UnsupportedColumnError as error:
+        raise UnsupportedColumnError(f"{where}: {error.message}", hint=error.hint) from None
+    raise SchemaError(f"{where} has no known character set.", hint=_FULL)
+
+
+def _text_kind(charset: Charset) -> Kind:
+    if charset.is_utf8:
+        return Kind.TEXT
+    return Kind.LATIN1 if charset.name == "latin1" else Kind.ENCODED_TEXT
+
+
+def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple[str, ...]:
+    if column.labels is not None:
+        binary = column.collation == BINARY
+        charset = labels_charset(BINARY) if binary else _charset(column, schema, where)
+        labels = tuple(charset.decode(label) for label in column.labels)
+    elif schema is not None and schema.labels is not None:
+        binary, labels = schema.charset == "binary", schema.labels
+    else:
+        raise SchemaError(f"{where} has labels that neither the binlog nor the catalog tells.", hint=_FULL)
+    damaged = [label for label in labels if binary and "\N{REPLACEMENT CHARACTER}" in label]
+    if len(set(damaged)) < len(damaged):
+        raise UnsupportedColumnError(
+            f"{where} is of the character set binary, and some of its labels differ only in bytes that are no UTF-8.",
+            hint="Declare it anew with its labels in a character set: ALTER TABLE … MODIFY … CHARACTER SET utf8mb4.",
+        )
+    return labels
+
+
+def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
+    # The log has no digits count for the old formats, and each count has its own width.
+    if schema is None or schema.fsp is None:
+        raise SchemaError(
+            f"{where} is in the old temporal format, whose width depends on digits that the binlog does not tell.",
+            hint="Give the table's definition (dump and tail: --schema), or rebuild the table: ALTER TABLE … FORCE.",
+        )
+    if schema.fsp:
+        raise UnsupportedColumnError(
+            f"{where} is {schema.column_type} in the old temporal format, which the binlog does not describe.",
+            hint="Set mysql56_temporal_format=ON and rebuild the table: ALTER TABLE … FORCE.",
+        )
+
+
+def _extent(column: ColumnDef, schema: ColumnSchema | None) -> tuple[int, int]:
+    """(width, prefix): bytes of every value, or bytes of the length that stands before each."""
+    if column.type in _OLD_WIDTHS:
+        return _OLD_WIDTHS[column.type][schema.fsp if schema and schema.fsp else 0], 0
+    return value_extent(column)

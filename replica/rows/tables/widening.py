@@ -1,0 +1,52 @@
+"""Types that hold every value of another: a column may change from the one to the other under a query.
+
+Integers go into wider integers, DECIMAL into one of more digits before the point. Nothing else: an integer is no
+DECIMAL for whoever reads it, a FLOAT shows other digits as a DOUBLE, and text is text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import SchemaError
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from replica.rows.tables.plan import ColumnPlan
+    from replica.rows.types.types import OutputColumn
+
+SIGNED: Final = frozenset({Kind.INT8, Kind.INT16, Kind.INT24, Kind.INT32})
+INTEGERS: Final = SIGNED | {Kind.UINT8, Kind.UINT16, Kind.UINT24, Kind.UINT32}
+_WIDTHS: Final = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8}
+_DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
+
+
+def fits(kind: str, into: str) -> bool:
+    """Whether every value of Spark's type `kind` is one of the type `into`, written alike."""
+    if kind in _WIDTHS and into in _WIDTHS:
+        return _WIDTHS[kind] <= _WIDTHS[into]
+    narrow, wide = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(into)
+    if narrow and wide:
+        return int(narrow[1]) <= int(wide[1]) and narrow[2] == wide[2]
+    return kind == into
+
+
+def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
+    """The plan that puts a column out as another type.
+
+    Raises:
+        SchemaError: values could be lost; `table` is for the message.
+
+    """
+    if fits(plan.spark, out.spark) and plan.kind in (*INTEGERS, Kind.DECIMAL):
+        width = _WIDTHS.get(out.spark, 0)
+        return replace(plan, arrow=out.arrow, spark=out.spark, widened=width)
+    raise SchemaError(
+        f"Column {out.name} of table {table} is {plan.spark} in the binlog and {out.spark} in the query: "
+        "the table was changed.",
+        hint="If the query was loaded before the change, start it again with the same checkpoint; if it was loaded "
+        "behind it, start a new checkpoint behind it, leave the column out (option columns), or read the table as "
+        "VARIANT (tables).",
+    )

@@ -1,0 +1,28 @@
+"""The dictionary of a VARIANT: the names of a table's columns, sorted, the same for every row of the table.
+
+The encoding is Spark's (org.apache.spark.types.variant.VariantUtil).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_VERSION, _SORTED = 1, 1 << 4
+
+
+def variant_metadata(names: Sequence[str]) -> bytes:
+    """The dictionary of these names; a name's id is its rank among them."""
+    # Spark sorts as Java does, by UTF-16 units. MariaDB's identifiers have no characters beyond the BMP.
+    texts = [name.encode() for name in sorted(names)]
+    size = width_of(max(len(texts), sum(map(len, texts))))
+    offsets = [sum(map(len, texts[:i])) for i in range(len(texts) + 1)]
+    header = bytes((_VERSION | _SORTED | size - 1 << 6,))
+    return header + b"".join(n.to_bytes(size, "little") for n in (len(texts), *offsets)) + b"".join(texts)
+
+
+def width_of(largest: int) -> int:
+    """Bytes that hold an unsigned number: 1 to 4."""
+    return max(1, (largest.bit_length() + 7) // 8)

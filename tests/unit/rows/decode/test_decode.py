@@ -1,0 +1,328 @@
+"""Real binlogs through both decoders, and what a batch promises: order, ordinals, limits, statements, buffers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from replica.errors import ConfigError, ProtocolError, ReplicaError
+from replica.protocol.constants import EventType
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
+from replica.rows.types.types import OutputColumn, ValuePolicy
+from replica.schema.catalog import columns_query, keys_query, read_catalog
+from tests.fixtures.mariadb import MariaDb
+from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
+from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
+
+if TYPE_CHECKING:
+    from replica.schema.table import TableSchema
+    from tests.unit.rows.twin import Row
+
+Shape = Literal["envelope", "flat", "variant"]
+SHAPES: tuple[Shape, ...] = ("envelope", "flat", "variant")
+MODES = (
+    ("FULL", "CRC32", "FULL"),
+    ("FULL", "NONE", "MINIMAL"),
+    ("MINIMAL", "CRC32", "NOBLOB"),
+    ("NO_LOG", "CRC32", "MINIMAL"),
+    ("NO_LOG", "NONE", "FULL"),
+)
+
+
+class Recorded(NamedTuple):
+    """A server's binlog file of one run of the statements, and its catalog at the end."""
+
+    data: bytes
+    schemas: dict[str, TableSchema]
+    sets: list[str]  # what SELECT prints of the SET with an empty label, per untouched row
+    known: dict[tuple[str, ValuePolicy], list[Row]]  # what the reference decoder gave, per table
+
+    def check(self, name: str, schema: TableSchema | None, options: DecodeOptions, *, checksum: bool) -> None:
+        """The plain decoder knows no shapes: what it gave once is compared with all of them."""
+        tables, key = Tables({name: schema}), (name, options.policy)
+        if key not in self.known:
+            self.known[key] = list(reference_rows(self.data, tables, options.policy))
+        check_twin(self.data, tables, options, checksum=checksum, rows=self.known[key])
+
+
+@pytest.fixture(scope="module")
+def recorded(server_version: str) -> dict[tuple[str, str, str], Recorded]:
+    """The same statements under every mode, on one server."""
+    found = {}
+    with MariaDb(server_version) as server:
+        for number, mode in enumerate(MODES):
+            metadata, checksum, row_image = mode
+            database = f"d{number}"
+            with server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET GLOBAL binlog_row_metadata = {metadata}, GLOBAL binlog_row_image = {row_image}")
+                cursor.execute(f"SET GLOBAL binlog_checksum = {checksum}")
+                cursor.execute(f"SET binlog_row_image = {row_image}, sql_mode = 'ALLOW_INVALID_DATES'")
+                cursor.execute("SET time_zone = '+00:00'")
+                cursor.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+                cursor.execute(f"USE {database}")
+                cursor.execute("FLUSH BINARY LOGS")
+                *before, last = statements("a", COLUMNS)
+                for statement in before:
+                    cursor.execute(statement)
+                column = next(i for i, (declaration, _) in enumerate(COLUMNS) if declaration.startswith("SET(''"))
+                cursor.execute(f"SELECT c{column} FROM a WHERE id IN (1, 2) ORDER BY id")
+                sets = [row[0] for row in cursor.fetchall()]
+                for statement in (last, *statements("m", MULTI_BYTE)):
+                    cursor.execute(statement)
+                results = []
+                for query, arguments in (columns_query([(database, None)]), keys_query([(database, None)])):
+                    cursor.execute(query, arguments)
+                    results.append(list(cursor.fetchall()))
+            current = server.binlogs()[-1]
+            server.sql("FLUSH BINARY LOGS")
+            catalog = read_catalog(results[0], results[1])
+            found[mode] = Recorded(
+                (server.datadir / current).read_bytes(),
+                {f"{db}.{table}": schema for (db, table), schema in catalog.items()},
+                sets,
+                {},
+            )
+    return found
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mode", MODES, ids="-".join)
+def test_a_real_binlog_reads_the_same_with_both_decoders(
+    recorded: dict[tuple[str, str, str], Recorded], mode: tuple[str, str, str], shape: Shape
+) -> None:
+    run = recorded[mode]
+    checksum = mode[1] == "CRC32"
+    for name in run.schemas:
+        schema = None if mode[0] == "FULL" else run.schemas[name]
+        run.check(name, schema, DecodeOptions(shape=shape), checksum=checksum)
+        if mode[0] == "FULL":  # neither depends on who names the columns
+            run.check(name, schema, DecodeOptions(shape=shape, invalid_dates="text", batch_rows=3), checksum=checksum)
+
+
+@pytest.mark.server
+def test_a_set_with_an_empty_label_reads_as_select_prints_it(recorded: dict[tuple[str, str, str], Recorded]) -> None:
+    run = recorded[MODES[0]]
+    column = next(i for i, (declaration, _) in enumerate(COLUMNS) if declaration.startswith("SET(''"))
+    output = [OutputColumn(f"c{column}", pa.string(), "STRING")]
+    decoded = kernel_rows(run.data, RangeDecoder(Tables({"d0.a": None}), DecodeOptions(), output))
+    assert decoded.after[0].to_pylist()[1:3] == run.sets
+
+
+@pytest.mark.server
+def test_invalid_dates_stop_the_stream_only_when_asked_to(recorded: dict[tuple[str, str, str], Recorded]) -> None:
+    run = recorded[MODES[0]]
+    decoder = RangeDecoder(Tables({"d0.a": None}), DecodeOptions(shape="variant", invalid_dates="error"))
+    with pytest.raises(ReplicaError, match=r"column c\d+ of d0\.a holds a date that no calendar has"):
+        kernel_rows(run.data, decoder)
+
+
+@pytest.mark.server
+def test_rows_of_a_rolled_back_transaction_are_not_delivered(server: MariaDb) -> None:
+    """The server logs it because a temporary table cannot be rolled back; MyISAM's rows are groups of their own."""
+    server.sql(
+        "SET GLOBAL binlog_row_metadata = FULL",
+        "CREATE OR REPLACE DATABASE undone",
+        "CREATE TABLE undone.i (a INT) ENGINE=InnoDB",
+        "CREATE TABLE undone.m (a INT) ENGINE=MyISAM",
+        "FLUSH BINARY LOGS",
+    )
+    server.sql(
+        "SET SESSION binlog_row_image = FULL",
+        "BEGIN",
+        "INSERT INTO undone.i VALUES (11)",
+        "CREATE TEMPORARY TABLE undone.t (a INT)",
+        "INSERT INTO undone.m VALUES (12)",
+        "INSERT INTO undone.i VALUES (13)",
+        "ROLLBACK",
+    )
+    server.sql("INSERT INTO undone.i VALUES (14)")
+    data = (server.datadir / server.binlogs()[-1]).read_bytes()
+    assert b"\0ROLLBACK" in data
+    output = [OutputColumn("a", pa.int32(), "INT")]
+    tables = Tables({"undone.i": None, "undone.m": None})
+    decoded = kernel_rows(data, RangeDecoder(tables, DecodeOptions(), output))
+    assert sorted(zip(decoded.tables, decoded.after[0].to_pylist(), strict=True)) == [
+        ("undone.i", 14),
+        ("undone.m", 12),
+    ]
+    stored = {(f"undone.{t}", a) for t in "im" for (a,) in server.sql(f"SELECT a FROM undone.{t}")}
+    assert stored == {("undone.i", 14), ("undone.m", 12)}
+    assert sum(count_rows(data, tables, checksum=True)[1].tolist()) == 2
+
+
+# -- made by hand ------------------------------------------------------------------------------------------------
+
+ID, NAME = Column("id", 3), Column("name", 15, b"\x28\0")
+OUTPUT = (OutputColumn("id", pa.int32(), "INT"), OutputColumn("name", pa.string(), "STRING"))
+WANTED = Tables({"d.t": None})
+
+
+def row(number: int, name: str | None = "x") -> bytes:
+    text = None if name is None else bytes([len(name)]) + name.encode()
+    return image([number.to_bytes(4, "little", signed=True), text])
+
+
+def transactions() -> Stream:
+    """Three groups; rows of an unwanted table before, between and after the wanted ones."""
+    stream = Stream()
+    for group in range(3):
+        stream.gtid()
+        stream.event(EventType.ANNOTATE_ROWS, f"statement of group {group}".encode())
+        stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
+        stream.event(EventType.TABLE_MAP, table_map(2, [NAME, ID], table="other"))
+        other = image([b"\x02ab", None])
+        stream.event(INSERT, rows(2, 2, other * 3, flags=0))
+        if group != 1:
+            stream.event(INSERT, rows(1, 2, row(1) + row(2, None), flags=0))
+            stream.event(UPDATE, rows(2, 2, other * 2, after=[True, True], flags=0))
+            stream.event(UPDATE, rows(1, 2, row(1) + row(3), after=[True, True], flags=0))
+            stream.event(DELETE, rows(1, 2, row(3), flags=0))
+        stream.event(INSERT, rows(2, 2, other * 3))
+        stream.xid()
+    return stream
+
+
+@pytest.mark.parametrize("batch_rows", [2, 3, 100])
+def test_ordinals_count_the_rows_of_all_tables(batch_rows: int) -> None:
+    data = bytes(transactions())
+    decoded = kernel_rows(data, RangeDecoder(WANTED, DecodeOptions(batch_rows=batch_rows), OUTPUT))
+    assert decoded.ordinals == [3, 4, 6, 7] * 2
+    assert decoded.ops == [0, 0, 1, 2] * 2
+    assert decoded.last == [False, False, False, True] * 2
+    assert decoded.gtids == [(3, 9, 1)] * 4 + [(3, 9, 3)] * 4
+    assert decoded.after[0].to_pylist() == [1, 2, 3, None] * 2
+    assert decoded.before[1].to_pylist() == [None, None, "x", "x"] * 2
+    flat = kernel_rows(data, RangeDecoder(WANTED, DecodeOptions(shape="flat", batch_rows=batch_rows), OUTPUT))
+    assert flat.ops == [0, 0, 1, 2, 3] * 2
+    assert flat.ordinals == [3, 4, 6, 6, 7] * 2
+    assert flat.last == [False, False, False, False, True] * 2
+
+
+def test_rows_are_counted_without_decoding_them() -> None:
+    data = bytes(transactions())
+    groups, counts = count_rows(data, WANTED, checksum=True)
+    assert counts.tolist() == [4, 0, 4]
+    assert groups.seq_no.tolist() == [1, 2, 3]
+    assert count_rows(data, Tables({"d.other": None}), checksum=True)[1].tolist() == [7, 6, 7]
+    assert count_rows(data, Tables({}), checksum=True)[1].tolist() == [0, 0, 0]
+
+
+def test_groups_without_wanted_rows_yield_nothing_but_are_no_error() -> None:
+    assert kernel_rows(bytes(transactions()), RangeDecoder(Tables({}), DecodeOptions(), OUTPUT)).ops == []
+    assert kernel_rows(b"", RangeDecoder(WANTED, DecodeOptions(), OUTPUT)).ops == []
+
+
+def test_a_table_is_resolved_once_for_all_ranges() -> None:
+    tables = Tables({"d.t": None})
+    decoder = RangeDecoder(tables, DecodeOptions(), OUTPUT)
+    for _ in range(3):
+        kernel_rows(bytes(transactions()), decoder)
+    assert sorted(tables.resolved) == ["d.other", "d.t"]
+
+
+def test_columns_meet_by_name_and_missing_ones_are_null() -> None:
+    stream = Stream()
+    for columns, values in (([NAME, ID], [b"\x01a", b"\x05\0\0\0"]), ([ID], [b"\x06\0\0\0"])):
+        stream.gtid()
+        stream.event(EventType.TABLE_MAP, table_map(1, columns))
+        stream.event(INSERT, rows(1, len(columns), image(values)))
+        stream.xid()
+    extra = OutputColumn("added later", pa.decimal128(10, 2), "DECIMAL(10,2)")
+    decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), (*OUTPUT, extra)))
+    assert [array.to_pylist() for array in decoded.after] == [[5, 6], ["a", None], [None, None]]
+
+
+def test_a_text_column_that_changed_its_character_set_reads_right_on_both_sides_of_the_change() -> None:
+    stream = Stream()
+    for collation, text in ((45, "\u4e2d".encode()), (28, "\u4e2d".encode("gbk")), (8, b"\xe9")):
+        stream.gtid()
+        stream.event(EventType.TABLE_MAP, table_map(1, [Column("name", 15, b"\x28\0", collation=collation)]))
+        stream.event(INSERT, rows(1, 1, image([bytes([len(text)]) + text])))
+        stream.xid()
+    decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT[1:]))
+    assert decoded.after[0].to_pylist() == ["\u4e2d", "\u4e2d", "\u00e9"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reused_buffers_give_the_same_rows_one_batch_at_a_time(shape: Shape) -> None:
+    data = bytes(transactions())
+    output = None if shape == "variant" else OUTPUT
+    fresh = kernel_rows(data, RangeDecoder(WANTED, DecodeOptions(shape=shape, batch_rows=2), output))
+    decoder = RangeDecoder(WANTED, DecodeOptions(shape=shape, batch_rows=2, reuse_buffers=True), output)
+    seen: list[list[object]] = [[], []]
+    for batch in decoder.decode(data, checksum=True):
+        for side, arrays, valid in (
+            (seen[0], batch.before or batch.columns, batch.before_valid),
+            (seen[1], batch.after or batch.columns, batch.after_valid),
+        ):
+            values = [array.to_pylist() for array in arrays]
+            present = valid.tolist() if shape == "envelope" else [True] * batch.rows
+            side.extend(tuple(c[i] if present[i] else None for c in values) for i in range(batch.rows))
+    expected = [
+        list(zip(*(a.to_pylist() for a in side), strict=True))
+        for side in (fresh.before or fresh.columns, fresh.after or fresh.columns)
+    ]
+    assert seen == expected
+
+
+def test_batches_that_are_kept_keep_their_rows() -> None:
+    batches = list(
+        RangeDecoder(WANTED, DecodeOptions(batch_rows=2), OUTPUT).decode(bytes(transactions()), checksum=True)
+    )
+    assert [batch.rows for batch in batches] == [2, 2, 2, 2]
+    assert [batch.after[0].to_pylist() for batch in batches] == [[1, 2], [3, None]] * 2
+
+
+def test_statements_come_along_when_asked_for() -> None:
+    options = DecodeOptions(want_sql=True)
+    (batch,) = RangeDecoder(WANTED, options, OUTPUT).decode(bytes(transactions()), checksum=True)
+    assert batch.sql.to_pylist() == ["statement of group 0"] * 4 + ["statement of group 2"] * 4
+
+
+def test_rows_that_are_only_prepared_do_not_come() -> None:
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
+    stream.event(INSERT, rows(1, 2, row(1)))
+    stream.event(EventType.XA_PREPARE, bytes(13))
+    assert kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT)).ops == []
+    assert count_rows(bytes(stream), WANTED, checksum=True)[1].tolist() == [0]
+
+
+def test_the_rows_before_an_event_that_must_not_be_passed_come_first() -> None:
+    stream = transactions()
+    at = stream.event(EventType.INCIDENT, b"\1\0\4lost")
+    stream.gtid()
+    ordinals: list[int] = []
+    with pytest.raises(ProtocolError, match="INCIDENT") as caught:
+        ordinals.extend(
+            ordinal
+            for batch in RangeDecoder(WANTED, DecodeOptions(), OUTPUT).decode(bytes(stream), checksum=True)
+            for ordinal in batch.ordinal.tolist()
+        )
+    assert caught.value.offset == at
+    assert ordinals == [3, 4, 6, 7] * 2
+
+
+def test_version_2_events_step_over_their_extra_data() -> None:
+    stream = Stream()
+    stream.gtid()
+    stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
+    body = rows(1, 2, row(4))
+    stream.event(EventType.WRITE_ROWS, body[:8] + b"\x05\0abc" + body[8:])
+    stream.xid()
+    assert len(list(reference_rows(stream.file(), WANTED))) == 1
+    assert kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT)).after[0].to_pylist() == [4]
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError, match="output columns"):
+        RangeDecoder(WANTED, DecodeOptions(shape="variant"), OUTPUT)
+    with pytest.raises(ConfigError, match="output columns"):
+        RangeDecoder(WANTED, DecodeOptions(shape="flat"))
+    with pytest.raises(ConfigError, match="two rows"):
+        DecodeOptions(batch_rows=1)

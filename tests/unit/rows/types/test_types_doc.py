@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from replica.rows.types.types import TYPES
+from replica.rows.types.types_doc import page
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "types.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m replica.rows.types.types_doc > docs/types.md"
+
+
+def test_every_type_has_a_line() -> None:
+    lines = page().splitlines()
+    for row in TYPES:
+        assert any(line.startswith(f"| {row.declared} |") for line in lines)
+        assert (row.unsigned_kind is None) == (f"| {row.declared.split(',')[0]} UNSIGNED |" not in page())

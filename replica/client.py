@@ -31,7 +31,7 @@ from replica.errors import (
 )
 from replica.hosts import Hosts
 from replica.progress import Progress
-from replica.relay.presence import WATCH_EVERY_S
+from replica.relay_log.presence import WATCH_EVERY_S
 from replica.room import FullDisk, Room
 from replica.session import Session
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from replica.handshake.resume import Stored
     from replica.progress import PauseReason
     from replica.protocol.gtid import GtidPosition
-    from replica.relay.identity import Owner
-    from replica.relay.writer import RelayWriter
+    from replica.relay_log.identity import Owner
+    from replica.relay_writer.writer import RelayWriter
 
 PARTING_S = 1.0
 """For the goodbye once relay files are gone: the replica then ends within two seconds, also if a server hangs."""

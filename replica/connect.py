@@ -21,11 +21,11 @@ from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Regis
 from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.start import place_of, starting_position
-from replica.relay.file_head import read_file_head
-from replica.relay.identity import Connection, Identity, Owner, Source, take_identity, write_identity
-from replica.relay.last_event import fingerprint_at, last_event
-from replica.relay.location import relay_path
-from replica.relay.presence import removed
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.identity import Connection, Identity, Owner, Source, take_identity, write_identity
+from replica.relay_log.last_event import fingerprint_at, last_event
+from replica.relay_log.location import relay_path
+from replica.relay_log.presence import removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.writer import RelayWriter
+    from replica.relay_writer.writer import RelayWriter
 
 GOODBYE_TIMEOUT_S = 3.0
 """A stop must not hang on a server that does; it finds out by itself at its next heartbeat."""

@@ -28,8 +28,8 @@ from replica.handshake.resume import Stored
 from replica.handshake.start import earliest, latest_and_prepared, latest_position
 from replica.progress import Progress
 from replica.protocol.gtid import Order
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.handshake.start import Latest
+    from replica.protocol.ambiguity import Highest
     from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.order import Highest
+    from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.catalog import Selection
     from replica.schema.table import TableSchema
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.progress import PauseReason, Progress
-    from replica.relay.writer import RelayWriter
+    from replica.relay_writer.writer import RelayWriter
 
 MAX_RELAY_BYTES = 64 << 30
 """Stops a replica whose readers have stopped before it fills an ordinary disk."""

@@ -21,8 +21,8 @@ from replica.progress import Progress
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets import ErrPacket
-from replica.relay import slots
-from replica.relay.receiver import Receiver
+from replica.relay_log import slots
+from replica.relay_writer.receiver import Receiver
 from replica.room import Room
 from replica.semisync.frame import ack_packet
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.progress import PauseReason
-    from replica.relay.writer import RelayWriter
+    from replica.relay_writer.writer import RelayWriter
 
 SILENT_HEARTBEATS = 3
 """A link is dead after this many heartbeat periods of silence; one lost or late heartbeat is no reason to reconnect."""

@@ -21,7 +21,7 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from replica.rows.types.types import ValuePolicy
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from replica.checks.local import existing, writable
 from replica.checks.result import Result
 from replica.daemon.words import size
-from replica.relay.location import relay_numbers, relay_path
+from replica.relay_log.location import relay_numbers, relay_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

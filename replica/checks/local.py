@@ -14,7 +14,7 @@ from replica.checks.result import Result
 from replica.client_options import option_file_password
 from replica.native.compile import CACHE
 from replica.native.warm import stamp
-from replica.relay.access import open_to_others
+from replica.relay_log.access import open_to_others
 from replica.secret_files import exposed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from replica.errors import DisconnectedError, PositionLostError
 from replica.handshake.content import verify_content
 from replica.handshake.resume import HINT, Stored, verify
 from replica.protocol.gtid import GtidPosition
-from replica.relay.last_event import last_event
+from replica.relay_log.last_event import last_event
 
 if TYPE_CHECKING:
     from pathlib import Path

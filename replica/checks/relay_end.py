@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.daemon.beginning import WORDS, last_known, lost
 from replica.handshake.resume import Stored
-from replica.relay.file_head import read_file_head
-from replica.relay.head import read_head
-from replica.relay.identity import source_of
-from replica.relay.last_event import fingerprint_at
-from replica.relay.location import RelayHead, relay_numbers, relay_path
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.head import read_head
+from replica.relay_log.identity import source_of
+from replica.relay_log.last_event import fingerprint_at
+from replica.relay_log.location import RelayHead, relay_numbers, relay_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,8 +28,8 @@ from replica.errors import (
 )
 from replica.handshake.login import Login, log_in
 from replica.handshake.server import ServerInfo, check, refusal
-from replica.relay.identity import read_identity
-from replica.relay.lock import lock_holder
+from replica.relay_log.identity import read_identity
+from replica.relay_log.lock import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

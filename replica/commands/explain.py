@@ -25,7 +25,7 @@ from replica.explain.on_primary import explain_primary
 from replica.explain.words import Page
 from replica.files.keys import KeyRing
 from replica.protocol.gtid import BinlogPosition, Gtid
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from replica.tail import colours
 from replica.tail.source import check_relay_directory, warnings_logger
 

@@ -20,7 +20,7 @@ from replica.option_values import instant, shown_instant
 from replica.plain_text import one_line
 from replica.positions import in_files, in_relay_log, on_primary
 from replica.protocol.gtid import BinlogPosition, Gtid
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from replica.tail.source import check_relay_directory, warnings_logger
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from replica.daemon.status import read_status
 from replica.daemon.status_page import page
 from replica.daemon.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
 from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
-from replica.relay.lock import lock_holder
+from replica.relay_log.lock import lock_holder
 
 if TYPE_CHECKING:
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
 
 ANSWER_TIMEOUT_S: Final = 5.0
 MAX_ANSWER_BYTES: Final = 8 << 20
@@ -91,7 +91,7 @@ def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Ver
 
 def _log_end(directory: Path) -> RelayHead | None:
     # Only where the daemon cannot tell: this module loads the compiler, a second in which somebody waits.
-    head: RelayHead | None = importlib.import_module("replica.relay.head").read_head(directory)
+    head: RelayHead | None = importlib.import_module("replica.relay_log.head").read_head(directory)
     return head
 
 

@@ -23,7 +23,7 @@ from replica.dump.without_rows import StatementChanges
 from replica.errors import ConfigError
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
-from replica.relay.location import RelayLocation
+from replica.relay_log.location import RelayLocation
 from replica.tail import colours
 from replica.tail.changes import OPERATIONS, Changes, Wanted
 from replica.tail.following import Follower, wait_for_log

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from replica.config import ReplicaConfig
 from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds
-from replica.relay.access import Access
+from replica.relay_log.access import Access
 
 SlowReaders = Literal["drop", "pause"]
 LogFormat = Literal["json", "text"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.handshake.primary import BinlogFile, PrimaryAnswer
     from replica.progress import Progress
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
 
 Purge = Literal["never", "unknown", "by age", "by size", "gone"]
 

@@ -17,11 +17,11 @@ from replica.daemon.lag import Lag, Sample
 from replica.daemon.parts import acks, connection, primary, stream
 from replica.daemon.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
 from replica.errors import RelayError
-from replica.relay.file_head import read_file_head
-from replica.relay.identity import source_of
-from replica.relay.location import relay_path
-from replica.relay.readers import registered_readers
-from replica.relay.sealed_files import SealedFiles
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.identity import source_of
+from replica.relay_log.location import relay_path
+from replica.relay_log.readers import registered_readers
+from replica.relay_log.sealed_files import SealedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from replica.daemon.monitor import Monitor
     from replica.daemon.retain import Retaining
     from replica.progress import Progress
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.writer import RelayWriter
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_writer.writer import RelayWriter
 
 FRESH_S = 0.5
 """Questions closer together than this get the same record: a flood of them costs nothing."""

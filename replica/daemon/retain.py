@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replica.relay.retention import Retention, RetentionPolicy
+from replica.relay_writer.retention import Retention, RetentionPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path

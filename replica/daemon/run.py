@@ -31,9 +31,9 @@ from replica.daemon.retain import EVERY_S, Retaining
 from replica.daemon.status import WRITE_EVERY_S, write_status
 from replica.errors import DiskFullError, RelayError, ReplicaError, describe
 from replica.progress import Progress
-from replica.relay.access import Access, grant
-from replica.relay.disk import disk_error
-from replica.relay.writer import RelayWriter
+from replica.relay_log.access import Access, grant
+from replica.relay_log.disk import disk_error
+from replica.relay_writer.writer import RelayWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

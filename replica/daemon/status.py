@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from replica.daemon.record import StatusRecord
 from replica.errors import RelayError
-from replica.relay.disk import FULL, replace_file
+from replica.relay_log.disk import FULL, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

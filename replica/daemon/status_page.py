@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from replica.daemon.record import StatusRecord
     from replica.daemon.verdict import Verdict
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
 
 MAX_READERS_SHOWN = 20
 

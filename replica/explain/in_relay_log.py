@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.explain.found import Answer, find_partner
 from replica.explain.transaction import take_apart
 from replica.protocol.gtid import GtidPosition
-from replica.relay.index import last_entry
-from replica.relay.location import RelayLocation, index_path, relay_numbers
+from replica.relay_log.index import last_entry
+from replica.relay_log.location import RelayLocation, index_path, relay_numbers
 from replica.tail.find import find_group
 from replica.tail.following import stretch
 from replica.tail.search import Search
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from replica.dump.reading import Part
     from replica.protocol.gtid import BinlogPosition, Gtid
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
 
 
 class Acknowledged(NamedTuple):

@@ -6,7 +6,7 @@ do; a position is looked for by the server, in the newest of its files that begi
 back that may be another point than ours: rows would be lost or come twice. So the place is taken wherever there is one.
 
 The position is left for another server, and for places that the dump command cannot name. There a position that names
-more than one place is refused (relay/order.py tells when it does).
+more than one place is refused (protocol/ambiguity.py tells when it does).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AmbiguousPositionError
 from replica.handshake.peek import MAX_DUMP_POSITION
+from replica.protocol.ambiguity import ambiguous
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
     of_start = stored.reached in (None, stored.position)
     if there and of_start and place is not None and place.position <= MAX_DUMP_POSITION:
         return place
-    several = [gtid for gtid in stored.position if gtid.seq_no <= stored.highest.get(gtid.domain_id, -1)]
+    several = ambiguous(stored.position, stored.highest)
     if several:
         raise ambiguous_error(stored.position, several, place)
     return None

@@ -1,7 +1,7 @@
 """Where the server's binlog ends: its position, and the place in its files, which names one point whatever numbers do.
 
 In: a configuration. Out: a `ServerEnd`. Where sequence numbers go back, the last GTID may stand in the binlog more than
-once (relay/order.py), and a reading that ends at the first one has less than the server.
+once (protocol/ambiguity.py), and a reading that ends at the first one has less than the server.
 """
 
 from __future__ import annotations

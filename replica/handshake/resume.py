@@ -51,7 +51,7 @@ class Stored:
     server_id: int | None = None
     reached: GtidPosition | None = None
     highest: Mapping[int, int] = field(default_factory=dict)
-    """Domain -> up to which number a GTID may name more than one place (relay/order.py)."""
+    """Domain -> up to which number a GTID may name more than one place (protocol/ambiguity.py)."""
     uid: str | None = None
     last: Fingerprint | None = None
 

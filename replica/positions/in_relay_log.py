@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, DataLossError
 from replica.option_values import shown_instant
 from replica.positions.found import FoundPosition, NextGroup
-from replica.relay.groups import RelayGroups
+from replica.relay_log.groups import RelayGroups
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition, Gtid
-    from replica.relay.groups import LogGroup
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
+    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
 
 
 def at_time(log: RelayLog, time_s: int) -> FoundPosition:

@@ -28,14 +28,14 @@ from replica.positions.found import FoundPosition, NextGroup
 from replica.positions.passing import Passed, pass_by
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.groups import DISORDER_S
+from replica.relay_log.groups import DISORDER_S
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay.groups import Around, LogGroup
+    from replica.relay_log.groups import Around, LogGroup
 
 _Result = TypeVar("_Result")
 

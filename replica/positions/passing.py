@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError
 from replica.protocol.gtid import Order
-from replica.relay.groups import RelayGroups
-from replica.relay.location import RelayLocation
-from replica.relay.xa import follow
+from replica.relay_log.groups import RelayGroups
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.xa import follow
 from replica.tail.source import primary
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.embedded import EmbeddedReplica
     from replica.protocol.gtid import GtidPosition
-    from replica.relay.groups import LogGroup
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
-    from replica.relay.xa import Prepared, PreparedGroup
+    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.xa import Prepared, PreparedGroup
 
 POLL_S: Final = 0.1
 SILENCE_S: Final = 120.0

@@ -10,15 +10,15 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.relay.file_head import read_file_head
-from replica.relay.index import FileIndex, last_entry
-from replica.relay.location import RelayLocation, index_path, relay_number, relay_numbers, relay_path
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.index import FileIndex, last_entry
+from replica.relay_log.location import RelayLocation, index_path, relay_number, relay_numbers, relay_path
 from replica.tail.following import stretch
 
 if TYPE_CHECKING:
     from replica.dump.reading import Part
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay.log import RelayLog
+    from replica.relay_log.log import RelayLog
     from replica.tail.search import Search
 
 

@@ -19,8 +19,8 @@ from replica.files.opening import open_binlog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
 
 POLL_S: Final = 0.005
 """Between two looks at the head: one read of a page. What a person sees a hundredth of a second later is live."""

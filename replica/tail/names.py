@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from replica.dump.names import Names, read_schema_file
 from replica.errors import ReplicaError
 from replica.protocol.events import QueryEvent
-from replica.relay.location import RelayLocation, relay_numbers
+from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.schema.history import SchemaHistory
 from replica.tail.following import stretch
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.dump.notices import Notices
     from replica.dump.reading import Part
     from replica.protocol.table_map import TableMapEvent
-    from replica.relay.log import RelayLog
+    from replica.relay_log.log import RelayLog
     from replica.rows.tables.target import TableTarget
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.file_head import read_file_head
-from replica.relay.index import FileIndex
-from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
-from replica.relay.location import RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay.scan import group_ends
-from replica.relay.slots import END_OFFSET
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.index import FileIndex
+from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay_log.scan import group_ends
+from replica.relay_log.slots import END_OFFSET
 from replica.tail.find import find_group
 from replica.tail.search import Search
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.protocol.gtid import Gtid
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
 
 
 class Beginning(NamedTuple):

@@ -20,7 +20,7 @@ from replica.config import FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.plain_text import plain_event
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping

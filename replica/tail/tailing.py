@@ -16,8 +16,8 @@ from replica.dump.rows_text import RowTexts
 from replica.dump.unseen import visible
 from replica.errors import DataLossError
 from replica.plain_text import one_line
-from replica.relay.location import RelayLocation, relay_numbers
-from replica.relay.xa import follow
+from replica.relay_log.location import RelayLocation, relay_numbers
+from replica.relay_log.xa import follow
 from replica.rows.scan.xa import XaAction, find_xa_groups
 from replica.tail.following import stretch
 from replica.tail.row_lines import program as plain_program
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.dump.templates import Program
     from replica.dump.without_rows import StatementChanges, WithoutRows
     from replica.protocol.transaction_events import XaId
-    from replica.relay.log import RelayLog
+    from replica.relay_log.log import RelayLog
     from replica.rows.decode.batch import Groups
     from replica.rows.decode.slots import Table
     from replica.tail.changes import Changes, Rows

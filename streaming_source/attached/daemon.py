@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.daemon.status import STATUS_NAME, read_status
 from replica.errors import RelayError
-from replica.relay.head import HEAD_NAME
-from replica.relay.lock import LOCK_NAME, lock_holder
+from replica.relay_log.head import HEAD_NAME
+from replica.relay_log.lock import LOCK_NAME, lock_holder
 
 if TYPE_CHECKING:
     from pathlib import Path

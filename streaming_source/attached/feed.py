@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import DataLossError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_and_prepared
-from replica.relay.log import RelayLog
-from replica.relay.xa import prepared_at
+from replica.relay_log.log import RelayLog
+from replica.relay_log.xa import prepared_at
 from streaming_source.attached.daemon import DaemonWatch
 from streaming_source.attached.history import check_history, end_of_group
 from streaming_source.attached.reader import HeldFiles
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.source_options import SourceOptions
 
 POLL_S: Final = 0.002

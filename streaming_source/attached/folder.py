@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.daemon.status import read_status
 from replica.errors import ConfigError, RelayError
-from replica.relay.head import HEAD_NAME
-from replica.relay.identity import read_identity
+from replica.relay_log.head import HEAD_NAME
+from replica.relay_log.identity import read_identity
 from streaming_source.attached.daemon import is_held
 from streaming_source.options.source_options import camel
 

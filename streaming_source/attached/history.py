@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
-from replica.relay.location import RelayLocation, relay_path
+from replica.relay_log.location import RelayLocation, relay_path
 from streaming_source.ranges.cutting import file_head, origin_of
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay.log import RelayLog
+    from replica.relay_log.log import RelayLog
     from streaming_source.offsets.offset import SourceOffset
 
 HINT: Final = (

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, ReplicaError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.readers import ReaderRegistration, registered_readers
+from replica.relay_log.log import RelayLog
+from replica.relay_log.readers import ReaderRegistration, registered_readers
 from streaming_source.attached.name import ReaderName, take_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay.location import RelayLocation
+    from replica.relay_log.location import RelayLocation
     from streaming_source.options.source_options import SourceOptions
 
 TOUCH_EVERY_S: Final = 10.0

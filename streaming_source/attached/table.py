@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import DataLossError, SchemaError
 from replica.native.record import column_of
 from replica.protocol.table_map import parse_table_map
-from replica.relay.location import RelayLocation, relay_numbers
+from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from replica.rows.tables.unnamed import unnamed_schema
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from replica.protocol.table_map import TableMapEvent
-    from replica.relay.log import RelayLog, RelayRange
+    from replica.relay_log.log import RelayLog, RelayRange
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
     from streaming_source.schema.row_schema import TableColumn

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, DataLossError
 from replica.option_values import shown_instant
-from replica.relay.groups import RelayGroups
+from replica.relay_log.groups import RelayGroups
 
 if TYPE_CHECKING:
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
 
 
 def place_before(log: RelayLog, time_s: int, head: RelayHead, *, accept_gap: bool) -> RelayHead:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import RelayError
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.ranges.cutting import Origin, origin_of
 from streaming_source.ranges.end import end_of_log
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import ConfigError, RelayError
 from replica.handshake.end import ServerEnd, server_end
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.feed import FetchedFeed

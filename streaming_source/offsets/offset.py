@@ -24,7 +24,7 @@ of events are not. `begin`, an offset, is where the batch that ends here began, 
 batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
 
 Version 3 is written only where sequence numbers went back (gtidStrictMode=false): an older release would ask for a
-position that names several places (replica/relay/order.py).
+position that names several places (replica/protocol/ambiguity.py).
 
     {"v": 3, …, "highest": {"0": 9}}
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError
-from replica.relay.location import RelayLocation
-from replica.relay.xa import follow
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.xa import follow
 from streaming_source.offsets.offset import GroupPart
 from streaming_source.ranges.counted_groups import CountedGroups
 from streaming_source.ranges.cutting import INLINE_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
-    from replica.relay.log import RelayRange as LogRange
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.log import RelayRange as LogRange
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.ranges.cutting import RangeCutter

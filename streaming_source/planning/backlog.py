@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replica.relay.location import RelayLocation, relay_path
+from replica.relay_log.location import RelayLocation, relay_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
     from streaming_source.options.source_options import SourceOptions
 
 _log = logging.getLogger(__name__)

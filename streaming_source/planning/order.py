@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.relay.repeated import out_of_order
+from replica.relay_log.repeated import out_of_order
 
 if TYPE_CHECKING:
-    from replica.relay.location import RelayLocation
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayLocation
+    from replica.relay_log.log import RelayLog
 
 
 class OrderLimit:

@@ -41,7 +41,7 @@ from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
 
 if TYPE_CHECKING:
-    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.table_history import TableHistory

@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.relay.ddl import texts_between
-from replica.relay.location import RelayLocation, relay_numbers
+from replica.relay_log.ddl import texts_between
+from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
 from streaming_source.rows.statement_dml import (
     changed_selection,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from replica.errors import StatementDmlError
     from replica.protocol.gtid import GtidPosition
     from replica.protocol.transaction_events import XaId
-    from replica.relay.ddl import RelayText
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
+    from replica.relay_log.ddl import RelayText
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import Place

@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
+from replica.protocol.ambiguity import ambiguous
 from replica.protocol.gtid import GtidPosition
-from replica.relay.ddl import statements_between
-from replica.relay.order import ambiguous
+from replica.relay_log.ddl import statements_between
 from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed
 from streaming_source.planning.remembered_selection import tables_then
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay.ddl import RelayStatement
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.log import RelayLog
+    from replica.relay_log.ddl import RelayStatement
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
     from replica.schema.history import SchemaHistory
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema

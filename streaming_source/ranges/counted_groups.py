@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.relay.location import RelayLocation, relay_number
-from replica.relay.xa import follow
+from replica.relay_log.location import RelayLocation, relay_number
+from replica.relay_log.xa import follow
 from streaming_source.rows.partition import RelayRange
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.relay.log import RelayLog
-    from replica.relay.log import RelayRange as LogRange
-    from replica.relay.xa import Prepared
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.log import RelayRange as LogRange
+    from replica.relay_log.xa import Prepared
     from streaming_source.ranges.places import Place
     from streaming_source.selection.resolver import SelectedTables
 

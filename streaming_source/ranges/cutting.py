@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
-from replica.relay.file_head import FileHead, read_file_head
-from replica.relay.identity import source_of
-from replica.relay.kernel_deframe import INDEX_EVERY_BYTES
-from replica.relay.last_event import fingerprint_at
-from replica.relay.location import RelayLocation, relay_number, relay_path
-from replica.relay.xa import RangeNeeds, follow
+from replica.relay_log.file_head import FileHead, read_file_head
+from replica.relay_log.identity import source_of
+from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.last_event import fingerprint_at
+from replica.relay_log.location import RelayLocation, relay_number, relay_path
+from replica.relay_log.xa import RangeNeeds, follow
 from replica.rows.scan.xa import unprepared_error
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import bytes_between
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay.log import RelayLog
-    from replica.relay.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.log import RelayRange as LogRange
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
     from streaming_source.ranges.places import Place

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from replica.errors import OutOfOrderGtidError, RelayError
 from replica.handshake.end import ServerEnd
+from replica.protocol.ambiguity import ambiguous, of_position
 from replica.protocol.constants import FIRST_POSITION
-from replica.relay.file_head import read_file_head
-from replica.relay.groups import RelayGroups
-from replica.relay.location import relay_numbers, relay_path
-from replica.relay.order import ambiguous, of_position
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.groups import RelayGroups
+from replica.relay_log.location import relay_numbers, relay_path
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import origin_of
 from streaming_source.ranges.places import LONG_POLL_S, covers
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay.location import RelayHead, RelayLocation
-    from replica.relay.log import RelayLog
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
     from streaming_source.ranges.places import Feed, Place, RelayPlaces
 
 

@@ -29,7 +29,7 @@ from streaming_source.rows.partition import RelayRange, RowBounds, Surroundings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.relay.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayRange as LogRange
     from streaming_source.selection.resolver import SelectedTables
 
 INDEXES_KEPT: Final = 4

@@ -17,9 +17,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
-from replica.relay.location import RelayLocation, relay_path
-from replica.relay.order import ambiguous, of_position
-from replica.relay.xa import Prepared, follow
+from replica.protocol.ambiguity import ambiguous, of_position
+from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.xa import Prepared, follow
 from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay.location import RelayHead
-    from replica.relay.log import RelayLog
-    from replica.relay.xa import PreparedGroup
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.xa import PreparedGroup
     from streaming_source.offsets.data_loss import Losses
     from streaming_source.ranges.cutting import Origin
 

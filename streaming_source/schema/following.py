@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay.ddl import RelayStatement
-    from replica.relay.location import RelayLocation
+    from replica.relay_log.ddl import RelayStatement
+    from replica.relay_log.location import RelayLocation
     from replica.schema.definition import Table
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema

@@ -22,7 +22,7 @@ from replica.errors import ReplicaError
 from replica.handshake.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.protocol.gtid import GtidPosition
-from replica.relay.writer import RelayWriter
+from replica.relay_writer.writer import RelayWriter
 from replica.session import Session
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.planner import open_planner
@@ -38,8 +38,8 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.bench.workloads import CACHE
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 from tests.unit.rows.stream import Column, image, rows, table_map
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from replica.errors import ReplicaError
 from replica.handshake.login import log_in
 from replica.handshake.registration import Registration, register
-from replica.relay.receiver import RECEIVE_BYTES
-from replica.relay.writer import RelayWriter
+from replica.relay_writer.receiver import RECEIVE_BYTES
+from replica.relay_writer.writer import RelayWriter
 from replica.session import Session
 from tests.bench.relay_workloads import LARGE, SERVER_OPTIONS, SMALL, Span, write
 from tests.bench.workloads import CACHE

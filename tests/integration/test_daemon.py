@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from replica.daemon.record import StatusRecord
 from replica.daemon.status import read_status, write_status
 from replica.errors import DataLossError
-from replica.relay.log import RelayLog
-from replica.relay.readers import ReaderRegistration
+from replica.relay_log.log import RelayLog
+from replica.relay_log.readers import ReaderRegistration
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until

@@ -14,8 +14,8 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError, PrerequisiteError
 from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
-from replica.relay.identity import IDENTITY_NAME, source_of
-from replica.relay.last_event import fingerprint_at
+from replica.relay_log.identity import IDENTITY_NAME, source_of
+from replica.relay_log.last_event import fingerprint_at
 from tests.fixtures.galera import GaleraCluster
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.config import ReplicaConfig
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
     from tests.fixtures.galera import GaleraNode
 
 pytestmark = pytest.mark.server

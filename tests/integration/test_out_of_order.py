@@ -12,7 +12,7 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from tests.fixtures.listing import relay_files
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config

@@ -17,7 +17,7 @@ from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, SchemaEr
 from replica.explain.in_relay_log import explain_relay
 from replica.positions import in_relay_log
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.log import RelayLog
+from replica.relay_log.log import RelayLog
 from streaming_source.batch.planning import end_at_load, plan_range
 from streaming_source.files.load_files import load_files
 from streaming_source.files.reader import read_file_changes

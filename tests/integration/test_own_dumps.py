@@ -17,7 +17,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
 from replica.protocol.commands import com_register_slave
 from replica.protocol.gtid import GtidPosition
-from replica.relay.identity import Connection, read_identity, write_identity
+from replica.relay_log.identity import Connection, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.semi_sync import (

@@ -1,6 +1,6 @@
 """What MariaDB's own program reads in relay files after a crash: samples from a stream of a real server.
 
-Every point between two system calls is tested in tests/unit/relay/test_crash_points.py, with groups made by hand.
+Every point between two system calls is tested in tests/unit/relay_writer/test_crash_points.py, on groups made by hand.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import GtidPosition
-from replica.relay.location import relay_numbers
-from replica.relay.writer import RelayWriter
+from replica.relay_log.location import relay_numbers
+from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.integration.test_relay_live import receive
-from tests.unit.relay.recorded_disk import Disk, Recorder, put
+from tests.unit.relay_writer.recorded_disk import Disk, Recorder, put
 
 if TYPE_CHECKING:
     from pathlib import Path

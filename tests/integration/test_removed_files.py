@@ -23,8 +23,8 @@ from replica.daemon.status import read_status
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import gtids_in, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until

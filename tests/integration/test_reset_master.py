@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

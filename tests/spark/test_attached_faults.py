@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import GtidPosition
-from replica.relay.readers import registered_readers
+from replica.relay_log.readers import registered_readers
 from streaming_source import started
 from streaming_source.ranges.places import covers
 from tests.fixtures.workload import DATABASE, Workload

@@ -15,7 +15,7 @@ from replica.errors import (
     ReplicaError,
 )
 from replica.protocol.gtid import Gtid
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

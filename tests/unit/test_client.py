@@ -11,7 +11,7 @@ import structlog
 from replica.client import Replica
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError, DisconnectedError, describe
-from replica.relay.writer import RelayWriter
+from replica.relay_writer.writer import RelayWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from replica.errors import (
 )
 from replica.progress import Progress
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.room import Room
 from replica.session import Session
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.streams import Primary
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:

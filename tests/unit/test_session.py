@@ -22,11 +22,11 @@ from replica.errors import (
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets import pack
-from replica.relay import slots
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log import slots
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.session import Session
-from tests.unit.relay.streams import FILE, packet
+from tests.unit.relay_writer.streams import FILE, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:

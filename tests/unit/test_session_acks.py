@@ -14,10 +14,10 @@ from replica.errors import (
 from replica.protocol.encode import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets import pack
-from replica.relay.writer import RelayWriter
+from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
 from replica.session import Session
-from tests.unit.relay.streams import CRC32, FILE, SERVER_ID, Primary, packet
+from tests.unit.relay_writer.streams import CRC32, FILE, SERVER_ID, Primary, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:

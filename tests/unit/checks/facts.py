@@ -11,7 +11,7 @@ from replica.handshake.primary import PrimaryAnswer
 from replica.handshake.resume import Stored
 from replica.handshake.server import ServerInfo
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay.location import RelayHead, RelayLocation
+from replica.relay_log.location import RelayHead, RelayLocation
 
 NOW = 1_800_000_000.0
 INFO = ServerInfo(

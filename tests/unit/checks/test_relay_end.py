@@ -7,10 +7,10 @@ import pytest
 from replica.checks.relay_end import relay_end
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.location import relay_numbers, relay_path
-from replica.relay.writer import RelayWriter
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from replica.relay_log.location import relay_numbers, relay_path
+from replica.relay_writer.writer import RelayWriter
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 from replica.cli import program
 from replica.errors import ConfigError, DataLossError, RelayError, ReplicaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.identity import take_identity
-from replica.relay.index import last_entry
-from replica.relay.location import RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay.log import RelayLog
-from replica.relay.readers import ReaderRegistration, removal_lock
-from replica.relay.writer import RelayWriter
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from replica.relay_log.identity import take_identity
+from replica.relay_log.index import last_entry
+from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay_log.log import RelayLog
+from replica.relay_log.readers import ReaderRegistration, removal_lock
+from replica.relay_writer.writer import RelayWriter
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from pathlib import Path

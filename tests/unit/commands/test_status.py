@@ -13,8 +13,8 @@ from replica.commands.status import status
 from replica.daemon.http import HttpServer, as_json
 from replica.daemon.status import write_status
 from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
-from replica.relay.lock import RelayLock
-from replica.relay.writer import RelayWriter
+from replica.relay_log.lock import RelayLock
+from replica.relay_writer.writer import RelayWriter
 from tests.unit.daemon.records import record
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from replica.cli import program
 from replica.dump.output import BROKEN_PIPE
 from replica.errors import ConfigError, DataLossError, RelayError, ReplicaError
-from replica.relay.location import index_path, relay_path
+from replica.relay_log.location import index_path, relay_path
 from tests.fixtures.installation import PROJECT
 from tests.unit.tail.relay_logs import recorded_log
 

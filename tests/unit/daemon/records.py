@@ -9,7 +9,7 @@ from replica.daemon.record import StatusRecord
 from replica.handshake.primary import PrimaryAnswer
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, GtidPosition
-from replica.relay.location import RelayHead, RelayLocation
+from replica.relay_log.location import RelayHead, RelayLocation
 
 NOW = 1_700_000_000.0
 

@@ -12,13 +12,13 @@ from replica.daemon.beginning import beginning
 from replica.daemon.status import write_status
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.identity import take_identity
-from replica.relay.location import RelayLocation
-from replica.relay.readers import ReaderRegistration
-from replica.relay.writer import RelayWriter
+from replica.relay_log.identity import take_identity
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.readers import ReaderRegistration
+from replica.relay_writer.writer import RelayWriter
 from tests.unit.daemon.records import record
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

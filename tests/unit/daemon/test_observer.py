@@ -12,12 +12,12 @@ from replica.daemon.record import Failure
 from replica.daemon.retain import Retaining
 from replica.progress import Progress
 from replica.protocol.gtid import Gtid
-from replica.relay.location import RelayLocation, relay_path
-from replica.relay.readers import ReaderRegistration
-from replica.relay.writer import RelayWriter
+from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.readers import ReaderRegistration
+from replica.relay_writer.writer import RelayWriter
 from tests.unit.daemon.records import NOW
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

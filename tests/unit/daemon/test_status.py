@@ -30,7 +30,7 @@ def test_a_full_disk_is_written_over_in_place(tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("replica.relay.disk.write_all", full)
+    monkeypatch.setattr("replica.relay_log.disk.write_all", full)
     write_status(tmp_path, record(state="disk full", pid=1))
     assert read_status(tmp_path) == record(state="disk full", pid=1)
     assert (tmp_path / "relay.status").stat().st_ino == before

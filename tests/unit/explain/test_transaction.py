@@ -9,8 +9,8 @@ from replica.explain.in_files import explain_files
 from replica.explain.in_relay_log import Acknowledged, explain_relay
 from replica.explain.words import Page
 from replica.protocol.gtid import BinlogPosition, Gtid
-from replica.relay.location import RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay.log import RelayLog
+from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay_log.log import RelayLog
 from replica.tail.colours import Colours
 from tests.unit.dump.files import vector
 from tests.unit.tail.relay_logs import FILE, recorded_log

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from replica.native import warm
-from replica.relay.kernel_deframe import advance
+from replica.relay_log.kernel_deframe import advance
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -20,7 +20,7 @@ def test_every_kernel_is_found() -> None:
 
 
 def test_a_kernel_is_compiled_for_the_arguments_it_is_called_with() -> None:
-    warm.compile_kernel("replica.relay.kernel_deframe", "advance")
+    warm.compile_kernel("replica.relay_log.kernel_deframe", "advance")
     before = set(advance.signatures)
     assert advance(100, 50, 150) == 150
     assert set(advance.signatures) == before

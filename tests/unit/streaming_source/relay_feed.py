@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from replica.handshake.end import ServerEnd
 from replica.handshake.start import Latest
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.rows.types.types import ValuePolicy
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.offsets.offset import SourceOffset
@@ -23,14 +23,14 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.store import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from replica.relay.location import RelayHead, RelayLocation
+    from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import Feed
 

@@ -18,7 +18,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay.driving import receive
+from tests.unit.relay_writer.driving import receive
 from tests.unit.rows.stream import INSERT, Column, image, rows, table_map
 from tests.unit.streaming_source.relay_feed import RelayFeed
 

@@ -10,12 +10,12 @@ from replica.dump.reading import OPTIONS, Reading
 from replica.protocol.constants import ChecksumAlgorithm
 from replica.protocol.encode import encode_rotate
 from replica.protocol.gtid import GtidPosition
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.tail.changes import Wanted
 from replica.tail.names import LiveNames
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import packet
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import packet
 from tests.vectors.load import raw_events
 
 if TYPE_CHECKING:

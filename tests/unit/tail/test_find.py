@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.location import relay_numbers
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.location import relay_numbers
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.tail.find import find_group
 from replica.tail.search import Search
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import Primary
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import Primary
 from tests.unit.tail.relay_logs import recorded_log
 
 if TYPE_CHECKING:

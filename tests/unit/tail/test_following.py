@@ -8,12 +8,12 @@ import pytest
 
 from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.location import RelayLocation, relay_numbers, relay_path
-from replica.relay.log import RelayLog
-from replica.relay.receiver import Receiver
-from replica.relay.writer import RelayWriter
+from replica.relay_log.location import RelayLocation, relay_numbers, relay_path
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.receiver import Receiver
+from replica.relay_writer.writer import RelayWriter
 from replica.tail.following import BUSY_POLLS, IDLE_POLL_S, POLL_S, Follower, stretch, wait_for_log
-from tests.unit.relay.driving import feed
+from tests.unit.relay_writer.driving import feed
 from tests.unit.tail.relay_logs import recorded_log, wire_of
 from tests.vectors.load import raw_events
 

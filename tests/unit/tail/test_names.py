@@ -8,7 +8,7 @@ from replica.dump.reading import OPTIONS
 from replica.errors import SchemaError
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.events import TableMapEvent
-from replica.relay.location import RelayLocation
+from replica.relay_log.location import RelayLocation
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.tail.names import DefinedBefore, LiveNames
 from tests.unit.tail.relay_logs import recorded_log

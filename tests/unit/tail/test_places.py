@@ -6,18 +6,18 @@ import pytest
 
 from replica.errors import ConfigError, DataLossError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.location import RelayLocation
-from replica.relay.log import RelayLog
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.log import RelayLog
 from replica.rows.scan.scan import scan
 from replica.tail.following import stretch
 from replica.tail.places import Beginning, behind, earliest, last_transactions
-from tests.unit.relay.test_log import START, Place, fill
+from tests.unit.relay_log.test_log import START, Place, fill
 from tests.unit.tail.relay_logs import recorded_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay.location import RelayHead
+    from replica.relay_log.location import RelayHead
 
 
 @pytest.fixture(scope="module")

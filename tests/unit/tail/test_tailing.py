@@ -13,7 +13,7 @@ from replica.dump.notices import Notices
 from replica.dump.without_rows import StatementChanges
 from replica.errors import DataLossError
 from replica.protocol.gtid import GtidPosition
-from replica.relay.location import RelayLocation, index_path, relay_path
+from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.tail.changes import OPERATIONS, Changes
 from replica.tail.colours import Colours
 from replica.tail.following import stretch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from replica.relay.log import RelayLog
+    from replica.relay_log.log import RelayLog
 
 BEGIN = RelayLocation(1, 0)
 

@@ -10,8 +10,8 @@ import pytest
 
 from replica.daemon.status import STATUS_NAME, write_status
 from replica.errors import RelayError
-from replica.relay.head import HEAD_NAME
-from replica.relay.lock import RelayLock
+from replica.relay_log.head import HEAD_NAME
+from replica.relay_log.lock import RelayLock
 from streaming_source.attached import daemon as attached_daemon
 from streaming_source.attached.daemon import DaemonWatch, is_held
 from tests.unit.daemon.records import record

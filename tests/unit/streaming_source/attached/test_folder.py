@@ -10,9 +10,9 @@ import pytest
 from replica.config import ReplicaConfig
 from replica.daemon.status import write_status
 from replica.errors import ConfigError, RelayError
-from replica.relay.head import HEAD_NAME
-from replica.relay.identity import Connection, Identity, write_identity
-from replica.relay.lock import RelayLock
+from replica.relay_log.head import HEAD_NAME
+from replica.relay_log.identity import Connection, Identity, write_identity
+from replica.relay_log.lock import RelayLock
 from streaming_source.attached import folder as attached
 from streaming_source.attached.folder import RECEIVING, attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions

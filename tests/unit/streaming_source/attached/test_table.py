@@ -8,14 +8,14 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.encode import encode_rotate
-from replica.relay.log import RelayLog
-from replica.relay.writer import RelayWriter
+from replica.relay_log.log import RelayLog
+from replica.relay_writer.writer import RelayWriter
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.from_catalog import table_of
 from streaming_source.attached import table as attached_table
 from streaming_source.attached.table import newest_table
-from tests.unit.relay.driving import receive
-from tests.unit.relay.streams import CRC32, packet
+from tests.unit.relay_writer.driving import receive
+from tests.unit.relay_writer.streams import CRC32, packet
 from tests.vectors.load import columns, raw_events
 
 if TYPE_CHECKING:

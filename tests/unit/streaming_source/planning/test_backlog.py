@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.relay.location import RelayLocation, relay_path
+from replica.relay_log.location import RelayLocation, relay_path
 from streaming_source.planning import backlog as backlog_module
 from streaming_source.planning.backlog import Backlog
 

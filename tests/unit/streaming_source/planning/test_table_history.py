@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import ColumnsAddedError, ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay import ddl
+from replica.relay_log import ddl
 from replica.rows.types.types import ValuePolicy
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.selection import Selection
@@ -21,7 +21,7 @@ from streaming_source.schema.row_schema import TableColumn
 from streaming_source.schema.store import SchemaStore
 from streaming_source.schema.table_state import CatalogOrigin
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay.driving import receive
+from tests.unit.relay_writer.driving import receive
 from tests.unit.schema.ddl import history as declared
 from tests.unit.schema.ddl import table
 from tests.unit.streaming_source.relay_feed import RelayFeed

@@ -24,14 +24,14 @@ from streaming_source.rows.partition import InlineRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay.driving import receive
+from tests.unit.relay_writer.driving import receive
 from tests.unit.rows.stream import Column, image, rows, table_map
 from tests.unit.streaming_source.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay.location import RelayLocation
+    from replica.relay_log.location import RelayLocation
     from streaming_source.rows.partition import ChangePartition
 
 EVERYTHING = SelectedTables(("*.*",), {})
@@ -133,7 +133,7 @@ def test_a_large_prepared_transaction_comes_in_parts_at_its_xa_commit(tmp_path: 
         if partitions is None:
             place = log.place("0-1-1")
             cutter = RangeCutter(EVERYTHING, inline=False)
-            from replica.relay.xa import follow  # noqa: PLC0415
+            from replica.relay_log.xa import follow  # noqa: PLC0415
 
             prepared = follow(log.log, [(place.reached, log.place("0-1-2").reached)], ())[1]
             begin = log.place("0-1-2")._replace(prepared=prepared)

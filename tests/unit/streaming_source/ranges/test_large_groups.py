@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
-from replica.relay.log import RelayRange as LogRange
+from replica.relay_log.log import RelayRange as LogRange
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.row_index import index_rows
 from replica.rows.scan.scan import scan

@@ -18,7 +18,7 @@ from streaming_source.files.reader import read_file_changes
 from streaming_source.rows.ddl_rows import DdlRows
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.relay.driving import receive
+from tests.unit.relay_writer.driving import receive
 from tests.unit.rows.stream import Stream
 from tests.unit.rows.xa_stream import insert, transaction
 from tests.unit.streaming_source.binlog_files import ddl

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay.ddl import RelayStatement
-from replica.relay.location import RelayLocation
+from replica.relay_log.ddl import RelayStatement
+from replica.relay_log.location import RelayLocation
 from streaming_source.schema.following import Follower, TableStep
 from streaming_source.schema.table_state import TableState, with_changes
 from tests.unit.schema.ddl import logged, table

@@ -1,0 +1,101 @@
+"""The statements in a part of the relay log that stand there as text, each with the place where its event group begins.
+
+In: two places of the log. Out: the statements between them in order, as values: those that may be DDL, or all but the
+borders of transactions. Files are mapped and walked from event header to event header, a kernel's work; rows are not
+looked at. The parts are walked as they are asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ProtocolError
+from replica.protocol.events import FormatDescriptionEvent, GtidEvent, decode
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.location import RelayLocation, relay_path
+from replica.rows.scan.statements import logged_statements, logged_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.protocol.gtid import Gtid
+    from replica.protocol.query import QueryEvent
+    from replica.relay_log.log import RelayLog
+    from replica.schema.session import Logged
+
+STRETCH_BYTES: Final = 64 << 20
+"""Walked at once: what a planner looks through for one batch is mostly one stretch."""
+
+
+class RelayStatement(NamedTuple):
+    """`location` is the beginning of its group; `server_version` as executable comments count (110803)."""
+
+    location: RelayLocation
+    gtid: Gtid
+    query: QueryEvent
+    server_version: int
+
+
+class RelayText(NamedTuple):
+    """The same of any statement; `begin` is the event that begins its group."""
+
+    location: RelayLocation
+    begin: GtidEvent
+    statement: Logged
+    server_version: int
+
+    @property
+    def gtid(self) -> Gtid:
+        return self.begin.gtid
+
+
+class _Stretch(NamedTuple):
+    file: int
+    start: int
+    data: memoryview
+    description: FormatDescriptionEvent
+
+
+def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayStatement]:
+    """The statements of the groups in [start, end), which are group ends, that may be DDL.
+
+    Raises:
+        DataLossError: groups of the part were purged.
+        ProtocolError: the bytes are damaged.
+
+    """
+    for file, begin, data, description in _stretches(log, start, end):
+        for found in logged_statements(data, description):
+            location = RelayLocation(file, begin + found.start)
+            yield RelayStatement(location, found.gtid, found.query, description.version_number)
+
+
+def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
+    """All statements of the groups in [start, end) but the borders of transactions; errors as above."""
+    for file, begin, data, description in _stretches(log, start, end):
+        for found in logged_texts(data, description):
+            if not isinstance(found.begin, GtidEvent):
+                raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
+            location = RelayLocation(file, begin + found.start)
+            yield RelayText(location, found.begin, found.statement, description.version_number)
+
+
+def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_Stretch]:
+    for number in range(start.file, end.file + 1):
+        begin = max(start, RelayLocation(number, 0))
+        limit = min(end, RelayLocation(number + 1, 0))
+        description: FormatDescriptionEvent | None = None
+        for part in log.ranges(begin, limit, STRETCH_BYTES):
+            if description is None:
+                description = _description(log, number)
+            with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
+                mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
+            yield _Stretch(number, part.start, memoryview(mapped)[part.start :], description)
+
+
+def _description(log: RelayLog, number: int) -> FormatDescriptionEvent:
+    event = decode(memoryview(read_file_head(relay_path(log.directory, number)).format), None)
+    if not isinstance(event, FormatDescriptionEvent):
+        raise ProtocolError("a relay file does not begin with a FORMAT_DESCRIPTION event")
+    return event

@@ -1,0 +1,243 @@
+"""Single event groups of a relay log, as sidecars and group ends tell of them: by time, place on the primary, or GTID.
+
+In: a relay directory, and from where to look. Out: the first group that fits, with the facts about its beginning and
+its end. Files far before it are not looked at where what is sought grows along the log. Nothing is decoded: group ends
+are found by the kernel that wrote them. Refused: files that were purged meanwhile (DataLossError).
+
+Times are commit times, those of the event that ends a group, in seconds since 1970. They grow only roughly: a session
+takes its time before its turn, clocks are set, sessions choose their time themselves. So what is sought by time is
+looked for from DISORDER_S before the first sidecar entry that is late enough; of two groups in the wrong order, the
+first one in the log counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.protocol.gtid import BinlogPosition
+from replica.relay_log import slots
+from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.location import RelayHead, RelayLocation, relay_path
+from replica.relay_log.lookup import RelayFiles
+from replica.relay_log.scan import end_gtids, group_ends, position_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from replica.protocol.gtid import Gtid
+    from replica.relay_log.index import IndexEntry
+
+DISORDER_S: Final = 60
+"""Commits that wait for a lock, a disk or an acknowledgement are out of order by seconds; a minute is an outage."""
+
+
+_ANY_TIME: Final = 1 << 32
+
+
+class LogGroup(NamedTuple):
+    """One event group: its GTID, and the places where it begins and ends."""
+
+    gtid: Gtid
+    before: RelayHead
+    after: RelayHead
+
+    @property
+    def begins(self) -> int:
+        """Where its first event stands in the primary's file; too late by what the primary was asked to leave out."""
+        return self.after.primary.position - (self.after.location.offset - self.before.location.offset)
+
+
+class Around(NamedTuple):
+    """A place of the primary's binlog. `before`: the last group end up to it; `group`: what comes next, or holds it."""
+
+    before: RelayHead
+    group: LogGroup | None
+    inside: bool
+    """Whether the place lies inside of `group`, or among events of no group right before it."""
+
+
+class _Stretch(NamedTuple):
+    """Group ends behind a sidecar entry, rows of END_COLUMNS; the next entry is the last of them."""
+
+    base: RelayHead
+    ends: NDArray[np.int64]
+
+
+class RelayGroups:
+    """Of one relay directory. Not thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.files = RelayFiles(directory)
+
+    def first_at(self, time_s: int, start: RelayLocation | None = None) -> LogGroup | None:
+        """The first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
+        early = time_s - DISORDER_S
+        numbers = self.files.numbers()
+        first = numbers.start + bisect_left(numbers, 1, key=lambda number: int(self._latest(number) >= early))
+        for number in range(max(first, start.file if start else 0), numbers.stop):
+            entries = self.files.index(number).entries
+            at = next((at for at, entry in enumerate(entries) if entry.timestamp >= early), len(entries))
+            begin = entries[at - 1].end if at else 0
+            if start is not None and start.file == number:
+                begin = max(begin, start.offset)
+            found = self._first(number, begin, lambda ends: ends[:, slots.END_TIMESTAMP] >= time_s)
+            if found is not None:
+                return found
+        return None
+
+    def around(self, place: BinlogPosition) -> Around | None:
+        """What lies at a place of the primary's binlog; None where the log has not got that part of it.
+
+        Of several primaries' files with one name the newest counts.
+        """
+        numbers = self.files.numbers()
+        number = next((n for n in reversed(numbers) if self._begins_by(n, place, numbers)), None)
+        if number is None:
+            return None
+        while True:
+            entries = self.files.index(number).entries
+            at = bisect_left(entries, place.position, key=lambda entry: entry.primary_position)
+            begin = entries[at - 1].end if at else 0
+            found = self._first(number, begin, lambda ends: ends[:, slots.END_POSITION] > place.position)
+            if found is not None:
+                first = found.before.location.offset == self.files.head(number).data_start
+                begins = found.begins if first else found.before.primary.position
+                return Around(found.before, found, inside=begins < place.position)
+            if number + 1 not in numbers or not self._of(number + 1, place.file):
+                break
+            number += 1
+        end = self._end(number)
+        head = self.files.published()
+        if end.primary.position < place.position and (head is None or head.location.file == number):
+            return None
+        return Around(end, self.next_to(end.location), inside=False)
+
+    def find(self, gtid: Gtid, start: RelayLocation | None = None) -> LogGroup | None:
+        """The group of a GTID from `start` on, without a look at files that begin behind it."""
+        numbers = self.files.numbers()
+        first = start.file if start is not None else self._before(gtid, numbers)
+        for number in range(max(first, numbers.start), numbers.stop):
+            begin = start.offset if start is not None and number == start.file else 0
+            found = self._first(number, begin, lambda ends: _is(ends, gtid))
+            if found is not None:
+                return found
+        return None
+
+    def _before(self, gtid: Gtid, numbers: range) -> int:
+        """The last file that begins before the GTID."""
+
+        def begins_behind(number: int) -> int:
+            known = self.files.head(number).position.get(gtid.domain_id)
+            return int(known is not None and known.seq_no >= gtid.seq_no)
+
+        return numbers.start + max(0, bisect_left(numbers, 1, key=begins_behind) - 1)
+
+    def next_to(self, location: RelayLocation) -> LogGroup | None:
+        """The group that begins at a place of the log; None at its end."""
+        numbers = self.files.numbers()
+        for number in range(max(numbers.start, location.file), numbers.stop):
+            begin = location.offset if number == location.file else 0
+            found = self._first(number, begin, lambda ends: np.ones(len(ends), np.bool_))
+            if found is not None:
+                return found
+        return None
+
+    def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
+        """Whether a file begins at the place or before; one that follows another file of the primary has its head."""
+        begin = self.files.head(number).primary
+        whole = number - 1 in numbers and not self._of(number - 1, begin.file)
+        return begin.file == place.file and (whole or begin.position <= place.position)
+
+    def _of(self, number: int, file: str) -> bool:
+        return self.files.head(number).primary.file == file
+
+    def _end(self, number: int) -> RelayHead:
+        """The facts about the end of a file's last group."""
+        last = None
+        begin = self.files.end_of(number) - INDEX_EVERY_BYTES
+        for base, ends in self.stretches(number, max(begin, 0)):
+            last = self.head(base, ends, len(ends) - 1)
+        return last or self.files.base(number, None)
+
+    def _latest(self, number: int) -> int:
+        """The latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the rest.
+
+        What a file holds is not all in its sidecar before that is sealed.
+        """
+        entries = self.files.index(number).entries
+        return max(entry.timestamp for entry in entries) if entries and entries[-1].sealed else _ANY_TIME
+
+    def _first(
+        self, number: int, begin: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+    ) -> LogGroup | None:
+        """The first group of a file that begins at `begin` or behind it and fits."""
+        for base, ends in self.stretches(number, begin):
+            fitting = fits(ends) & (ends[:, slots.END_OFFSET] > begin)
+            if fitting.any():
+                return self.group(base, ends, int(np.argmax(fitting)))
+        return None
+
+    def stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
+        """All group ends of a file from the sidecar entry before `begin` on."""
+        files, limit = self.files, self.files.end_of(number)
+        index = files.index(number)
+        path, checksum = relay_path(self._directory, number), files.head(number).checksum
+        entry = index.at_or_before(begin)
+        while True:
+            base = files.base(number, entry)
+            entry = index.at_or_after(base.location.offset + 1)
+            stop = min(limit, base.location.offset + INDEX_EVERY_BYTES, entry.end - 1 if entry else limit)
+            ends = group_ends(
+                path, base.location.offset, stop, checksum=checksum, primary_position=base.primary.position
+            )
+            if entry is not None and entry.end <= limit:
+                ends = np.concatenate([ends, _row(entry)])
+            if len(ends):
+                yield _Stretch(base, ends)
+            if entry is None or entry.end >= limit:
+                return
+
+    def group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
+        """The group that ends at a row of a stretch."""
+        before = self.head(base, ends, row - 1) if row else base
+        (gtid,) = end_gtids(ends[row : row + 1])
+        return LogGroup(gtid, before, self.head(base, ends, row))
+
+    def head(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
+        """The facts about that end."""
+        end = ends[row]
+        return RelayHead(
+            RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
+            position_after(base.position, ends[: row + 1]),
+            BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
+            int(end[slots.END_TIMESTAMP]),
+        )
+
+
+def _is(ends: NDArray[np.int64], gtid: Gtid) -> NDArray[np.bool_]:
+    sequence = ends[:, slots.END_SEQ].view(np.uint64) == np.uint64(gtid.seq_no)
+    return sequence & (ends[:, slots.END_DOMAIN] == gtid.domain_id) & (ends[:, slots.END_SERVER] == gtid.server_id)
+
+
+def _row(entry: IndexEntry) -> NDArray[np.int64]:
+    """A sidecar entry as a row of the table of group ends."""
+    row = np.zeros((1, slots.END_COLUMNS), np.uint64)
+    last = entry.gtids[entry.last_domain]
+    columns = {
+        slots.END_OFFSET: entry.end,
+        slots.END_DOMAIN: last.domain_id,
+        slots.END_SERVER: last.server_id,
+        slots.END_SEQ: last.seq_no,
+        slots.END_TIMESTAMP: entry.timestamp,
+        slots.END_POSITION: entry.primary_position,
+    }
+    for column, value in columns.items():
+        row[0, column] = value
+    return row.view(np.int64)

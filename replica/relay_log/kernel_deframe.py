@@ -1,0 +1,444 @@
+"""One pass over a chunk of the dump: packet headers out, CRC32 checked, event groups delimited, index entries made.
+
+In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state of `slots`.
+Out: the reason it stopped. The bytes of event groups have been moved together, to OUT, so that one write stores them;
+the state says where the last complete group ends there, in the relay file and in the primary's file.
+An event that is not complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes
+through piece by piece. Refuses: whatever breaks the framing, a wrong CRC, unknown events that may not be ignored,
+INCIDENT, events of a group outside a group, and where asked for (`slots.STRICT`) a group whose sequence number is not
+above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event
+keeps its place in the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from replica.native.compile import kernel
+from replica.native.crc32 import crc32
+from replica.native.memory import (
+    copy,
+    load_u1,
+    load_u2,
+    load_u4,
+    load_u8,
+    move,
+    store_u2,
+    store_u4,
+    store_u8,
+)
+from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
+from replica.native.memory import store_u8 as put
+from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
+from replica.relay_log import slots as s
+from replica.rows.scan.kernel_statements import defines, is_border
+
+MAX_EVENT_BYTES = (1 << 30) + (1 << 20)  # the dump thread's own packet limit is 1 GiB (MAX_MAX_ALLOWED_PACKET)
+MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
+MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
+INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
+WINDOW_BYTES = 16  # last bytes of a streamed event: CRC and the longest terminal text
+UNORDERED_FLAG = 2  # in an index entry
+XA_FLAG = 4
+ENTRY_FIXED_BYTES = 36  # before the domains
+ENTRY_CRC_BYTES = 4
+MAX_ENTRY_BYTES = ENTRY_FIXED_BYTES + 16 * MAX_DOMAINS + ENTRY_CRC_BYTES
+
+_HEADER = 19
+_FULL_PACKET = 0xFFFFFF
+_ENDLESS = 1 << 62  # "packet" length of a file
+_COMMIT = int.from_bytes(b"\0COMMIT", "little")
+_ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
+_SEMI_SYNC_MAGIC = 0xEF
+_ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
+_GTID_FIELDS = 13  # sequence number, domain, flags
+_STANDALONE = 1
+_XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
+_CHECKSUM_BYTES = 4
+_U32 = 0xFFFFFFFF
+_WRAP = 1 << 32
+_SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
+
+_IN_USE, _ARTIFICIAL, _IGNORABLE = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL), int(HeaderFlag.IGNORABLE)
+_QUERY = int(EventType.QUERY)
+_ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
+
+# What an event type means to the grouping rule of the server (slave.cc: queue_event).
+_UNKNOWN, _MEMBER, _STATEMENT, _COMPRESSED_STATEMENT, _TERMINAL, _BEGIN, _CONTROL, _LOST, _LOAD = range(9)
+
+
+def _kinds() -> np.ndarray[Any, np.dtype[np.int64]]:
+    kinds = np.zeros(256, np.int64)
+    members = [
+        *(EventType.INTVAR, EventType.RAND, EventType.USER_VAR, EventType.APPEND_BLOCK, EventType.DELETE_FILE),
+        *(EventType.BEGIN_LOAD_QUERY, EventType.TABLE_MAP, EventType.ANNOTATE_ROWS),
+        *(EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1),
+        *(EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS),
+        *range(EventType.WRITE_ROWS_COMPRESSED_V1, EventType.DELETE_ROWS_COMPRESSED + 1),
+        EventType.PARTIAL_ROW_DATA,
+    ]
+    for member in members:
+        kinds[member] = _MEMBER
+    kinds[EventType.EXECUTE_LOAD_QUERY] = _LOAD
+    kinds[EventType.QUERY] = _STATEMENT
+    kinds[EventType.QUERY_COMPRESSED] = _COMPRESSED_STATEMENT
+    kinds[EventType.XID] = kinds[EventType.XA_PREPARE] = _TERMINAL
+    kinds[EventType.GTID] = _BEGIN
+    kinds[EventType.INCIDENT] = _LOST
+    for control in (_ROTATE, _FDE, _HEARTBEAT, EventType.STOP, EventType.BINLOG_CHECKPOINT, EventType.GTID_LIST):
+        kinds[control] = _CONTROL
+    kinds[EventType.START_ENCRYPTION] = _CONTROL
+    return kinds
+
+
+_KINDS = _kinds()
+
+
+@kernel
+def advance(position: int, size: int, log_pos: int) -> int:
+    """The 64-bit end of an event whose header has the low 32 bits of it, or 0 (11.7+ inside a group)."""
+    if log_pos == 0:
+        return position + size
+    candidate = (position & ~_U32) | log_pos
+    if candidate < position:
+        # Either the 32 bits wrapped, or the dump began behind the position that the first ROTATE named.
+        return candidate + _WRAP if position - candidate > _WRAP // 2 else position
+    return candidate
+
+
+@kernel
+def _above(one: int, other: int) -> bool:
+    """Whether a sequence number, of 64 bits without a sign, is the higher one."""
+    return (one ^ _SIGN) > (other ^ _SIGN)
+
+
+@kernel
+def _goes_back(state: int, domain: int, seq: int) -> bool:
+    """Whether a group would not be above the last one of its domain."""
+    domains, count = get(state + s.DOMAIN_TABLE), get(state + s.DOMAINS)
+    row = get(state + s.LAST_DOMAIN)
+    if row >= count or (load_u8(domains + 16 * row) & _U32) != domain:
+        row = 0
+        while row < count and (load_u8(domains + 16 * row) & _U32) != domain:
+            row += 1
+    return row < count and not _above(seq, load_u8(domains + 16 * row + 8))
+
+
+@kernel
+def _write_entry(state: int) -> None:
+    """Append the index entry for the group that just ended (layout: relay_log/index.py)."""
+    begin = get(state + s.INDEX_ARENA) + get(state + s.INDEX_FILL)
+    count = get(state + s.DOMAINS)
+    size = ENTRY_FIXED_BYTES + 16 * count + ENTRY_CRC_BYTES
+    store_u4(begin, size)
+    store_u4(begin + 4, UNORDERED_FLAG * get(state + s.UNORDERED) + XA_FLAG * get(state + s.XA))
+    store_u8(begin + 8, get(state + s.COMMITTED_OFFSET))
+    store_u8(begin + 16, get(state + s.COMMITTED_POSITION))
+    store_u4(begin + 24, get(state + s.COMMITTED_TIMESTAMP))
+    store_u4(begin + 28, count)
+    store_u4(begin + 32, get(state + s.LAST_DOMAIN))
+    copy(begin + ENTRY_FIXED_BYTES, get(state + s.DOMAIN_TABLE), 16 * count)
+    store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
+    put(state + s.INDEX_FILL, get(state + s.INDEX_FILL) + size)
+    put(state + s.LAST_ENTRY, get(state + s.COMMITTED_OFFSET))
+    put(state + s.XA, 0)
+
+
+@kernel
+def _end_group(state: int, out: int, offset: int) -> int:
+    """Enter a complete group into the domain table, the index and the ends; the reason to stop, if there is one."""
+    domain = get(state + s.GROUP_DOMAIN) | (get(state + s.GROUP_SERVER) << 32)
+    seq = get(state + s.GROUP_SEQ)
+    domains = get(state + s.DOMAIN_TABLE)
+    row, count = get(state + s.LAST_DOMAIN), get(state + s.DOMAINS)
+    if row >= count or (load_u8(domains + 16 * row) & _U32) != get(state + s.GROUP_DOMAIN):
+        row = 0
+        while row < count and (load_u8(domains + 16 * row) & _U32) != get(state + s.GROUP_DOMAIN):
+            row += 1
+        if row == MAX_DOMAINS:
+            return s.TOO_MANY_DOMAINS
+        if row == count:
+            put(state + s.DOMAINS, count + 1)
+            store_u8(domains + 16 * row + 8, 0)
+    last = load_u8(domains + 16 * row + 8)
+    if not _above(seq, last):
+        put(state + s.UNORDERED, 1)
+        highest = get(state + s.HIGHEST_TABLE) + 8 * row
+        if _above(last, load_u8(highest)):
+            store_u8(highest, last)
+            put(state + s.HIGHEST_GREW, 1)
+    store_u8(domains + 16 * row, domain)
+    store_u8(domains + 16 * row + 8, seq)
+    put(state + s.LAST_DOMAIN, row)
+    put(state + s.XA, get(state + s.XA) | get(state + s.GROUP_XA))
+    put(state + s.STATEMENTS, get(state + s.STATEMENTS) + get(state + s.GROUP_STATEMENTS))
+    put(state + s.GROUP, s.GROUP_NONE)
+    put(state + s.GROUPS, get(state + s.GROUPS) + 1)
+    put(state + s.COMMITTED_OFFSET, offset)
+    put(state + s.COMMITTED_OUT, out)
+    put(state + s.COMMITTED_POSITION, get(state + s.POSITION))
+    put(state + s.COMMITTED_TIMESTAMP, get(state + s.EVENT_TIMESTAMP))
+    reason = s.NEED_BYTES
+    rows = get(state + s.ENDS_ROWS)
+    if rows > 0:
+        fill = get(state + s.ENDS_FILL)
+        end = get(state + s.ENDS_TABLE) + 8 * s.END_COLUMNS * fill
+        store_u8(end + 8 * s.END_OFFSET, offset)
+        store_u8(end + 8 * s.END_DOMAIN, get(state + s.GROUP_DOMAIN))
+        store_u8(end + 8 * s.END_SERVER, get(state + s.GROUP_SERVER))
+        store_u8(end + 8 * s.END_SEQ, seq)
+        store_u8(end + 8 * s.END_TIMESTAMP, get(state + s.EVENT_TIMESTAMP))
+        store_u8(end + 8 * s.END_POSITION, get(state + s.POSITION))
+        put(state + s.ENDS_FILL, fill + 1)
+        if fill + 1 == rows:
+            reason = s.ENDS_FULL
+    if offset - get(state + s.LAST_ENTRY) >= INDEX_EVERY_BYTES:
+        _write_entry(state)
+        if get(state + s.INDEX_ARENA_BYTES) - get(state + s.INDEX_FILL) < MAX_ENTRY_BYTES:
+            reason = s.INDEX_FULL
+    return s.ROLL if offset >= get(state + s.ROLL_AT) else reason
+
+
+@kernel
+def _finish(state: int, end: int, out: int, offset: int) -> int:
+    """The effects of an event that is complete, checked and stored; `end` is the address after its last body byte."""
+    kind = _KINDS[get(state + s.EVENT_TYPE)]
+    put(state + s.EVENTS, get(state + s.EVENTS) + 1)
+    if (get(state + s.EVENT_FLAGS) & _ARTIFICIAL) == 0:
+        size, log_pos = get(state + s.EVENT_SIZE), get(state + s.EVENT_LOG_POS)
+        put(state + s.POSITION, advance(get(state + s.POSITION), size, log_pos))
+    if get(state + s.EVENT_ACK):
+        put(state + s.ACK_POSITION, get(state + s.POSITION))
+    if get(state + s.GROUP) == s.GROUP_NONE:
+        ends_group = False
+    elif kind == _TERMINAL:
+        ends_group = get(state + s.GROUP) == s.GROUP_TRANSACTION
+    elif kind == _STATEMENT:
+        ends_group = get(state + s.GROUP) == s.GROUP_STANDALONE or (
+            (load_u8(end - 8) >> 8) & ((1 << 56) - 1) == _COMMIT
+            or (load_u8(end - 8) == _ROLLBACK and load_u1(end - 9) == 0)
+        )
+    else:
+        ends_group = kind == _COMPRESSED_STATEMENT and get(state + s.GROUP) == s.GROUP_STANDALONE
+    if ends_group:
+        return _end_group(state, out, offset)
+    return s.NEED_BYTES
+
+
+@kernel
+def _count_statement(state: int, event: int, size: int) -> None:
+    """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
+    if get(state + s.GROUP) != s.GROUP_TRANSACTION:
+        return
+    if get(state + s.EVENT_TYPE) == _QUERY and (is_border(event, size) or defines(event, size)):
+        return
+    put(state + s.GROUP_STATEMENTS, get(state + s.GROUP_STATEMENTS) + 1)
+
+
+@kernel
+def _admit(state: int, event: int, size: int) -> int:
+    """Read a header into the state and decide by type alone: NEED_BYTES goes on, else the reason to stop."""
+    put(state + s.EVENT, event)
+    put(state + s.EVENT_SIZE, size)
+    put(state + s.EVENT_TIMESTAMP, load_u4(event))
+    put(state + s.EVENT_TYPE, load_u1(event + 4))
+    put(state + s.EVENT_LOG_POS, load_u4(event + 13))
+    put(state + s.EVENT_FLAGS, load_u2(event + 17))
+    kind = _KINDS[get(state + s.EVENT_TYPE)]
+    put(state + s.EVENT_KEEP, 0)
+    if get(state + s.GROUP) != s.GROUP_NONE and (kind == _BEGIN or get(state + s.EVENT_TYPE) == _FDE):
+        return s.DISCARD
+    ignorable = (get(state + s.EVENT_FLAGS) & _IGNORABLE) != 0
+    if kind == _UNKNOWN and not ignorable:
+        return s.UNKNOWN_EVENT
+    if kind == _LOST:
+        return s.INCIDENT
+    if kind == _CONTROL:
+        return s.NEED_BYTES
+    if kind == _BEGIN or get(state + s.GROUP) != s.GROUP_NONE:
+        put(state + s.EVENT_KEEP, 1)
+        return s.NEED_BYTES
+    put(state + s.IGNORED, get(state + s.IGNORED) + ignorable)
+    return s.NEED_BYTES if ignorable else s.ORPHAN
+
+
+@kernel
+def _verify(state: int, event: int, size: int) -> int:
+    """Bytes of CRC32 at the end of a complete event (0 or 4), or -1 where they do not match."""
+    body = size - _CHECKSUM_BYTES
+    if get(state + s.EVENT_TYPE) == _FDE:
+        # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).
+        store_u2(event + 17, get(state + s.EVENT_FLAGS) & ~_IN_USE)
+        if load_u1(event + body - 1) == 0:
+            # Always four bytes, but without checksums in the log 11.4+ changes the event (it starts at a place of its
+            # GTID index) and leaves the old value there (sql_repl.cc: send_format_descriptor_event).
+            return _CHECKSUM_BYTES
+    elif get(state + s.CHECKSUM) == 0:
+        return 0
+    if load_u4(event + body) == crc32(event, body, 0):
+        return _CHECKSUM_BYTES
+    if get(state + s.CHECKSUM) < 0 and get(state + s.EVENT_TYPE) == _ROTATE:
+        return 0  # an announced NONE strips the CRC from this one event only (sql_repl.cc: fake_rotate_event)
+    return -1
+
+
+@kernel
+def deframe(state: int, begin: int, end: int) -> int:
+    """Consume [begin, end) as far as it goes and return the reason for stopping (`slots`).
+
+    `state` is the address of the area that `slots` describes.
+    """
+    window = get(state + s.WINDOW)
+    cursor, out, offset = begin, get(state + s.OUT), get(state + s.OFFSET)
+    framed = get(state + s.FRAMED) == 1
+    prefix = 3 if get(state + s.SEMI_SYNC) == 1 else 1
+    reason = s.NEED_BYTES
+    while reason == s.NEED_BYTES:
+        if get(state + s.EVENT_LEFT) > 0:
+            if framed and get(state + s.PACKET_LEFT) == 0:
+                if end - cursor < 4:
+                    break
+                length = load_u4(cursor) & _FULL_PACKET
+                expected = min(get(state + s.EVENT_LEFT), _FULL_PACKET)
+                if length != expected:
+                    reason = s.BAD_LENGTH
+                    break
+                cursor += 4
+                put(state + s.PACKET_LEFT, length)
+                put(state + s.EMPTY_PACKET, 1 if length == _FULL_PACKET else 0)
+            piece = min(end - cursor, get(state + s.EVENT_LEFT), get(state + s.PACKET_LEFT))
+            if piece == 0:
+                break
+            checked = min(piece, get(state + s.EVENT_CRC_LEFT))
+            put(state + s.EVENT_CRC, crc32(cursor, checked, get(state + s.EVENT_CRC)))
+            put(state + s.EVENT_CRC_LEFT, get(state + s.EVENT_CRC_LEFT) - checked)
+            if piece >= WINDOW_BYTES:
+                copy(window, cursor + piece - WINDOW_BYTES, WINDOW_BYTES)
+            else:
+                move(window, window + piece, WINDOW_BYTES - piece)
+                copy(window + WINDOW_BYTES - piece, cursor, piece)
+            if get(state + s.EVENT_KEEP):
+                if out != cursor:
+                    move(out, cursor, piece)
+                out += piece
+                offset += piece
+            cursor += piece
+            put(state + s.EVENT_LEFT, get(state + s.EVENT_LEFT) - piece)
+            put(state + s.PACKET_LEFT, get(state + s.PACKET_LEFT) - piece)
+            if get(state + s.EVENT_LEFT) == 0:
+                tail = window + WINDOW_BYTES
+                if get(state + s.CHECKSUM) != 0:
+                    tail -= _CHECKSUM_BYTES
+                    if load_u4(tail) != get(state + s.EVENT_CRC):
+                        reason = s.BAD_CHECKSUM
+                        break
+                reason = _finish(state, tail, out, offset)
+            continue
+
+        event, in_packet = cursor, _ENDLESS
+        if framed:
+            if end - cursor < 4:
+                break
+            length = load_u4(cursor) & _FULL_PACKET
+            if get(state + s.EMPTY_PACKET) == 1:
+                put(state + s.EMPTY_PACKET, 0)
+                cursor += 4
+                if length == 0:
+                    continue
+                reason = s.BAD_LENGTH
+                break
+            if length > 0 and end - cursor < 5:
+                break
+            status = load_u1(cursor + 4) if length > 0 else 1
+            if status != 0:
+                put(state + s.EVENT, cursor + 4)
+                put(state + s.EVENT_SIZE, length)
+                if length > MAX_REPLY_BYTES or (status != _ERR and (status != _EOF or length >= _EOF_BYTES)):
+                    reason = s.BAD_STATUS
+                elif end - cursor >= 4 + length:
+                    cursor += 4 + length
+                    reason = s.PACKET
+                break
+            event, in_packet = cursor + 4 + prefix, length - prefix
+        if end - event < _HEADER:
+            if framed and in_packet < _HEADER:
+                put(state + s.EVENT, event)
+                put(state + s.EVENT_SIZE, in_packet)
+                reason = s.BAD_LENGTH
+            break
+        if framed and prefix == 3 and load_u1(cursor + 5) != _SEMI_SYNC_MAGIC:
+            put(state + s.EVENT, event)
+            put(state + s.EVENT_SIZE, in_packet)
+            reason = s.BAD_MAGIC
+            break
+        size = load_u4(event + 9)
+        split = framed and in_packet == _FULL_PACKET - prefix
+        fits = size == in_packet or (split and size > in_packet) or not framed
+        if size < _HEADER or size > MAX_EVENT_BYTES or not fits:
+            put(state + s.EVENT, event)
+            put(state + s.EVENT_SIZE, size)
+            put(state + s.EVENT_TYPE, load_u1(event + 4))
+            reason = s.BAD_LENGTH
+            break
+        if end - event < size and size <= get(state + s.STREAM_ABOVE) and not split:
+            break
+        verdict = _admit(state, event, size)
+        if verdict != s.NEED_BYTES:
+            reason = verdict
+            break
+        put(state + s.EVENT_ACK, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
+        kind = _KINDS[get(state + s.EVENT_TYPE)]
+        if end - event < size or split:
+            if kind == _BEGIN or get(state + s.CHECKSUM) < 0 or get(state + s.EVENT_TYPE) in (_ROTATE, _FDE):
+                reason = s.BAD_LENGTH
+                break
+            if kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+                _count_statement(state, event, 0)  # a border is never so long
+            put(state + s.EVENT_LEFT, size)
+            put(state + s.PACKET_LEFT, in_packet)
+            put(state + s.EMPTY_PACKET, 1 if split else 0)
+            put(state + s.EVENT_CRC, 0)
+            put(state + s.EVENT_CRC_LEFT, size - _CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
+            cursor = event
+            continue
+        trailer = _verify(state, event, size)
+        if trailer < 0:
+            reason = s.BAD_CHECKSUM
+            break
+        body_end = event + size - trailer
+        if kind == _BEGIN:
+            if body_end - event < _HEADER + _GTID_FIELDS:
+                reason = s.BAD_LENGTH
+                break
+            if get(state + s.STRICT) and _goes_back(state, load_u4(event + 27), load_u8(event + 19)):
+                reason = s.OUT_OF_ORDER
+                break
+            put(state + s.GROUP_SEQ, load_u8(event + 19))
+            put(state + s.GROUP_DOMAIN, load_u4(event + 27))
+            put(state + s.GROUP_SERVER, load_u4(event + 5))
+            flags = load_u1(event + 31)
+            put(state + s.GROUP, s.GROUP_STANDALONE if flags & _STANDALONE else s.GROUP_TRANSACTION)
+            put(state + s.GROUP_XA, 1 if flags & _XA else 0)
+            put(state + s.GROUP_STATEMENTS, 0)
+        elif kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+            _count_statement(state, event, body_end - event)
+        cursor = event + size
+        if get(state + s.EVENT_KEEP):
+            if out != event:
+                move(out, event, size)
+                body_end += out - event
+            out += size
+            offset += size
+        if kind == _CONTROL and get(state + s.EVENT_TYPE) in (_FDE, _HEARTBEAT):
+            # Their positions mean something of their own, which Python reads.
+            put(state + s.EVENTS, get(state + s.EVENTS) + 1)
+        else:
+            reason = _finish(state, body_end, out, offset)
+        if kind == _CONTROL:
+            reason = s.CONTROL
+    put(state + s.CURSOR, cursor)
+    put(state + s.OUT, out)
+    put(state + s.OFFSET, offset)
+    return reason

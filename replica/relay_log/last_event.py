@@ -1,0 +1,57 @@
+"""The last group of a relay log, read back: what a primary must still have, byte for byte or as its own copy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+from replica.protocol.constants import HEADER_LENGTH
+from replica.protocol.events import GtidEvent, decode, decode_description
+from replica.protocol.fingerprint import LONGEST_EVENT, Fingerprint, FingerprintBuilder
+from replica.protocol.header import parse_header
+from replica.relay_log.file_head import read_file_head
+from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.log import RelayLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def last_event(directory: Path, end: RelayLocation) -> bytes | None:
+    """The last event of the group that ends at `end`, a group end; None before the first group."""
+    if not end.offset:
+        return None
+    start = offset = _begin(directory, end)
+    with relay_path(directory, end.file).open("rb") as file:
+        while offset < end.offset:
+            start = offset
+            offset += _length(file, start)
+        return os.pread(file.fileno(), end.offset - start, start)
+
+
+def fingerprint_at(directory: Path, end: RelayLocation) -> Fingerprint | None:
+    """What the group that ends at `end` is known by on every server; None before the first group."""
+    if not end.offset:
+        return None
+    path = relay_path(directory, end.file)
+    description = decode_description(read_file_head(path).format)
+    offset = _begin(directory, end)
+    with path.open("rb") as file:
+        length = _length(file, offset)
+        first = decode(os.pread(file.fileno(), length, offset), description)
+        if not isinstance(first, GtidEvent):
+            return None
+        builder = FingerprintBuilder(first.gtid)
+        while (offset := offset + length) < end.offset and not builder.done:
+            length = _length(file, offset)
+            builder.feed(os.pread(file.fileno(), min(length, LONGEST_EVENT), offset), description)
+    return builder.result()
+
+
+def _begin(directory: Path, end: RelayLocation) -> int:
+    before = end._replace(offset=end.offset - 1)
+    return RelayLog(directory).cut(RelayLocation(end.file, 0), before, end.offset).location.offset
+
+
+def _length(file: BinaryIO, offset: int) -> int:
+    return parse_header(memoryview(os.pread(file.fileno(), HEADER_LENGTH, offset))).event_length

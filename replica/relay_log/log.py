@@ -1,0 +1,361 @@
+"""The read side of a relay directory: positions to locations, how far a batch may go, and byte ranges for tasks.
+
+Works beside a writer in this process or another one, and without any. Reads only what was committed: callers take their
+ends from `head` or from a location this module gave them. No answer costs more than a look into the sidecars and the
+walk of 64 KB, however long the log is.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from replica.errors import AmbiguousPositionError, DataLossError, RelayError
+from replica.protocol.ambiguity import ambiguous
+from replica.protocol.gtid import BinlogPosition
+from replica.relay_log import slots
+from replica.relay_log.groups import RelayGroups
+from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.location import RelayHead, RelayLocation, relay_path
+from replica.relay_log.lookup import RelayFiles, purged
+from replica.relay_log.order import read_order
+from replica.relay_log.removal import remove_oldest
+from replica.relay_log.repeated import PLACES_NAMED, first_out_of_order, places_of, refuse_repeated
+from replica.relay_log.scan import end_gtids, group_ends, position_after
+from replica.relay_log.sealed_files import SealedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.order import LogOrder
+
+_Result = TypeVar("_Result")
+
+_ALL = 1 << 62
+XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
+
+RelayCut = RelayHead
+"""Where a batch may end: the same four facts as about the head."""
+
+
+class RelayRange(NamedTuple):
+    """Whole event groups: bytes [start, end) of a relay file, with or without a CRC32 behind each event."""
+
+    path: str
+    start: int
+    end: int
+    checksum: bool
+
+
+class RelayLog:
+    """Thread-safe; files are looked up again at each call."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self._lock = threading.Lock()
+        self._files = RelayFiles(self.directory)
+        self._sealed = SealedFiles(self.directory)
+
+    def head(self) -> RelayHead | None:
+        """Where the last complete group ends; None where no replica has written."""
+        return self._files.published()
+
+    def first_position(self) -> GtidPosition | None:
+        """The position the oldest file starts at: the earliest that `locate` can find. None without a file."""
+        return self.steadily(self._first_position)
+
+    def oldest(self) -> RelayLocation:
+        """The beginning of the oldest file."""
+        with self._lock:
+            return RelayLocation(self._files.numbers().start or 1, 0)
+
+    def steadily(self, look: Callable[[], _Result]) -> _Result:
+        """The result of `look`, which is repeated where it met a file that was removed just then.
+
+        Halving over the files may meet one that has gone, although the place that is asked for is there still.
+        """
+        while True:
+            before = self.oldest()
+            try:
+                return look()
+            except (DataLossError, RelayError, FileNotFoundError):  # its head, its sidecar, itself
+                if self.oldest() <= before:
+                    raise
+
+    def order(self) -> LogOrder:
+        """Where sequence numbers went back."""
+        return read_order(self.directory)
+
+    def locate(self, position: GtidPosition, place: BinlogPosition | None = None) -> RelayLocation | None:
+        """The place where exactly the groups of `position` lie behind; None where this log has no such place.
+
+        Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
+        not be a place of this log, though each of its groups is in it.
+
+        A position that names several places of this log (ambiguity.py) is told apart by `place`, that on the primary.
+
+        Raises:
+            AmbiguousPositionError: it names several, and `place` was not given.
+
+        """
+        order = self.order()
+        if ambiguous(position, order.highest):
+            return self.steadily(lambda: self._locate_one(position, place, order))
+        return self.steadily(lambda: self._locate(position))
+
+    def refuse_repeated(self, gtid: Gtid) -> None:
+        """Raise AmbiguousPositionError where the log holds more than one transaction with the GTID."""
+        if ambiguous((gtid,), self.order().highest):
+            self.steadily(lambda: refuse_repeated(RelayGroups(self.directory), gtid))
+
+    def last_place(self, position: GtidPosition) -> RelayLocation | None:
+        """The last of the places that a position names."""
+        found = self.steadily(lambda: list(places_of(RelayGroups(self.directory), position)))
+        return found[-1].location if found else None
+
+    def is_empty(self, start: RelayLocation, end: RelayLocation) -> bool:
+        """Whether no group lies between two places: they may be one under two names."""
+        with self._lock:
+            return next(self._stretches(start, end), None) is None
+
+    def first_out_of_order(self, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
+        """The first group between two places whose number is not above the last of its domain, and that last one."""
+        if not self.order().highest:
+            return None
+        return self.steadily(lambda: first_out_of_order(RelayGroups(self.directory), start, end))
+
+    def _locate_one(
+        self, position: GtidPosition, place: BinlogPosition | None, order: LogOrder
+    ) -> RelayLocation | None:
+        found = list(places_of(RelayGroups(self.directory), position))
+        head = self.head()
+        if not found and head is not None and head.position == position:
+            found = [head]  # a log without a group
+        if place is not None:
+            return next((one.location for one in found if _is_at(one, place, order)), None)
+        if len(found) > 1:
+            named = ", ".join(str(one.primary) for one in found[:PLACES_NAMED])
+            more = f" and {len(found) - PLACES_NAMED} more" if len(found) > PLACES_NAMED else ""
+            raise AmbiguousPositionError(
+                f"the position {position} names {len(found)} places of the relay log {self.directory}, because "
+                f"sequence numbers went back: {named}{more} of the primary's binlog.",
+                hint="Name a position with a number above those, or one before they went back.",
+            )
+        return found[0].location if found else None
+
+    def _first_position(self) -> GtidPosition | None:
+        with self._lock:
+            numbers = self._files.numbers()
+            return self._files.head(numbers[0]).position if numbers else None
+
+    def _locate(self, position: GtidPosition) -> RelayLocation | None:
+        with self._lock:
+            head = self.head()
+            if head is not None and head.position == position:
+                return head.location
+            numbers = self._files.numbers()
+            later = bisect_right(numbers, 0, key=lambda n: int(not self._files.starts_by(n, position)))
+            found = self._locate_in(numbers[later - 1], position) if later else None
+            return found or self._search(numbers, position)
+
+    def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayCut:
+        """The last group end at most `max_bytes` of groups after `start`, but at least one group, and not after `end`.
+
+        Raises DataLossError where groups after `start` were purged.
+        """
+        with self._lock:
+            left = max_bytes
+            last: RelayCut | None = None
+            for number, begin, limit in self._stretches(start, end):
+                found = self._last_end(number, begin, min(limit, begin + left))
+                if found is None and last is None:
+                    found = self._first_end(number, begin, limit)
+                if found is None:
+                    break
+                last = found
+                left -= found.location.offset - begin
+                if left <= 0 or found.location.offset < limit:
+                    break
+            if last is None:
+                return self._at(end)
+            return last
+
+    def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
+        """[start, end) as ranges of whole groups in order, some `target_bytes` each; larger groups stand alone."""
+        ranges = []
+        with self._lock:
+            for number, first, limit in self._stretches(start, end):
+                begin = first
+                path, checksum = str(relay_path(self.directory, number)), self._files.head(number).checksum
+                index = self._files.index(number)
+                while begin < limit:
+                    entry = index.at_or_after(begin + target_bytes)
+                    stop = min(entry.end, limit) if entry else limit
+                    if stop - begin > target_bytes + INDEX_EVERY_BYTES:
+                        large = max(begin, self._last_group(number, stop))
+                        if large > begin:
+                            ranges.append(RelayRange(path, begin, large, checksum))
+                        ranges.append(RelayRange(path, large, stop, checksum))
+                    else:
+                        if limit - stop < target_bytes // 4:
+                            stop = limit  # no crumbs: a task costs more than a few groups
+                        ranges.append(RelayRange(path, begin, stop, checksum))
+                    begin = stop
+        return ranges
+
+    def last_group(self, end: RelayLocation) -> RelayLocation:
+        """Where the group begins that ends at `end`, the end of a group."""
+        with self._lock:
+            return RelayLocation(end.file, self._last_group(end.file, end.offset))
+
+    def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
+        """The parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the file.
+
+        As the sidecars mark them: whole groups, others between them; some XA_BYTES at a time, or a larger group.
+        """
+        with self._lock:
+            stretches = [
+                stretch
+                for number in self._files.not_plain(start.file, end.file)
+                for stretch in self._stretches(
+                    max(start, RelayLocation(number, 0)), min(end, RelayLocation(number, _ALL))
+                )
+            ]
+        for number, begin, limit in stretches:
+            with self._lock:
+                path, checksum = str(relay_path(self.directory, number)), self._files.head(number).checksum
+                marks = self._files.index(number).xa_marks(begin, limit, XA_BYTES)
+            for first, last in marks:
+                yield number, RelayRange(path, first, last, checksum)
+
+    def at(self, location: RelayLocation) -> RelayHead:
+        """The facts about a group end, or about the start of a file's groups."""
+        with self._lock:
+            numbers = self._files.numbers()
+            if numbers and location.file < numbers.start:
+                raise purged(location.file)
+            begin = self._files.head(location.file).data_start
+            found = self._last_end(location.file, begin, location.offset) if location.offset > begin else None
+            return found or self._files.base(location.file, None)
+
+    def purge_before(self, location: RelayLocation) -> int:
+        """Remove the files that lie wholly before the file of `location`; how many there were."""
+        with self._lock:
+            numbers = self._files.numbers()
+            numbers = range(numbers.start, min(numbers.stop, location.file))
+            remove_oldest(self.directory, numbers)
+            return len(numbers)
+
+    def total_bytes(self) -> int:
+        with self._lock:
+            numbers = self._files.numbers()
+            if not numbers:
+                return 0
+            self._sealed.extend(numbers[-1] - 1)
+            return self._sealed.total()[1] + self._files.size(numbers[-1])
+
+    def _stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, int, int]]:
+        """(file, begin, end) of the groups between two locations, file by file."""
+        if start >= end:
+            return
+        files = self._files
+        numbers = files.numbers()
+        if not numbers or start.file < numbers[0]:
+            raise purged(start.file)
+        for number in range(start.file, min(end.file + 1, numbers.stop)):
+            data_start = files.head(number).data_start
+            begin = max(start.offset, data_start) if number == start.file else data_start
+            limit = min(end.offset, files.end_of(number)) if number == end.file else files.end_of(number)
+            if begin < limit:
+                yield number, begin, limit
+
+    def _ends_after(self, base: RelayCut, limit: int) -> NDArray[np.int64]:
+        """Group ends between an index entry and the next one that are no entries themselves."""
+        number, begin = base.location
+        stop = min(limit, begin + INDEX_EVERY_BYTES)
+        path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
+        return group_ends(path, begin, stop, checksum=checksum, primary_position=base.primary.position)
+
+    def _last_group(self, number: int, end: int) -> int:
+        base = self._files.base(number, self._files.index(number).at_or_before(end - 1))
+        ends = self._ends_after(base, end - 1)
+        return int(ends[-1, slots.END_OFFSET]) if len(ends) else base.location.offset
+
+    def _at_row(self, base: RelayCut, ends: NDArray[np.int64], row: int) -> RelayCut:
+        end = ends[row]
+        return RelayCut(
+            RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
+            position_after(base.position, ends[: row + 1]),
+            BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
+            int(end[slots.END_TIMESTAMP]),
+        )
+
+    def _last_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+        """The last group end in (begin, limit]."""
+        base = self._files.base(number, self._files.index(number).at_or_before(limit))
+        ends = self._ends_after(base, limit)
+        if len(ends) and ends[-1, slots.END_OFFSET] > begin:
+            return self._at_row(base, ends, len(ends) - 1)
+        return base if base.location.offset > begin else None
+
+    def _first_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+        """The first group end in (begin, limit]."""
+        index = self._files.index(number)
+        base = self._files.base(number, index.at_or_before(begin))
+        ends = self._ends_after(base, limit)
+        after = int(np.searchsorted(ends[:, slots.END_OFFSET], begin, side="right"))
+        if after < len(ends):
+            return self._at_row(base, ends, after)
+        entry = index.at_or_after(begin + 1)
+        return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
+
+    def _at(self, location: RelayLocation) -> RelayCut:
+        """The facts about a location that has no groups before it in what was asked for."""
+        head = self.head()
+        if head is not None and head.location == location:
+            return head
+        if location.file not in self._files.numbers():
+            raise purged(location.file)
+        found = self._last_end(location.file, 0, location.offset) if location.offset else None
+        return found or self._files.base(location.file, None)
+
+    def _locate_in(self, number: int, position: GtidPosition) -> RelayLocation | None:
+        base = self._files.base(number, self._files.index(number).reached(position))
+        return self._locate_after(base, position)
+
+    def _locate_after(self, base: RelayCut, position: GtidPosition) -> RelayLocation | None:
+        """`position` at an index entry or before the next one."""
+        if base.position == position:
+            return base.location
+        wanted = {gtid.domain_id: gtid for gtid in position}
+        seen = {gtid.domain_id: gtid for gtid in base.position}
+        ends = self._ends_after(base, self._files.end_of(base.location.file))
+        for offset, gtid in zip(ends[:, slots.END_OFFSET].tolist(), end_gtids(ends), strict=True):
+            seen[gtid.domain_id] = gtid
+            if wanted.get(gtid.domain_id) == gtid and seen == wanted:
+                return RelayLocation(base.location.file, offset)
+        return None
+
+    def _search(self, numbers: range, position: GtidPosition) -> RelayLocation | None:
+        """Every stretch, newest first: only where sequence numbers went back, so that halving may have missed it."""
+        for number in self._files.may_hold(numbers, position):
+            for entry in reversed([None, *self._files.index(number).entries]):
+                found = self._locate_after(self._files.base(number, entry), position)
+                if found is not None:
+                    return found
+        return None
+
+
+def _is_at(found: RelayHead, place: BinlogPosition, order: LogOrder) -> bool:
+    """Whether a place of the log is that place of the primary: as it says, or as the log that begins there was told."""
+    begun = order.begun
+    first = begun is not None and begun.place == place and begun.number == found.location.file
+    return found.primary == place or (first and found.timestamp == 0)

@@ -1,0 +1,118 @@
+"""Reading relay files with the same kernel that wrote them: bare events, no packets.
+
+`group_ends` gives every group end of a short stretch, for lookups between two index entries. `scan_file` walks a whole
+file in constant memory and says where its last complete, undamaged group ends, for recovery.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log import slots
+from replica.relay_log.state import StreamState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from replica.relay_log.file_head import FileHead
+
+SCAN_BYTES = 4 << 20  # read at once by recovery; must hold an event that is not streamed
+_ENDS = 2048  # a group has at least 65 bytes: no stretch of 64 KB holds more
+
+
+class ScannedFile(NamedTuple):
+    """`end` is the offset after the last complete group, `entries` what its sidecar holds up to there."""
+
+    end: int
+    primary_position: int
+    timestamp: int
+    position: GtidPosition
+    groups: int
+    last_domain: int
+    unordered: bool
+    xa: bool  # in a group behind the last of the entries
+    highest: dict[int, int]  # behind which numbers those of a domain went back (order.py)
+    domains: bytes
+    entries: bytes
+
+
+def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_position: int) -> NDArray[np.int64]:
+    """The group ends in (begin, end], rows of END_COLUMNS; `begin` is a group end or the start of the data."""
+    buffer = np.empty(end - begin, np.uint8)
+    with path.open("rb") as file:
+        size = os.preadv(file.fileno(), [buffer.data], begin)
+    state = _file_state(GtidPosition(), begin, primary_position, checksum=checksum, ends=_ENDS)
+    address = cursor = buffer.ctypes.data
+    found = []
+    while True:
+        reason = state.run(cursor, address + size)
+        found.append(state.take_ends())
+        if reason != slots.ENDS_FULL:
+            return np.concatenate(found)
+        cursor = state[slots.CURSOR]
+
+
+def position_after(position: GtidPosition, ends: NDArray[np.int64]) -> GtidPosition:
+    """The position after the groups of `ends`, starting at `position`."""
+    last = {gtid.domain_id: gtid for gtid in position}
+    last.update({gtid.domain_id: gtid for gtid in end_gtids(ends)})
+    return GtidPosition(tuple(last.values()))
+
+
+def end_gtids(ends: NDArray[np.int64]) -> list[Gtid]:
+    """The GTIDs of group ends; the table holds the 64 bits of a sequence number as a signed number."""
+    columns = [slots.END_DOMAIN, slots.END_SERVER, slots.END_SEQ]
+    return [Gtid(*row) for row in ends[:, columns].astype(np.uint64).tolist()]
+
+
+def scan_file(path: Path, head: FileHead) -> ScannedFile:
+    """Walk `path` from the start of its data, with every checksum, up to the first thing that is not a whole group."""
+    state = _file_state(head.position, head.data_start, head.primary.position, checksum=head.checksum)
+    buffer = np.empty(SCAN_BYTES, np.uint8)
+    view, base = buffer.data, buffer.ctypes.data
+    index = bytearray()
+    offset, fill = head.data_start, 0
+    with path.open("rb") as file:
+        while size := os.preadv(file.fileno(), [view[fill:]], offset):
+            offset += size
+            fill += size
+            cursor, reason = base, slots.INDEX_FULL
+            while reason == slots.INDEX_FULL:
+                reason = state.run(cursor, base + fill)
+                index += state.take_index()
+                cursor = state[slots.CURSOR]
+            if reason != slots.NEED_BYTES:
+                break
+            used = cursor - base
+            view[: fill - used] = view[used:fill]
+            fill -= used
+    return ScannedFile(
+        state[slots.COMMITTED_OFFSET],
+        state[slots.COMMITTED_POSITION],
+        state[slots.COMMITTED_TIMESTAMP],
+        state.position(),
+        state[slots.GROUPS],
+        state[slots.LAST_DOMAIN],
+        bool(state[slots.UNORDERED]),
+        bool(state[slots.XA]),
+        state.highest(),
+        state.domain_bytes(),
+        bytes(index),
+    )
+
+
+def _file_state(
+    position: GtidPosition, offset: int, primary_position: int, *, checksum: bool, ends: int = 0
+) -> StreamState:
+    state = StreamState(position, framed=False, ends=ends)
+    state[slots.CHECKSUM] = int(checksum)
+    for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
+        state[slot] = offset
+    state[slots.POSITION] = state[slots.COMMITTED_POSITION] = primary_position
+    return state

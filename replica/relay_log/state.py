@@ -1,0 +1,160 @@
+"""What survives from one chunk of the stream to the next: the kernel's state, its domain table and its small buffers.
+
+One `StreamState` belongs to one reader of bytes: the live stream of a `RelayWriter`, or one scan over a relay file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import ConfigError
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log import slots
+from replica.relay_log.head import Snapshot
+from replica.relay_log.index import SEALED_FLAG, IndexEntry
+from replica.relay_log.kernel_deframe import (
+    MAX_DOMAINS,
+    MAX_ENTRY_BYTES,
+    UNORDERED_FLAG,
+    WINDOW_BYTES,
+    XA_FLAG,
+    deframe,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from replica.protocol.ambiguity import Highest
+
+# Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
+INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
+# Events up to this size are gathered in the buffer, so that an event costs one pass; a larger one costs no memory.
+STREAM_ABOVE_BYTES = 256 << 10
+NEVER = 1 << 62
+
+_DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
+
+
+class StreamState:
+    """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none.
+
+    The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
+    """
+
+    def __init__(
+        self,
+        position: GtidPosition,
+        *,
+        framed: bool,
+        ends: int = 0,
+        counted: StreamState | None = None,
+        highest: Highest | None = None,
+    ) -> None:
+        self._area: NDArray[np.int64] = np.zeros(slots.AREA_BYTES // 8, np.int64)
+        self._cells = self._area.data
+        self._ends: NDArray[np.int64] = np.zeros((ends, slots.END_COLUMNS), np.int64)
+        self._domains = np.zeros(MAX_DOMAINS, _DOMAIN_ROW)
+        self._highest = np.zeros(MAX_DOMAINS, np.uint64)
+        self._index: NDArray[np.uint8] = np.zeros(INDEX_ARENA_BYTES, np.uint8)
+        self._window: NDArray[np.uint8] = np.zeros(WINDOW_BYTES, np.uint8)
+        self._index_bytes = self._index.data
+        self._domain_bytes = self._domains.view(np.uint8).data
+        self._address = self._area.ctypes.data
+        self[slots.WINDOW], self[slots.DOMAIN_TABLE] = self._window.ctypes.data, self._domains.ctypes.data
+        self[slots.HIGHEST_TABLE] = self._highest.ctypes.data
+        self[slots.INDEX_ARENA], self[slots.INDEX_ARENA_BYTES] = self._index.ctypes.data, self._index.size
+        self[slots.ENDS_TABLE], self[slots.ENDS_ROWS] = self._ends.ctypes.data, ends
+        self[slots.FRAMED], self[slots.CHECKSUM] = int(framed), -1
+        self[slots.STREAM_ABOVE] = STREAM_ABOVE_BYTES
+        self[slots.ROLL_AT] = NEVER
+        if counted is not None:
+            for slot in slots.COUNTERS:
+                self[slot] = counted[slot]
+        self.seed(position, highest or {})
+
+    def seed(self, position: GtidPosition, highest: Highest) -> None:
+        """Put the domain table at `position`; the order of its rows is the order of the domains."""
+        rows = [tuple(gtid) for gtid in position]
+        if len(rows) > MAX_DOMAINS:
+            raise ConfigError(
+                f"The position names {len(rows)} GTID domains; {MAX_DOMAINS} is the most.",
+                hint="Each domain is kept in every position: use a few, one for each independent source.",
+            )
+        self._domains[: len(rows)] = rows
+        self._highest[: len(rows)] = [highest.get(gtid.domain_id, 0) for gtid in position]
+        self[slots.DOMAINS], self[slots.LAST_DOMAIN] = len(rows), 0
+
+    def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
+        """A new connection: no packet, event or group is open, and its first event tells whether there are CRCs."""
+        for slot in range(slots.PACKET_LEFT, slots.GROUP + 8, 8):
+            self[slot] = 0
+        self[slots.SEMI_SYNC], self[slots.CHECKSUM], self[slots.STRICT] = int(semi_sync), -1, int(strict)
+        self[slots.OFFSET] = self[slots.COMMITTED_OFFSET]
+        self[slots.ACK_POSITION] = 0
+
+    def run(self, begin: int, end: int) -> int:
+        """Run the kernel over [begin, end), with OUT at `begin`; what it kept stands in [begin, cells[OUT])."""
+        self[slots.OUT], self[slots.COMMITTED_OUT] = begin, 0
+        return deframe(self._address, begin, end)
+
+    def discard_group(self) -> None:
+        """Forget the open group, as if its bytes had never come."""
+        self[slots.GROUP] = slots.GROUP_NONE
+        self[slots.OFFSET] = self[slots.COMMITTED_OFFSET]
+        self[slots.DISCARDED] += 1
+
+    def position(self) -> GtidPosition:
+        """Position after the last complete group."""
+        rows: list[tuple[int, int, int]] = self._domains[: self[slots.DOMAINS]].tolist()
+        return GtidPosition(tuple(Gtid(*row) for row in rows))
+
+    def highest(self) -> dict[int, int]:
+        """Domain -> the highest number behind which its numbers went back; domains in which they never did are out."""
+        count = self[slots.DOMAINS]
+        rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
+        return {domain: number for domain, number in rows if number}
+
+    def domain_bytes(self) -> bytes:
+        return bytes(self._domain_bytes[: self[slots.DOMAINS] * slots.DOMAIN_ROW_BYTES])
+
+    def snapshot(self, file: int, primary_file: str) -> Snapshot:
+        """The last complete group's end as the head of the log."""
+        return Snapshot(
+            file,
+            self[slots.COMMITTED_OFFSET],
+            primary_file,
+            self[slots.COMMITTED_POSITION],
+            self[slots.COMMITTED_TIMESTAMP],
+            self.domain_bytes(),
+        )
+
+    def sealed_entry(self) -> IndexEntry:
+        """The last entry of a file that ends with the last complete group."""
+        return IndexEntry(
+            self[slots.COMMITTED_OFFSET],
+            self[slots.COMMITTED_POSITION],
+            self[slots.COMMITTED_TIMESTAMP],
+            SEALED_FLAG | UNORDERED_FLAG * self[slots.UNORDERED] | XA_FLAG * self[slots.XA],
+            self[slots.LAST_DOMAIN],
+            self.domain_bytes(),
+        )
+
+    def take_index(self) -> memoryview:
+        """The index entries made since the last call; valid until the next run."""
+        fill = self[slots.INDEX_FILL]
+        self[slots.INDEX_FILL] = 0
+        return self._index_bytes[:fill]
+
+    def take_ends(self) -> NDArray[np.int64]:
+        """A copy of the group ends since the last call: rows of END_COLUMNS."""
+        fill = self[slots.ENDS_FILL]
+        self[slots.ENDS_FILL] = 0
+        return self._ends[:fill].copy()
+
+    def __getitem__(self, slot: int) -> int:
+        return self._cells[slot >> 3]
+
+    def __setitem__(self, slot: int, value: int) -> None:
+        self._cells[slot >> 3] = value

@@ -1,0 +1,95 @@
+"""The relay file that is being written, with its sidecar: two descriptors and what has to happen to them.
+
+In: the file's head, spans of group bytes at their offsets, index entries. Out: files on disk; `seal` hands the
+descriptors to another thread. Raises OSError as the system does: the writer knows what it means.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from replica.relay_log.access import protect
+from replica.relay_log.disk import write_all
+from replica.relay_log.index import encode_header, plain_entries
+from replica.relay_log.location import index_path, relay_path
+from replica.relay_log.presence import NamedFile
+from replica.relay_writer.reserve import reserve
+from replica.relay_writer.writeback import begin_writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WRITE_BYTES = 8 << 20  # less makes small requests of it, more leaves more to the fsync
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_MODE = 0o600  # until `protect`
+
+
+class OpenFile:
+    """Made with its head in it; `data_start` is where the first group goes."""
+
+    def __init__(self, directory: Path, number: int, head: bytes) -> None:
+        self.number = number
+        self.data_start = self._reserved = self._begun = len(head)
+        self.plain = True
+        """Whether no entry so far tells of XA groups or of sequence numbers that went back."""
+        self._index = os.open(index_path(directory, number), _FLAGS | os.O_APPEND, _MODE)
+        self._file = -1
+        try:
+            protect(self._index, directory)
+            write_all(self._index, encode_header())
+            self._file = os.open(relay_path(directory, number), _FLAGS, _MODE)
+            protect(self._file, directory)
+            write_all(self._file, head)
+            self.file = NamedFile.of(self._file, relay_path(directory, number))
+            self.index = NamedFile.of(self._index, index_path(directory, number))
+        except OSError:
+            self.close()
+            raise
+
+    def append(self, span: memoryview, offset: int) -> None:
+        if offset + len(span) > self._reserved:
+            self._reserved = reserve(self._file, self._reserved)
+        while len(span):
+            written = os.pwrite(self._file, span, offset)
+            span, offset = span[written:], offset + written
+        if offset - self._begun >= WRITE_BYTES:
+            begin_writing(self._file, self._begun, offset)
+            self._begun = offset
+
+    def add_entries(self, entries: memoryview) -> None:
+        write_all(self._index, entries)
+        self.plain = self.plain and plain_entries(entries)
+
+    def cut(self, length: int) -> None:
+        """Drop what lies behind `length`, what was reserved there too."""
+        os.ftruncate(self._file, length)
+
+    def cut_open_group(self, length: int) -> None:
+        if os.fstat(self._file).st_size > length:  # truncating to the same length would give the reserve back
+            os.ftruncate(self._file, length)
+
+    def sync(self) -> None:
+        os.fdatasync(self._file)
+
+    def seal(self, entry: bytes) -> Callable[[bool], None]:
+        """What another thread is to do: data to disk first, then the sidecar that says so. It owns the descriptors."""
+        file, index = self._file, self._index
+
+        def run(wanted: bool) -> None:  # noqa: FBT001
+            try:
+                if wanted:
+                    os.fdatasync(file)
+                    write_all(index, entry)
+                    os.fdatasync(index)
+            finally:
+                os.close(file)
+                os.close(index)
+
+        return run
+
+    def close(self) -> None:
+        os.close(self._index)
+        if self._file >= 0:
+            os.close(self._file)

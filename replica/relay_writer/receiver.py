@@ -1,0 +1,193 @@
+"""Bytes of a dump in, relay log out: the loop around the kernel, without a socket.
+
+`space()` is where the next bytes are to be put, `received(n)` takes them in: group bytes are written, complete groups
+committed, events about the binlog itself understood. Then `take_ack()` says what the primary wants acknowledged. Raises
+the typed error for whatever ends the stream; the groups before it are in the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.protocol import checksum as checksums
+from replica.protocol.constants import EventType
+from replica.protocol.events import (
+    FormatDescriptionEvent,
+    GtidEvent,
+    GtidListEvent,
+    HeartbeatEvent,
+    RotateEvent,
+    decode,
+)
+from replica.protocol.groups import is_dummy
+from replica.protocol.gtid import BinlogPosition
+from replica.protocol.header import parse_header
+from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
+from replica.relay_log import slots
+from replica.relay_log.kernel_deframe import advance
+from replica.relay_log.repeated import out_of_order
+from replica.relay_writer.refusal import refusal
+
+if TYPE_CHECKING:
+    from replica.errors import OutOfOrderGtidError
+    from replica.relay_writer.writer import RelayWriter
+
+MAX_FILE_NAME_BYTES = 512  # the server's FN_REFLEN
+RECEIVE_BYTES = 2 << 20  # one receive, one kernel call, one write; fits the second-level cache of a server's core
+
+
+class Receiver:
+    """One connection's stream. `packet` is the ERR or EOF packet that ended it."""
+
+    def __init__(
+        self, relay: RelayWriter, *, semi_sync: bool, strict: bool = False, buffer_bytes: int = RECEIVE_BYTES
+    ) -> None:
+        relay.begin_stream(semi_sync=semi_sync, strict=strict)
+        self.packet: ErrPacket | EofPacket | None = None
+        self.primary: BinlogPosition | None = None
+        self._relay = relay
+        self._buffer = np.empty(buffer_bytes, np.uint8)
+        self._view = self._buffer.data
+        self._base = self._buffer.ctypes.data
+        self._fill = 0
+        self._unpublished = False
+        self._ack: BinlogPosition | None = None
+        self._semi_sync = semi_sync
+        self._answered = BinlogPosition("", 0)
+        self._description: FormatDescriptionEvent | None = None
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; never empty, because no event waits here that is longer than STREAM_ABOVE."""
+        return self._view[self._fill :]
+
+    def received(self, count: int) -> bool:
+        """Take in `count` bytes put into `space()`. Whether groups were completed; they are there after `publish`."""
+        relay, state, base = self._relay, self._relay.state, self._base
+        begin, end = base, base + self._fill + count
+        groups = state[slots.GROUPS]
+        reason = slots.CONTROL
+        while reason != slots.NEED_BYTES and self.packet is None:
+            offset = state[slots.OFFSET]
+            reason = state.run(begin, end)
+            refused = reason == slots.DISCARD or reason >= slots.BAD_STATUS
+            committed = state[slots.COMMITTED_OUT]
+            kept = (committed if refused else state[slots.OUT]) - base
+            if kept > begin - base:
+                relay.append(self._view[begin - base : kept], offset)
+            self._unpublished = committed != 0
+            if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
+                # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
+                complete = min(state[slots.ACK_POSITION], state[slots.COMMITTED_POSITION])
+                # Nor back behind what was skipped before it.
+                behind = relay.primary_file == self._answered.file and complete < self._answered.position
+                if complete and not behind:
+                    self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
+                state[slots.ACK_POSITION] = 0
+            begin = state[slots.CURSOR]
+            if reason != slots.NEED_BYTES:
+                self.publish()
+                begin = self._stopped(reason, begin)
+        rest = end - begin
+        if begin != base:
+            self._view[:rest] = self._view[begin - base : end - base]
+        self._fill = rest
+        return state[slots.GROUPS] != groups
+
+    def publish(self) -> None:
+        """Show readers the groups that are complete: after their ACK, which a client's COMMIT waits for."""
+        if self._unpublished:
+            self._unpublished = False
+            self._relay.commit()
+
+    def take_ack(self) -> BinlogPosition | None:
+        """The last position the primary waits for whose groups are all written; the caller makes them durable first."""
+        ack, self._ack = self._ack, None
+        return ack
+
+    def _stopped(self, reason: int, cursor: int) -> int:
+        """Do what the kernel stopped for; the address to go on at."""
+        relay, state = self._relay, self._relay.state
+        if reason in (slots.INDEX_FULL, slots.ENDS_FULL):
+            return cursor
+        if reason == slots.ROLL:
+            relay.roll()
+            return cursor
+        if reason == slots.DISCARD:
+            state.discard_group()
+            relay.rollback()
+            return cursor
+        event = self._event()
+        if reason == slots.CONTROL:
+            self._control(event)
+        elif reason == slots.PACKET:
+            self._packet(event)
+        elif reason == slots.ORPHAN and self._is_dummy(event):
+            header = parse_header(event)
+            state[slots.POSITION] = advance(state[slots.POSITION], header.event_length, header.log_pos)
+            state[slots.IGNORED] += 1
+            return state[slots.EVENT] + header.event_length
+        elif reason == slots.OUT_OF_ORDER:
+            raise self._out_of_order(event)
+        else:
+            raise refusal(reason, state, relay.primary_file)
+        return cursor
+
+    def _out_of_order(self, event: memoryview) -> OutOfOrderGtidError:
+        found = decode(event, self._description)
+        if not isinstance(found, GtidEvent):
+            raise TypeError(found)
+        last = self._relay.state.position()[found.gtid.domain_id]
+        return out_of_order(found.gtid, last, f"at {self._relay.primary_file}:{self._relay.state[slots.POSITION]}")
+
+    def _event(self) -> memoryview:
+        start = self._relay.state[slots.EVENT] - self._base
+        return self._view[start : start + self._relay.state[slots.EVENT_SIZE]]
+
+    def _is_dummy(self, event: memoryview) -> bool:
+        """Whether a complete event stands for one that an old server thought we could not read."""
+        header = parse_header(event)
+        if self._description is None or header.event_length != len(event):
+            return False
+        return is_dummy(header, checksums.strip(event, self._description.checksum))
+
+    def _control(self, data: memoryview) -> None:
+        relay, state = self._relay, self._relay.state
+        kind = state[slots.EVENT_TYPE]
+        if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.GTID_LIST):
+            return  # nothing to a replica that keeps whole groups and its own position
+        event = decode(data, self._description)
+        if isinstance(event, RotateEvent):
+            if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
+                raise ProtocolError(f"a ROTATE event names a file with {len(event.file)} characters")
+            relay.primary_file = event.file
+            state[slots.POSITION] = event.position
+        elif isinstance(event, FormatDescriptionEvent):
+            self._description = event
+            relay.begin_file(bytes(data))
+        elif isinstance(event, HeartbeatEvent) and state[slots.GROUP] == slots.GROUP_NONE:
+            self.primary = BinlogPosition(event.file, event.position)
+            self._answer_unasked(self.primary)
+        elif isinstance(event, GtidListEvent) and event.header.is_artificial:
+            self._answer_unasked(BinlogPosition(relay.primary_file, event.header.log_pos))
+
+    def _answer_unasked(self, scanned: BinlogPosition) -> None:
+        """Acknowledge up to where the server has read: each group before that was sent to us, or skipped as ours.
+
+        The ACK of a group may be lost with its connection. The next dump starts behind that group, nothing in it asks
+        for an ACK, and the session that waits (with AFTER_SYNC every commit of the server behind it) would do so until
+        rpl_semi_sync_master_timeout. An artificial GTID_LIST says that skipping ended, a heartbeat that everything is
+        read.
+        """
+        last = self._answered
+        ahead = scanned.position and (scanned.file != last.file or scanned.position > last.position)
+        if self._semi_sync and ahead and self._relay.state[slots.GROUP] == slots.GROUP_NONE:
+            self._ack = self._answered = scanned
+
+    def _packet(self, payload: memoryview) -> None:
+        reply = parse_reply(payload)
+        if not isinstance(reply, ErrPacket | EofPacket):
+            raise ProtocolError("an OK packet inside a dump")
+        self.packet = reply

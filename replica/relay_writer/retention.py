@@ -1,0 +1,203 @@
+"""Which relay files go: by age, by size, and not before the registered readers have read them, within a limit.
+
+In: a policy and a relay directory, with or without a writer in this process or another. `apply` removes the oldest
+complete files, oldest first, and never the one that holds the last group or anything behind it. In this order:
+
+1. files no registered reader needs, while their last group is older than `retain_s`, or while there are more than
+   `retain_bytes`, or while the disk has less than `min_free_bytes` free;
+2. files a reader needs, only while there are more than `max_bytes` (or too little is free), and only with
+   `slow_readers="drop"`: the readers are told first. With "pause" they stay, and receiving stops instead.
+
+A clock that jumps must not empty the log. Wall clock and monotonic clock are compared from call to call, and from one
+process to the next: after a step forward of more than MAX_STEP_S nothing goes by age for `retain_s` more (readers are
+not forgotten for `reader_expiry_s`): what was there has then aged so long in truth. The size limit holds all the while,
+and is what bounds the log after a step back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from replica.relay_log.disk import FULL, disk_error, free_bytes
+from replica.relay_log.head import read_head
+from replica.relay_log.index import last_entry
+from replica.relay_log.location import RelayLocation, index_path, relay_path
+from replica.relay_log.readers import (
+    Reader,
+    forget_marks,
+    forget_reader,
+    make_readers_directory,
+    mark_dropped,
+    registered_readers,
+    removal_lock,
+)
+from replica.relay_log.removal import remove_oldest
+from replica.relay_log.sealed_files import SealedFiles
+from replica.relay_writer.clock import SteppedClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SlowReaders = Literal["drop", "pause"]
+
+MAX_LOCKED_S: Final = 60.0
+"""A reader holds the lock for some milliseconds; one that was stopped in between must not fill the disk."""
+
+
+class RetentionPolicy(NamedTuple):
+    """Seconds and bytes. `max_bytes` counts all relay files, the one being written too; so does `retain_bytes`."""
+
+    retain_s: float
+    retain_bytes: int
+    max_bytes: int
+    slow_readers: SlowReaders
+    reader_expiry_s: float
+    min_free_bytes: int = 0
+
+
+class Removed(NamedTuple):
+    """What one call did. `oldest`: where the log begins now, None for an empty one. `held`: why nothing goes by age."""
+
+    files: int = 0
+    bytes: int = 0
+    dropped_readers: tuple[str, ...] = ()
+    expired_readers: tuple[str, ...] = ()
+    oldest: RelayLocation | None = None
+    held: str = ""
+
+
+class Retention:
+    """One a directory, called by one thread, which may be another than the writer's."""
+
+    def __init__(self, directory: Path, policy: RetentionPolicy) -> None:
+        self._directory = directory
+        self._policy = policy
+        self._files = SealedFiles(directory)
+        self._clock = SteppedClock(directory)
+        self._times: dict[int, float] = {}  # of the oldest few
+        self._future_since: float | None = None
+        self._locked_since_s: float | None = None
+
+    def apply(self, now: float | None = None, monotonic_s: float | None = None) -> Removed:
+        """Remove what may go; `now` is in seconds since 1970. A few looks into the directory, however long the log is.
+
+        Raises:
+            RelayError: the directory cannot be read or written.
+
+        """
+        now = time.time() if now is None else now
+        monotonic_s = time.monotonic() if monotonic_s is None else monotonic_s
+        head = read_head(self._directory)
+        if head is None:
+            return Removed()
+        try:
+            with contextlib.suppress(OSError):  # a full disk is what this mends
+                make_readers_directory(self._directory)
+            self._clock.tick(now, monotonic_s)
+            self._files.extend(head.location.file - 1)
+            with self._lock(monotonic_s):
+                return self._remove(now, head.location)
+        except BlockingIOError:
+            return Removed(oldest=self._oldest(head.location))
+        except OSError as error:
+            raise disk_error(self._directory, error) from error
+
+    @contextlib.contextmanager
+    def _lock(self, monotonic_s: float) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            try:
+                with contextlib.suppress(FileNotFoundError):  # no folder, no reader
+                    held.enter_context(removal_lock(self._directory))
+                self._locked_since_s = None
+            except BlockingIOError:
+                if self._locked_since_s is None:
+                    self._locked_since_s = monotonic_s
+                if monotonic_s - self._locked_since_s < MAX_LOCKED_S:
+                    raise
+            yield
+
+    def _remove(self, now: float, head: RelayLocation) -> Removed:
+        policy = self._policy
+        readers, expired = self._readers(now)
+        dropped: list[str] = []
+        files = size = 0
+        by_age = not self._clock.stepped_within(policy.retain_s)
+        while (oldest := self._files.oldest()) is not None:
+            number, bytes_ = oldest
+            total = self._files.total()[1] + head.offset
+            short = free_bytes(self._directory) < policy.min_free_bytes
+            slow = [reader for reader in readers if reader.location.file <= number]
+            if slow:
+                if policy.slow_readers == "pause" or not (total > policy.max_bytes or short):
+                    break
+            elif not (short or total > policy.retain_bytes or (by_age and self._age(number, now) > policy.retain_s)):
+                break
+            if last_entry(index_path(self._directory, number)) is None:
+                break  # not sealed yet: its data may not be on disk
+            limit = (
+                f"the disk had less than {policy.min_free_bytes} bytes free"
+                if short
+                else (f"the relay log held more than {policy.max_bytes} bytes")
+            )
+            with _telling(self._directory, slow, number + 1, f"{limit}, and slow_readers=drop"):
+                remove_oldest(self._directory, range(number, number + 1))
+            dropped += [reader.name for reader in slow]
+            readers = [reader for reader in readers if reader not in slow]
+            self._files.forget(number)
+            self._times.pop(number, None)
+            files, size = files + 1, size + bytes_
+        return Removed(
+            files, size, tuple(dropped), expired, self._oldest(head), "" if by_age else self._clock.last_step
+        )
+
+    def _readers(self, now: float) -> tuple[list[Reader], tuple[str, ...]]:
+        readers = registered_readers(self._directory)
+        expiry_s = self._policy.reader_expiry_s
+        if self._clock.stepped_within(expiry_s):
+            return readers, ()
+        expired = [reader for reader in readers if now - reader.seen > expiry_s]
+        for reader in expired:
+            forget_reader(self._directory, reader)
+        forget_marks(self._directory, now - expiry_s)
+        return [reader for reader in readers if reader not in expired], tuple(reader.name for reader in expired)
+
+    def _age(self, number: int, now: float) -> float:
+        """Seconds since the last group of a file came, by the later of its own time and ours when it was written.
+
+        Files of the future (the clock went back) count from when the first of them was seen.
+        """
+        if number not in self._times:
+            entry = last_entry(index_path(self._directory, number))
+            written = relay_path(self._directory, number).stat().st_mtime
+            time_s = max(written, entry.timestamp if entry else 0)
+            if time_s <= now:
+                self._future_since = None
+            elif self._future_since is None:
+                self._future_since = now
+            self._times[number] = time_s if self._future_since is None else self._future_since
+        return now - self._times[number]
+
+    def _oldest(self, head: RelayLocation) -> RelayLocation | None:
+        oldest = self._files.oldest()
+        if oldest is not None:
+            return RelayLocation(oldest[0], 0)
+        return RelayLocation(head.file, 0) if head.offset else None
+
+
+@contextlib.contextmanager
+def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -> Iterator[None]:
+    """Tell the readers before their files go; those for whom a full disk has no room, after."""
+    untold = []
+    for reader in readers:
+        try:
+            mark_dropped(directory, reader, oldest, reason)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            untold.append(reader)
+    yield
+    for reader in untold:
+        mark_dropped(directory, reader, oldest, reason)

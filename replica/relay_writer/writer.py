@@ -1,0 +1,422 @@
+"""The relay log's one writer: appends complete and half-received groups, and knows where the last complete one ends.
+
+In: spans of group bytes that a kernel has checked and delimited, with the shared `StreamState`. Out: relay files in
+MariaDB's binlog format, their sidecars, the published head. A new file begins when the primary's file does, at a group
+end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
+background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
+`reopen` recovers a log whose disk was full, opening the directory again any other. So it does once a file that it holds
+open has lost its name (presence.py): then it also touches nothing by name any more, which may be somebody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from replica.errors import DiskFullError, ProtocolError, RelayError
+from replica.protocol.ambiguity import merged
+from replica.protocol.format_description import announced_checksum
+from replica.protocol.gtid import BinlogPosition, GtidPosition
+from replica.relay_log import slots
+from replica.relay_log.disk import disk_error, free_bytes, sync_directory
+from replica.relay_log.file_head import encode_file_head, file_identity
+from replica.relay_log.head import BEGUN, HeadFile, has_begun, next_number
+from replica.relay_log.location import RelayHead, RelayLocation, relay_path
+from replica.relay_log.lock import RelayLock
+from replica.relay_log.order import Begun, LogOrder, read_order, write_order
+from replica.relay_log.presence import ensure_named, removed
+from replica.relay_log.readers import make_readers_directory
+from replica.relay_log.state import NEVER, StreamState
+from replica.relay_writer.chain import FileChain
+from replica.relay_writer.recovery import recover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from replica.protocol.ambiguity import Highest
+    from replica.relay_writer.open_file import OpenFile
+
+    Start = GtidPosition | None | Callable[[], GtidPosition | None]
+
+_BEGINNING = GtidPosition()
+
+MAX_FILE_BYTES = 256 << 20  # purging frees whole files; recovery walks one of them in a second or less
+MAX_FILE_AGE_S = 3600.0  # a file that is open cannot be purged
+_REOPEN_BYTES = 2 << 20  # for a sidecar, and the head of a new file
+
+
+class RelayWriter:
+    """Use `open`. Methods are called by one thread; `head`, `position`, `committed` and the figures by any.
+
+    Every method that writes raises DiskFullError where the disk or the quota is full, RelayError for other errors.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        lock: RelayLock,
+        *,
+        start: Start,
+        max_file_bytes: int,
+        max_file_age_s: float,
+    ) -> None:
+        self.directory = directory
+        self.max_file_bytes = max_file_bytes
+        self.max_file_age_s = max_file_age_s
+        self.primary_file = ""
+        self.state = StreamState(_BEGINNING, framed=True)
+        self.state.run(0, 0)  # load or compile the kernel now: seconds, in which a stream would have to wait
+        self._lock = lock
+        self._failure: RelayError | None = None
+        self._format, self._format_file = b"", ""
+        self._other_server = False
+        self._aged_since_s: float | None = None
+        self._order = read_order(directory)
+        self._files = FileChain(directory, next_number(directory))
+        self._recover(start)
+        self._head_file = HeadFile(directory)
+        self._told = has_begun(directory)
+        self._publish_end()
+        make_readers_directory(directory)  # behind the head, without which it tells of a log that is gone
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        start: Start = None,
+        max_file_bytes: int = MAX_FILE_BYTES,
+        max_file_age_s: float = MAX_FILE_AGE_S,
+        lock: RelayLock | None = None,
+    ) -> Self:
+        """Recover the directory and go on behind its last complete group; `start` counts only where there is none.
+
+        As a function it is called only there, before anything of the directory is overwritten, and may refuse. None
+        leaves open where the log begins: `restart` settles it.
+        Raises RelayError where another replica holds the lock. A lock that was passed in is given back by `close` too.
+        """
+        try:
+            lock = lock or RelayLock(directory)
+            try:
+                return cls(directory, lock, start=start, max_file_bytes=max_file_bytes, max_file_age_s=max_file_age_s)
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as error:
+            raise disk_error(directory, error) from error
+
+    @property
+    def head(self) -> RelayHead:
+        """Where the last complete group ends."""
+        return self._snapshot.head
+
+    @property
+    def position(self) -> GtidPosition:
+        return self.head.position
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is settled where this log begins."""
+        snapshot = self._snapshot
+        return bool(snapshot.offset or snapshot.primary_position)
+
+    @property
+    def committed(self) -> RelayLocation:
+        return RelayLocation(self._snapshot.file, self._snapshot.offset)
+
+    @property
+    def ours(self) -> bool:
+        """Whether the directory is still the one that is locked: else what lies there is of another replica."""
+        return self._lock.file.has_its_name()
+
+    @property
+    def highest(self) -> Highest:
+        """Behind which numbers those of a domain went back."""
+        return self._order.highest
+
+    def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
+        """A new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
+        self._check()
+        self.rollback()
+        self.state.reset_stream(semi_sync=semi_sync, strict=strict)
+
+    def change_server(self) -> int:
+        """What comes next is another server's: the number of the relay file that it begins.
+
+        Two servers may have a binlog file of one name, one server id and one beginning.
+        """
+        self._check()
+        self._other_server = True
+        file = self._files.current
+        has_groups = file is not None and self.state[slots.COMMITTED_OFFSET] > file.data_start
+        return self._files.next_number if file is None or has_groups else file.number
+
+    def begin_file(self, fde: bytes) -> None:
+        """The primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one begins."""
+        self._check()
+        state = self.state
+        state[slots.CHECKSUM] = announced_checksum(memoryview(fde))
+        log_pos = int.from_bytes(fde[13:17], "little")
+        state[slots.POSITION] = max(state[slots.POSITION], log_pos)
+        identity = file_identity(fde, self.primary_file)
+        goes_on = identity == file_identity(self._format, self._format_file) and not self._other_server
+        if self._files.current is None or not goes_on:
+            self._open_file(fde)
+
+    def append(self, span: memoryview, offset: int) -> None:
+        """Write group bytes at a relay file offset (the kernel's OFFSET before it kept them)."""
+        try:
+            self._current().append(span, offset)
+        except OSError as error:
+            self._fail(error)
+
+    def commit(self) -> None:
+        """Publish the groups that the last kernel run completed; their bytes have been appended."""
+        file = self._current()
+        entries = self.state.take_index()
+        snapshot = self.state.snapshot(file.number, self.primary_file)
+        try:
+            if self.state[slots.HIGHEST_GREW]:
+                self._keep_order(self._order._replace(highest=merged(self._order.highest, self.state.highest())))
+                self.state[slots.HIGHEST_GREW] = 0
+            if len(entries):
+                file.add_entries(entries)
+            self._head_file.publish(snapshot)
+        except OSError as error:
+            self._fail(error)
+        self._snapshot = snapshot
+
+    def roll(self) -> None:
+        """Begin a new relay file inside the primary's file; no group is open."""
+        self._check()
+        self._open_file(self._format)
+
+    def roll_if_old(self, now_s: float | None = None) -> None:
+        """Begin a new file if the current one has had groups for `max_file_age_s` and none is open.
+
+        For calls every second or so, at any time. `now_s` is of the monotonic clock.
+        """
+        self._check()
+        state, file = self.state, self._files.current
+        if file is None or self._other_server or state[slots.COMMITTED_OFFSET] == file.data_start:
+            return
+        now_s = time.monotonic() if now_s is None else now_s
+        if self._aged_since_s is None:
+            self._aged_since_s = now_s
+        idle = state[slots.GROUP] == slots.GROUP_NONE and state[slots.OFFSET] == state[slots.COMMITTED_OFFSET]
+        if idle and now_s - self._aged_since_s >= self.max_file_age_s:
+            self._open_file(self._format)
+
+    def rollback(self) -> None:
+        """Cut the open group's bytes off the file, as if they had never come. Nothing, where the log is unusable."""
+        if self._files.current is not None and self._failure is None:
+            with self._failing():
+                self._files.current.cut_open_group(self.state[slots.COMMITTED_OFFSET])
+
+    def sync(self) -> None:
+        """Make everything that was committed survive a power cut."""
+        self._check()
+        try:
+            self._files.sync()
+        except OSError as error:
+            self._fail(error)
+        self.ensure_named()
+
+    def ensure_named(self) -> None:
+        """Raise RelayError where what is written now could not be found again; then all else raises too.
+
+        For each ACK, after the sync: one system call, 2 to 4 us.
+        """
+        current = self._files.current
+        watched = current.file if current else self._lock.file
+        try:
+            if self._failure is None and watched.has_its_name():
+                return
+        except OSError as error:
+            self._fail(error)
+        self._check()
+        self._failure = removed(self.directory, watched.path)
+        raise self._failure
+
+    def ensure_ours(self) -> None:
+        """The same, and that the lock still excludes others: before anything there is changed by its name."""
+        self.ensure_named()
+        with self._failing():
+            ensure_named(self.directory, self._lock.file)
+
+    def ensure_whole(self) -> None:
+        """The same of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
+        current = self._files.current
+        with self._failing():
+            ensure_named(self.directory, self._lock.file, self._head_file.file)
+            ensure_named(self.directory, *((current.file, current.index) if current else ()))
+            last = relay_path(self.directory, self._snapshot.file)  # retention leaves it
+            if self._snapshot.offset and not last.exists():
+                raise removed(self.directory, str(last))
+
+    def total_bytes(self) -> int:
+        """Bytes in relay files, the open group's too."""
+        return self._files.sealed.total()[1] + (self.state[slots.OFFSET] if self._files.current else 0)
+
+    def file_count(self) -> int:
+        return self._files.sealed.total()[0] + bool(self._files.current)
+
+    def has_older_files(self) -> bool:
+        """Whether there are files before the one that holds the last complete group: only those can be purged."""
+        oldest = self._files.sealed.oldest()
+        return oldest is not None and oldest[0] < self._snapshot.file
+
+    def free_bytes(self) -> int:
+        """What this process's user may still write on the log's disk."""
+        try:
+            return free_bytes(self.directory)
+        except OSError as error:
+            raise disk_error(self.directory, error) from error
+
+    def reopen(self) -> None:
+        """Recover the log in place after a DiskFullError: same lock, same object, nothing committed is lost.
+
+        Raises DiskFullError while there is no room still, RelayError where the log was closed or is damaged. Takes as
+        long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
+        """
+        if not isinstance(self._failure, DiskFullError):
+            self._check()
+            return
+        with self._failing():
+            ensure_named(self.directory, self._lock.file)  # or what has these names is of another replica
+        if self.free_bytes() < _REOPEN_BYTES:
+            self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        with self._failing():
+            self._files.drop()
+            self._recover(self.position if self.begun else None)
+            self._publish_end()
+        self._failure = None
+
+    def restart(
+        self, position: GtidPosition, *, highest: Highest | None = None, place: BinlogPosition | None = None
+    ) -> None:
+        """Forget the log and begin again at `position`: for a position that this log does not lead to.
+
+        `place`: where that is on the primary, for a log whose sequence numbers may go back; `highest`: where they did.
+
+        A log that gets no group remembers it all the same, also through a power cut.
+        """
+        self.ensure_ours()
+        with self._failing():
+            self._files.remove_all()
+            begun = None if place is None else Begun(self._files.next_number, place)
+            self._keep_order(LogOrder(highest or {}, begun))
+            self._begin_at(position)
+            self._head_file.publish(self._snapshot)
+            self._head_file.sync()
+            sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Drop the open group, seal the file, give the lock back. May be called twice.
+
+        A full disk is no error here: the next opening recovers what could not be sealed. Nor are files that have lost
+        their names: it says what is left.
+        """
+        try:
+            if self._failure is None and self._named():
+                self.rollback()
+                with self._failing():
+                    self._files.end(self.state.sealed_entry())
+                    self._files.finish()
+        except DiskFullError:
+            pass
+        finally:
+            self._files.close()
+            self._failure = RelayError(
+                f"The relay log {self.directory} was closed.", hint="Open it again: it goes on behind its last group."
+            )
+            self._head_file.close()
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _recover(self, start: Start) -> None:
+        recovered = recover(self.directory)
+        self.recovered_cut_bytes = recovered.cut_bytes
+        empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
+        self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
+        with self._failing():
+            self._keep_order(recovered.order)
+        position = recovered.position
+        if position is None:
+            position = start() if callable(start) else start
+        self._begin_at(position)
+        self._snapshot = recovered.snapshot or self._snapshot
+
+    def _publish_end(self) -> None:
+        """After a recovery. Where a log begins that got lost may be open still: then what was told of it stays."""
+        if self.begun or not self._told:
+            self._head_file.publish(self._snapshot)
+
+    def _begin_at(self, position: GtidPosition | None) -> None:
+        """As with an empty log: no file is open, and the next group goes into a new one."""
+        self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state, highest=self._order.highest)
+        snapshot = self.state.snapshot(self._files.next_number, "")
+        self._snapshot = snapshot if position is None else snapshot._replace(primary_position=BEGUN)
+
+    def _keep_order(self, order: LogOrder) -> None:
+        if order != self._order:
+            write_order(self.directory, order)
+            self._order = order
+
+    def _open_file(self, fde: bytes) -> None:
+        state = self.state
+        self.ensure_ours()  # the next file is made by its name, in what must still be our folder
+        head = encode_file_head(fde, BinlogPosition(self.primary_file, state[slots.POSITION]), state.position())
+        with self._failing():
+            state[slots.ROLL_AT] = NEVER
+            self._files.end(state.sealed_entry())
+            self._files.begin(head)
+        self._format, self._format_file, self._other_server = fde, self.primary_file, False
+        self._aged_since_s = None
+        for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
+            state[slot] = len(head)
+        state[slots.COMMITTED_POSITION] = state[slots.POSITION]
+        state[slots.UNORDERED] = state[slots.XA] = 0
+        state[slots.ROLL_AT] = self.max_file_bytes
+
+    def _current(self) -> OpenFile:
+        self._check()
+        if self._files.current is None:
+            raise ProtocolError(
+                "an event group came before any FORMAT_DESCRIPTION event",
+                hint="The server does not speak the protocol of a MariaDB primary.",
+            )
+        return self._files.current
+
+    def _named(self) -> bool:
+        with contextlib.suppress(RelayError):
+            self.ensure_ours()
+            return True
+        return False
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise type(self._failure)(self._failure.message, hint=self._failure.hint)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._fail(error)
+        except RelayError as error:
+            self._failure = error
+            raise
+
+    def _fail(self, error: OSError) -> NoReturn:
+        self._failure = disk_error(self.directory, error)
+        raise self._failure from error

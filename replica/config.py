@@ -11,13 +11,23 @@ import difflib
 import random
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from replica.client_options import client_options, option_file_password
 from replica.errors import ConfigError
-from replica.option_values import Bytes, Endpoint, Hosts, Seconds, WholeSeconds, endpoint
+from replica.option_places import start_of_log
+from replica.option_values import Bytes, Endpoint, Hosts, Seconds, Switch, WholeSeconds, endpoint, one_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,7 +57,7 @@ class ReplicaConfig(BaseModel):
     defaults_file: Path | None = Field(
         None, description="MariaDB option file: [client] and [mariadb-replica]; what is given elsewhere wins"
     )
-    tls: TlsMode | None = Field(
+    tls: Annotated[TlsMode, BeforeValidator(one_of(TlsMode))] | None = Field(
         None,
         description="disabled, required, verify-ca, verify-identity, or verify-password: the certificate that an 11.4+ "
         "server made itself, checked through the account's password. Never falls back to plain text. "
@@ -59,7 +69,7 @@ class ReplicaConfig(BaseModel):
     server_public_key: Path | None = Field(
         None, description="The server's RSA key (PEM): for a caching_sha2_password account without TLS"
     )
-    compress: bool = Field(False, description="Compress the connection (zlib): for a slow or paid network")
+    compress: Switch = Field(False, description="Compress the connection (zlib): for a slow or paid network")
     server_id: int = Field(
         default_factory=lambda: random.SystemRandom().randint(FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID),
         ge=1,
@@ -68,7 +78,7 @@ class ReplicaConfig(BaseModel):
         "if unset, a random high one that stays with its relay_dir",
     )
     report_host: str = Field("", max_length=60, description="Name shown by SHOW REPLICA HOSTS on the primary")
-    start: str = Field(
+    start: Annotated[str, AfterValidator(lambda text: str(start_of_log(text)))] = Field(
         "latest", description="Where an empty relay log starts: latest, earliest, or a GTID position (start after it)"
     )
     connect_timeout_s: Seconds = Field(10.0, description="Longest wait for one connection and login")
@@ -76,17 +86,19 @@ class ReplicaConfig(BaseModel):
     net_write_timeout_s: WholeSeconds = Field(
         3600, ge=1, le=31_536_000, description="How long the primary waits for us to take bytes before it hangs up"
     )
-    gtid_strict_mode: bool = Field(
+    gtid_strict_mode: Switch = Field(
         True,
         description="Stop before a transaction whose GTID is out of order, and refuse to start inside a hole of the "
         "primary's binlog; false: take what comes, once, and resume by its place in the same server's binlog",
     )
-    gtid_ignore_duplicates: bool = Field(
+    gtid_ignore_duplicates: Switch = Field(
         False, description="Accept a primary that is still behind our position, and wait for it"
     )
-    annotate: bool = Field(False, description="Ask for the SQL text of row changes (ANNOTATE_ROWS events)")
-    semi_sync: bool = Field(False, description="Acknowledge semi-synchronously, after the relay log is on disk")
-    ack_policy: AckPolicy = Field("fsync", description="With semi_sync, when to acknowledge: fsync or receive")
+    annotate: Switch = Field(False, description="Ask for the SQL text of row changes (ANNOTATE_ROWS events)")
+    semi_sync: Switch = Field(False, description="Acknowledge semi-synchronously, after the relay log is on disk")
+    ack_policy: Annotated[AckPolicy, BeforeValidator(one_of(AckPolicy))] = Field(
+        "fsync", description="With semi_sync, when to acknowledge: fsync or receive"
+    )
     relay_dir: Path | None = Field(None, description="Folder of the relay log")
     relay_max_file_bytes: Bytes = Field(128 << 20, description="A relay file is closed at the next group end past this")
     relay_max_file_age_s: Seconds = Field(
@@ -159,6 +171,14 @@ class ReplicaConfig(BaseModel):
     def help(cls) -> dict[str, str]:
         """Option name -> help text; what the command line and the documentation are made of."""
         return {name: field.description or "" for name, field in cls.model_fields.items()}
+
+    @classmethod
+    def default_text(cls, name: str) -> str:
+        """The default of an option as people write it; empty for none, and for what is drawn again each time."""
+        info = cls.model_fields[name]
+        if info.is_required() or info.default_factory is not None or info.default in (None, ""):
+            return ""
+        return written(name, info.default)
 
     @classmethod
     def spellings(cls) -> dict[str, str]:

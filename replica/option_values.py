@@ -1,83 +1,100 @@
-"""What people write as the value of an option, as what programs count with: sizes, times, hosts, addresses.
+"""What people write as the value of an option, as what programs count with, and back: sizes, times, words, hosts.
 
-In: text, or values that have their type already (they pass). Out: bytes, seconds, instants, endpoints, as types for
-the fields of a configuration. Refused with a ValueError whose words go behind the option's name.
+In: text, or values that have their type already (they pass). Out: bytes, seconds, words, patterns, endpoints. Each kind
+of value has one parser, for the command line, the environment, every file of options and Spark; the types below make
+it a field of a configuration. Refused with a ValueError whose words go behind the option's name or its text.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import ipaddress
-import math
 import re
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SecretStr
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_BYTES = (1 << 63) - 1
+"""What the kernels count bytes with has 63 bits."""
 MAX_SECONDS = 365 * 86_400.0
-MAX_INSTANT = 1 << 32
-"""Events have 32 bits for their time."""
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)b?", re.IGNORECASE)
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_YES, _NO = frozenset({"true", "1", "yes", "on", "t", "y"}), frozenset({"false", "0", "no", "off", "f", "n"})
+_QUALIFIED = re.compile(r"[^.]+\.[^.]+")
+_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 
-_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):(\d{1,5})")
+
+def size(value: str | int) -> int:
+    """Read a size in bytes: '64m' -> 67108864; k, m, g and t are powers of 1024."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            raise ValueError("is not a size such as 500k, 64m or 2g")
+        value = int(match[1]) << _SIZE_SHIFT[match[2].lower()]
+    if not 0 < value <= MAX_BYTES:
+        raise ValueError(f"is not a size such as 500k, 64m or 2g: it is outside 1 to {MAX_BYTES} bytes")
+    return value
 
 
-def _size(value: object) -> object:
-    """'64m' -> 67108864; k, m, g and t are powers of 1024."""
+def seconds(value: str | float) -> float:
+    """Read a duration: '500ms' -> 0.5, '2d' -> 172800.0; a bare number is seconds."""
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if match is None:
+            raise ValueError("is not a time such as 500ms, 10s, 5m or 2d")
+        value = float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
+    if not 0 < value <= MAX_SECONDS:
+        raise ValueError("is not a time such as 500ms, 10s, 5m or 2d: it is not above 0, or is longer than 365d")
+    return value
+
+
+def switch(value: str | bool) -> bool:  # noqa: FBT001  (a value that is read already)
+    """Read whether something is on: true, yes, on and 1, or false, no, off and 0, in any case."""
     if not isinstance(value, str):
         return value
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("is not a size such as 500k, 64m or 2g")
-    return int(match[1]) << _SIZE_SHIFT[match[2].lower()]
+    word = value.strip().lower()
+    if word not in _YES | _NO:
+        raise ValueError("is neither true nor false")
+    return word in _YES
 
 
-def _seconds(value: object) -> object:
-    """'500ms' -> 0.5, '2d' -> 172800.0; a bare number is seconds."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value.strip())
-    if match is None:
-        raise ValueError("is not a time such as 500ms, 10s, 5m or 2d")
-    return float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
+def one_of(words: Any) -> Callable[[str], str]:
+    """Make the parser of one of the words of a Literal type, in any case."""
+    known = get_args(words)
+
+    def parse(value: str) -> str:
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in known:
+            raise ValueError(f"is not one of {', '.join(known)}")
+        return word
+
+    return parse
 
 
-def instant(text: str) -> int:
-    """An ISO 8601 time with its zone -> seconds since 1970 (UTC); parts of a second are rounded up.
+def table_patterns(value: str) -> tuple[str, ...]:
+    """Read patterns of tables, with commas between them: 'shop.*, crm.customer'.
 
-    '2026-11-21T20:00:00Z', '2026-11-21 21:00+01:00'. Without a zone it would be somebody's local time, and nobody here
-    knows whose: a ValueError, as for what is no time, or none that a binlog can hold (1970 to 2106).
+    `*` stands for any text, also for the dot that a name may have in it. With a dot of its own, a name would be taken
+    for the three-part name that Spark's catalogs have.
     """
-    try:
-        parsed = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError("is not a time such as 2026-11-21T20:00:00Z") from None
-    if parsed.tzinfo is None:
-        raise ValueError("does not say in which time zone; put Z (UTC) or an offset such as +01:00 behind it")
-    seconds = math.ceil((parsed - _EPOCH).total_seconds())
-    if not 0 <= seconds < MAX_INSTANT:
-        raise ValueError("is outside 1970 to 2106, what a binlog can hold")
-    return seconds
+    patterns = tuple(pattern.strip() for pattern in value.split(","))
+    for pattern in patterns:
+        if not _QUALIFIED.fullmatch(pattern):
+            holds = "is" if len(patterns) == 1 else f"holds {pattern!r}, which is"
+            raise ValueError(f"{holds} not of the form database.table (* stands for any text)")
+    return patterns
 
 
-def shown_instant(seconds: int) -> str:
-    """Seconds since 1970 as `instant` reads them, in UTC."""
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _hosts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
 
-def _hosts(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return tuple(name.strip() for name in value.split(","))
-
-
-def _listen(value: object) -> object:
+def _listen(value: str | tuple[str, int]) -> tuple[str, int]:
     """'127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port); an empty host is every address of the machine."""
     if not isinstance(value, str):
         return value
@@ -87,11 +104,46 @@ def _listen(value: object) -> object:
     return match[1] or match[2], int(match[3])
 
 
-Bytes = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MAX_SECONDS)]
-WholeSeconds = Annotated[int, BeforeValidator(_seconds)]
+def _of(parser: Callable[[Any], object], *kinds: type) -> BeforeValidator:
+    """The parser for values of these types; pydantic refuses those of any other."""
+    return BeforeValidator(lambda value: parser(value) if isinstance(value, kinds) else value)
+
+
+Bytes = Annotated[int, _of(size, str, int)]
+Seconds = Annotated[float, _of(seconds, str, int, float)]
+WholeSeconds = Annotated[int, _of(seconds, str, int, float)]
+Switch = Annotated[bool, _of(switch, str)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts), Field(min_length=1)]
 Listen = Annotated[tuple[str, int], BeforeValidator(_listen)]
+
+
+def written(name: str, value: object) -> str:  # noqa: PLR0911  (one a kind of value)
+    """Write a value as the parsers read it: 67108864 bytes is 64m, 3600.0 seconds is 1h; secrets are masked."""
+    match value:
+        case None:
+            return ""
+        case SecretStr():
+            return "********"
+        case bool():
+            return str(value).lower()
+        case int() | float() if name.endswith("_s"):
+            return _time(value)
+        case int() if name.endswith("_bytes"):
+            units = ((shift, unit) for unit, shift in reversed(_SIZE_SHIFT.items()))
+            return next(f"{value >> shift}{unit}" for shift, unit in units if not value & ((1 << shift) - 1))
+        case (str() as host, int() as port):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
+
+
+def _time(length_s: float) -> str:
+    for unit in ("d", "h", "m"):
+        if length_s >= _DURATION_S[unit] and length_s % _DURATION_S[unit] == 0:
+            return f"{length_s / _DURATION_S[unit]:g}{unit}"
+    return f"{length_s:g}s"
 
 
 class Endpoint(NamedTuple):
@@ -112,7 +164,7 @@ def endpoint(text: str, default_port: int) -> Endpoint:
     if "@" in text:  # what stands there may be a password: it is not repeated
         raise ValueError("a host is no URL: user and password are options of their own")
     match = re.fullmatch(
-        r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:\s]+)|([0-9A-Fa-f:]+:[0-9A-Fa-f:.]*))(?::(\d{1,5}))?", text
+        r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:\s]+)|([0-9A-Fa-f:]+:[0-9A-Fa-f:.]*))(?::([0-9]{1,5}))?", text
     )
     if match is None or not _is_address(match[1] or match[3] or "::") or not _is_name(match[2] or "db1"):
         raise ValueError(f"host {text!r} is neither name, name:port nor [address]:port")

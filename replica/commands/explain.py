@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from replica.command_options import Parsed, keys_option
 from replica.commands.place import Place, placed
 from replica.daemon.status import read_status
 from replica.dump.json_text import json_line
@@ -23,49 +23,46 @@ from replica.explain.in_files import explain_files
 from replica.explain.in_relay_log import Acknowledged, explain_relay
 from replica.explain.on_primary import explain_primary
 from replica.explain.words import Page
-from replica.files.keys import KeyRing
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
 from replica.tail import colours
 from replica.tail.source import check_relay_directory, warnings_logger
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from replica.explain.found import Answer
+    from replica.files.keys import KeyRing
 
 NOT_FOUND: Final = 3
 """Not an error's code: the question was answered, with no."""
 
 
 @click.command(short_help="All about one transaction, or why it is not there.")
-@click.argument("gtid", metavar="GTID")
+@click.argument("gtid", metavar="GTID", type=Parsed(Gtid.parse))
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("--full", is_flag=True, help="All statements and events, whole.")
 @click.option("--color", "--colour", "colour", type=click.Choice(["auto", "always", "never"]), default="auto",
               show_default=True)  # fmt: skip
-@click.option("--key-file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Keys of encrypted files, as file_key_management has them.")  # fmt: skip
-@click.option("--file-key", envvar="MARIADB_REPLICA_FILE_KEY", metavar="TEXT",
-              help="Pass phrase of an encrypted key file, or FILE:path; better in the environment.")  # fmt: skip
+@keys_option
 @placed
 def explain(
     place: Place,
     *,
-    gtid: str,
+    gtid: Gtid,
     files: tuple[str, ...],
     as_json: bool,
     full: bool,
     colour: colours.When,
-    key_file: Path | None,
-    file_key: str | None,
+    keys: KeyRing | None,
 ) -> None:
     """Tell everything about one transaction: where it is, who wrote it and when, its rows and its events.
 
     It is looked for in the binlog or relay log files that are named; else in a relay log (--relay-dir); else on a
     primary (--host and --user). Code 3 if it is not there, with the reason.
     """
-    keys = None if key_file is None else KeyRing.from_file(key_file, filekey=file_key)
-    answer = _answer(place, Gtid.parse(gtid), files, keys)
+    answer = _answer(place, gtid, files, keys)
     with standard_output() as out:
         if as_json:
             out.write(json_line(answer.as_dict()))
@@ -94,6 +91,5 @@ def _acknowledged(directory: Path) -> Acknowledged | None:
         return None
     if status is None or not status.acks.acknowledged:
         return None
-    file, _, position = status.acks.acknowledged.rpartition(":")
     received = BinlogPosition(status.position.primary_file, status.position.primary_position)
-    return Acknowledged(status.connection.primary_server_id, BinlogPosition(file, int(position)), received)
+    return Acknowledged(status.connection.primary_server_id, BinlogPosition.parse(status.acks.acknowledged), received)

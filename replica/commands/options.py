@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
-from replica.commands.option_texts import default
 from replica.config import ENVIRONMENT_PREFIX, read_options_file, unknown_option, variables_of
 from replica.daemon.config import DaemonConfig
 
@@ -120,7 +119,7 @@ def configured(kind: type[_Config]) -> Callable[[Callable[..., None]], Callable[
             if name in switches:
                 flag = f"{flag}/--no-{flag.removeprefix('--')}"
             extra = {"default": None} if name in switches else {"metavar": "TEXT"}
-            known = default(kind, name)
+            known = kind.default_text(name)
             shown = f"{text}.  [default: {known}]" if known else f"{text}."
             call = click.option(flag, name, help=shown, **extra)(call)
         file = click.Path(path_type=Path, dir_okay=False)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.commands.option_texts import default, written
 from replica.commands.options import option_flag
 from replica.config import ENVIRONMENT_PREFIX
 from replica.daemon.config import DaemonConfig
+from replica.option_values import written
 
 if TYPE_CHECKING:
     from replica.commands.options import Gathered
@@ -67,7 +67,7 @@ def options_table() -> str:
     """The options in Markdown."""
     lines = ["| option | command line | environment | default | meaning |", "| --- | --- | --- | --- | --- |"]
     for name, text in DaemonConfig.help().items():
-        text_of_default = default(DaemonConfig, name)
+        text_of_default = DaemonConfig.default_text(name)
         shown = f"`{text_of_default}`" if text_of_default else ""
         variable = f"`{ENVIRONMENT_PREFIX}{name.upper()}`"
         lines.append(f"| `{name}` | `{option_flag(name)}` | {variable} | {shown} | {text} |")
@@ -84,7 +84,7 @@ def example() -> str:
 
 
 def _toml(name: str) -> str:
-    text = default(DaemonConfig, name) or _SAMPLES.get(name, f"/etc/mariadb-replica/{name}")
+    text = DaemonConfig.default_text(name) or _SAMPLES.get(name, f"/etc/mariadb-replica/{name}")
     return text if text in ("true", "false") or text.isdecimal() else f'"{text}"'
 
 

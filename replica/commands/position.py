@@ -6,17 +6,16 @@ source, `tail --from` and a replica's gtid_slave_pos take. Nothing is changed an
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from replica.command_options import Parsed, keys_option
 from replica.commands.place import Place, placed
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
 from replica.errors import ConfigError
-from replica.files.keys import KeyRing
-from replica.option_values import instant, shown_instant
+from replica.option_places import instant, shown_instant
 from replica.plain_text import one_line
 from replica.positions import in_files, in_relay_log, on_primary
 from replica.protocol.gtid import BinlogPosition, Gtid
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.config import ReplicaConfig
+    from replica.files.keys import KeyRing
     from replica.positions.found import FoundPosition
 
 Asked = BinlogPosition | Gtid | int
@@ -35,25 +35,34 @@ Asked = BinlogPosition | Gtid | int
 
 @click.command(short_help="A file and offset, or a time, as a GTID position.")
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--file-pos", metavar="FILE:POS", help="As SHOW MASTER STATUS or a backup tool prints it.")
-@click.option("--time", "moment", metavar="TIME", help="Before what was committed then: 2026-11-21T20:00:00Z.")
-@click.option("--gtid", metavar="GTID", help="Behind this transaction, in all domains: 0-1-4711.")
+@click.option(
+    "--file-pos",
+    metavar="FILE:POS",
+    type=Parsed(BinlogPosition.parse),
+    help="As SHOW MASTER STATUS or a backup tool prints it.",
+)
+@click.option(
+    "--time",
+    "moment",
+    metavar="TIME",
+    type=Parsed(instant),
+    help="Before what was committed then: 2026-11-21T20:00:00Z.",
+)
+@click.option(
+    "--gtid", metavar="GTID", type=Parsed(Gtid.parse), help="Behind this transaction, in all domains: 0-1-4711."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--key-file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Keys of encrypted files, as file_key_management has them.")  # fmt: skip
-@click.option("--file-key", envvar="MARIADB_REPLICA_FILE_KEY", metavar="TEXT",
-              help="Pass phrase of an encrypted key file, or FILE:path; better in the environment.")  # fmt: skip
+@keys_option
 @placed
 def position(
     place: Place,
     *,
     files: tuple[str, ...],
-    file_pos: str | None,
-    moment: str | None,
-    gtid: str | None,
+    file_pos: BinlogPosition | None,
+    moment: int | None,
+    gtid: Gtid | None,
     as_json: bool,
-    key_file: Path | None,
-    file_key: str | None,
+    keys: KeyRing | None,
 ) -> None:
     """Tell which GTID position stands for a place, a time, or a transaction.
 
@@ -61,7 +70,6 @@ def position(
     and --user). A time stands for the place before the first transaction that was committed then or later, in the order
     of the binlog; a place inside a transaction for the one before it.
     """
-    keys = None if key_file is None else KeyRing.from_file(key_file, filekey=file_key)
     found = _find(place, _asked(file_pos, moment, gtid), files, keys)
     with standard_output() as out:
         if as_json:
@@ -71,21 +79,11 @@ def position(
                 out.write(one_line(line).encode("utf-8", "backslashreplace") + b"\n")
 
 
-def _asked(file_pos: str | None, moment: str | None, gtid: str | None) -> Asked:
-    given = [value for value in (file_pos, moment, gtid) if value is not None]
-    if len(given) != 1:
+def _asked(*given: Asked | None) -> Asked:
+    named = [value for value in given if value is not None]
+    if len(named) != 1:
         raise ConfigError("exactly one of --file-pos, --time and --gtid tells what to look for.")
-    if gtid is not None:
-        return Gtid.parse(gtid)
-    if moment is not None:
-        try:
-            return instant(moment)
-        except ValueError as error:
-            raise ConfigError(f"--time: {moment!r} {error}.") from None
-    file, _, offset = given[0].rpartition(":")
-    if not file or not offset.isdecimal():
-        raise ConfigError(f"--file-pos {file_pos} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")
-    return BinlogPosition(file, int(offset))
+    return named[0]
 
 
 def _find(place: Place, asked: Asked, files: tuple[str, ...], keys: KeyRing | None) -> FoundPosition:

@@ -11,16 +11,16 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from pydantic import TypeAdapter, ValidationError
 
+from replica.command_options import Parsed
 from replica.commands.options import CONFIG_VARIABLE, gather
 from replica.commands.purging import Choice, Plan, purge_files
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError, RelayError
-from replica.option_values import Bytes, Seconds
+from replica.option_values import seconds, size
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.identity import read_identity
@@ -34,9 +34,20 @@ if TYPE_CHECKING:
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the relay log.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), envvar=CONFIG_VARIABLE,
               help="TOML file of a replica.")  # fmt: skip
-@click.option("--before", metavar="GTIDS", help="What lies wholly before these: 0-1-100 or 0-1-100,1-2-7.")
-@click.option("--older-than", metavar="TIME", help="Files whose last transaction came longer ago: 36h, 2d.")
-@click.option("--keep", metavar="SIZE", help="As much as is more than this: 500m, 1g.")
+@click.option(
+    "--before",
+    metavar="GTIDS",
+    type=Parsed(GtidPosition.parse),
+    help="What lies wholly before these: 0-1-100 or 0-1-100,1-2-7.",
+)
+@click.option(
+    "--older-than",
+    "older_than_s",
+    metavar="TIME",
+    type=Parsed(seconds),
+    help="Files whose last transaction came longer ago: 36h, 2d.",
+)
+@click.option("--keep", "keep_bytes", metavar="SIZE", type=Parsed(size), help="As much as is more than this: 500m, 1g.")
 @click.option("--all-but-last", is_flag=True, help="All files but the one with the last transaction.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
 @click.option("--force", is_flag=True, help="Also what registered readers still need; they will fail, and say why.")
@@ -45,9 +56,9 @@ def purge(
     *,
     relay_dir: str | None,
     config_file: Path | None,
-    before: str | None,
-    older_than: str | None,
-    keep: str | None,
+    before: GtidPosition | None,
+    older_than_s: float | None,
+    keep_bytes: int | None,
     all_but_last: bool,
     dry_run: bool,
     force: bool,
@@ -57,7 +68,7 @@ def purge(
     --all-but-last says which.
     """
     directory = _directory(relay_dir, config_file)
-    choice = _choice(before=before, older_than=older_than, keep=keep, all_but_last=all_but_last)
+    choice = _checked(Choice(before, older_than_s, keep_bytes), all_but_last=all_but_last)
     check_relay_directory(directory)
     _refuse_embedded(directory, force=force)
     made = purge_files(directory, choice, force=force, dry_run=dry_run)
@@ -75,28 +86,18 @@ def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
     return Path(str(found))
 
 
-def _choice(*, before: str | None, older_than: str | None, keep: str | None, all_but_last: bool) -> Choice:
-    given = {"--before": before, "--older-than": older_than, "--keep": keep, "--all-but-last": all_but_last or None}
-    named = [name for name, value in given.items() if value is not None]
+def _checked(choice: Choice, *, all_but_last: bool) -> Choice:
+    given = (*choice, all_but_last or None)
+    names = ("--before", "--older-than", "--keep", "--all-but-last")
+    named = [name for name, value in zip(names, given, strict=True) if value is not None]
     if len(named) != 1:
         raise ConfigError(
             f"{' and '.join(named)} exclude each other." if named else "nothing says which files are to go.",
             hint="Give one of --before, --older-than, --keep and --all-but-last.",
         )
-    if before is not None:
-        position = GtidPosition.parse(before)
-        if not position:
-            raise ConfigError("--before: no GTID was given.")
-        return Choice(before=position)
-    return Choice(older_than_s=_number(Seconds, older_than, "--older-than"), keep_bytes=_number(Bytes, keep, "--keep"))
-
-
-def _number(kind: Any, text: str | None, option: str) -> Any:
-    try:
-        return None if text is None else TypeAdapter(kind).validate_python(text)
-    except ValidationError as error:
-        words = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{option} {text}: {words}.") from None
+    if choice.before is not None and not choice.before:
+        raise ConfigError("--before: no GTID was given.")
+    return choice
 
 
 def _refuse_embedded(directory: Path, *, force: bool) -> None:

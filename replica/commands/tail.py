@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 
 import click
 
+from replica.command_options import Parsed, tables_option
 from replica.commands.place import Place, placed
-from replica.dump.command import table_patterns
 from replica.dump.notices import Notices
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.without_rows import StatementChanges
 from replica.errors import ConfigError
+from replica.option_places import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation
@@ -45,12 +46,11 @@ STATEMENT: Final = "statement"
 
 
 @click.command(short_help="Live row changes.")
-@click.option("--from", "since", default="latest", show_default=True, metavar="WHERE",
+@click.option("--from", "start", default="latest", show_default=True, metavar="WHERE", type=Parsed(start_of_log),
               help="latest, earliest, or after a GTID position: 0-1-4711.")  # fmt: skip
 @click.option("-n", "last", type=click.IntRange(min=0), metavar="N",
               help="Begin with the last N transactions of a relay log, counted before all filters.")  # fmt: skip
-@click.option("--table", "tables", multiple=True, metavar="PATTERN",
-              help="database.table, * stands for any text; may be repeated.")  # fmt: skip
+@tables_option
 @click.option("--op", "ops", multiple=True, type=click.Choice([*OPERATIONS, STATEMENT]),
               help="Only these; may be repeated. statement: DDL, and what is logged as SQL text.")  # fmt: skip
 @click.option("--gtid-domain", "domains", multiple=True, type=click.IntRange(0, (1 << 32) - 1), metavar="N",
@@ -67,9 +67,9 @@ STATEMENT: Final = "statement"
 def tail(
     place: Place,
     *,
-    since: str,
+    start: str | GtidPosition,
     last: int | None,
-    tables: tuple[str, ...],
+    tables: list[str],
     ops: tuple[str, ...],
     domains: tuple[int, ...],
     count: int | None,
@@ -84,8 +84,7 @@ def tail(
     With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
     notice. With --host and --user from the primary, through a temporary replica.
     """
-    start = since if since in ("latest", "earliest") else _position(since)
-    if last is not None and (since != "latest" or place.relay_dir is None):
+    if last is not None and (start != "latest" or place.relay_dir is None):
         raise ConfigError(
             "-n counts back from the end of a relay log.", hint="Without one use --from with a GTID, or earliest."
         )
@@ -100,7 +99,7 @@ def tail(
         begin = _begin(source, start, last, sleep, once=once)
         if begin is None:
             return
-        names = LiveNames(table_patterns(tables), notices, OPTIONS.policy, schema, _asker(source, begin))
+        names = LiveNames(tables, notices, OPTIONS.policy, schema, _asker(source, begin))
         paint = colours.Colours(colours.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
         selection = Wanted(domains=frozenset(domains), start=begin.skip)
         reading = Reading([str(source.log.directory)], selection, names, notices)
@@ -119,13 +118,6 @@ def tail(
     notices.close()
     if notices.exit_code:
         raise SystemExit(notices.exit_code)
-
-
-def _position(text: str) -> GtidPosition:
-    try:
-        return GtidPosition.parse(text)
-    except ConfigError as error:
-        raise ConfigError(f"--from: {error.message}", hint=f"latest, earliest, or a position. {error.hint}") from None
 
 
 def _source(place: Place, start: str | GtidPosition) -> AbstractContextManager[Source]:

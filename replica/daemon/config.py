@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from replica.config import ReplicaConfig
-from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds
+from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
 from replica.relay_log.access import Access
 
 SlowReaders = Literal["drop", "pause"]
@@ -35,7 +35,7 @@ class DaemonConfig(ReplicaConfig):
     )
     retain_s: Seconds = Field(86_400.0, description="Relay files are kept this long after their last transaction")
     retain_bytes: Bytes = Field(2 << 30, description="And this much of them: beyond it the oldest go first")
-    slow_readers: SlowReaders = Field(
+    slow_readers: Annotated[SlowReaders, BeforeValidator(one_of(SlowReaders))] = Field(
         "drop",
         description="Files a registered reader still needs are kept up to relay_max_bytes; then drop removes them and "
         "that reader gets an error, pause stops receiving until it went on",
@@ -51,8 +51,12 @@ class DaemonConfig(ReplicaConfig):
     )
     monitor_s: Seconds = Field(10.0, description="How often the primary is asked how far it is")
     ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
-    log_format: LogFormat = Field("json", description="json, one object a line, or text for people; on standard error")
-    log_level: LogLevel = Field("info", description="The least that is logged: debug, info, warning or error")
+    log_format: Annotated[LogFormat, BeforeValidator(one_of(LogFormat))] = Field(
+        "json", description="json, one object a line, or text for people; on standard error"
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(one_of(LogLevel))] = Field(
+        "info", description="The least that is logged: debug, info, warning or error"
+    )
 
 
 DAEMON_OPTIONS: dict[str, str] = DaemonConfig.help()

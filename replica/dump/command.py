@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from replica.command_options import Parsed, keys_option, tables_option
 from replica.dump.count import write_counts
 from replica.dump.event_json import write_events
 from replica.dump.human import HumanDump
@@ -24,13 +25,14 @@ from replica.dump.reading import OPTIONS, Reading
 from replica.dump.selection import Selection
 from replica.dump.sql import SqlDump
 from replica.errors import ConfigError
-from replica.files.keys import KeyRing
 from replica.files.opening import STANDARD_INPUT
-from replica.option_values import instant
+from replica.option_places import instant
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from replica.files.keys import KeyRing
 
 
 @click.command(short_help="Show what is in binlog files.")
@@ -39,34 +41,33 @@ if TYPE_CHECKING:
 @click.option("--events", is_flag=True, help="One JSON object an event.")
 @click.option("--sql", is_flag=True, help="SQL that makes the changes again, for the mariadb client.")
 @click.option("--count", is_flag=True, help="A summary: rows by table, events by type, GTIDs, times.")
-@click.option("--start-gtid", metavar="GTIDS", help="Show what comes after these: 0-1-100 or 0-1-100,1-2-7.")
-@click.option("--stop-gtid", metavar="GTIDS", help="Show up to these, them included; other domains are not shown.")
-@click.option("--start-time", metavar="TIME", help="Show what was committed at or after: 2026-11-21T13:00:00Z.")
-@click.option("--stop-time", metavar="TIME", help="Show what was committed before.")
 @click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="PATTERN",
-    help="database.table, * stands for any text; may be repeated.",
+    "--start-gtid",
+    metavar="GTIDS",
+    type=Parsed(GtidPosition.parse),
+    help="Show what comes after these: 0-1-100 or 0-1-100,1-2-7.",
 )
+@click.option(
+    "--stop-gtid",
+    metavar="GTIDS",
+    type=Parsed(GtidPosition.parse),
+    help="Show up to these, them included; other domains are not shown.",
+)
+@click.option(
+    "--start-time",
+    metavar="TIME",
+    type=Parsed(instant),
+    help="Show what was committed at or after: 2026-11-21T13:00:00Z.",
+)
+@click.option("--stop-time", metavar="TIME", type=Parsed(instant), help="Show what was committed before.")
+@tables_option
 @click.option("--image", type=click.Choice(get_args(Image)), default="both", help="With --json: which images of a row.")
 @click.option(
     "--schema",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of CREATE TABLE statements, for tables whose columns have no names in the log.",
 )
-@click.option(
-    "--key-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Keys of encrypted files, as file_key_management has them.",
-)
-@click.option(
-    "--file-key",
-    envvar="MARIADB_REPLICA_FILE_KEY",
-    metavar="TEXT",
-    help="Pass phrase of an encrypted key file, or FILE:path; better in the environment: MARIADB_REPLICA_FILE_KEY.",
-)
+@keys_option
 @click.option("--skip-damaged", is_flag=True, help="Leave damaged transactions out and go on behind them.")
 def dump(
     files: tuple[str, ...],
@@ -75,15 +76,14 @@ def dump(
     events: bool,
     sql: bool,
     count: bool,
-    start_gtid: str | None,
-    stop_gtid: str | None,
-    start_time: str | None,
-    stop_time: str | None,
-    tables: tuple[str, ...],
+    start_gtid: GtidPosition | None,
+    stop_gtid: GtidPosition | None,
+    start_time: int | None,
+    stop_time: int | None,
+    tables: list[str],
     image: Image,
     schema: Path | None,
-    key_file: Path | None,
-    file_key: str | None,
+    keys: KeyRing | None,
     skip_damaged: bool,
 ) -> None:
     """Show what is in binlog or relay log files, in the order given; - is standard input.
@@ -99,14 +99,14 @@ def dump(
         reading = Reading(
             files=files,
             selection=Selection(
-                start=_gtids(start_gtid, "--start-gtid"),
-                stop=_gtids(stop_gtid, "--stop-gtid"),
-                start_time=_time(start_time, "--start-time"),
-                stop_time=_time(stop_time, "--stop-time"),
+                start=start_gtid or GtidPosition(),
+                stop=stop_gtid or GtidPosition(),
+                start_time=start_time,
+                stop_time=stop_time,
             ),
-            names=Names(table_patterns(tables), notices, OPTIONS.policy, schema, need_names=sql),
+            names=Names(tables, notices, OPTIONS.policy, schema, need_names=sql),
             notices=notices,
-            keys=None if key_file is None else KeyRing.from_file(key_file, filekey=file_key),
+            keys=keys,
             skip_damaged=skip_damaged,
             progress=progress,
         )
@@ -132,37 +132,6 @@ def _check_outputs(**outputs: bool) -> None:
     chosen = [f"--{name.removeprefix('as_')}" for name, wanted in outputs.items() if wanted]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(chosen)} exclude each other.", hint="Choose one output.")
-
-
-def _gtids(text: str | None, option: str) -> GtidPosition:
-    try:
-        return GtidPosition.parse(text or "")
-    except ConfigError as error:
-        raise ConfigError(f"{option}: {error.message}", hint=error.hint) from None
-
-
-def _time(text: str | None, option: str) -> int | None:
-    """Seconds since 1970. Without its zone a time is refused, as everywhere here.
-
-    mariadb-binlog would take it for local time, and all that is printed here is UTC.
-    """
-    if text is None:
-        return None
-    try:
-        return instant(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {text!r} {error}.") from None
-
-
-def table_patterns(tables: Sequence[str]) -> list[str]:
-    """Patterns of the form database.table; one argument may hold several, with commas between them."""
-    patterns = [pattern.strip() for text in tables for pattern in text.split(",")]
-    for pattern in patterns:
-        if "." not in pattern:
-            raise ConfigError(
-                f"--table: {pattern!r} is not of the form database.table.", hint="* stands for any text: 'shop.*'."
-            )
-    return patterns
 
 
 def _progress(files: Sequence[str]) -> Progress:

@@ -14,7 +14,7 @@ import numpy as np
 
 from replica.errors import ConfigError, DataLossError
 from replica.files.opening import open_binlog
-from replica.option_values import shown_instant
+from replica.option_places import shown_instant
 from replica.positions.found import FoundPosition, NextGroup
 from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.protocol.events import decode

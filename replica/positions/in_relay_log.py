@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, DataLossError
-from replica.option_values import shown_instant
+from replica.option_places import shown_instant
 from replica.positions.found import FoundPosition, NextGroup
 from replica.relay_log.groups import RelayGroups
 

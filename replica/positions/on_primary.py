@@ -23,7 +23,7 @@ from replica.handshake.login import log_in
 from replica.handshake.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start import gtids, latest_position
-from replica.option_values import shown_instant
+from replica.option_places import shown_instant
 from replica.positions.found import FoundPosition, NextGroup
 from replica.positions.passing import Passed, pass_by
 from replica.protocol.constants import FIRST_POSITION

@@ -23,6 +23,8 @@ _HINT = (
     "A position is written like 0-1-4711,7-2-9: domain-server-sequence, one per domain, as @@gtid_binlog_pos prints it."
 )
 
+_OFFSET_DIGITS = 19  # of 64 bits
+
 
 class Gtid(NamedTuple):
     """One event group: `0-1-4711`."""
@@ -163,3 +165,11 @@ class BinlogPosition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.position}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str()`, SHOW MASTER STATUS and backups print: binlog.000007:4711."""
+        file, _, offset = text.strip().rpartition(":")
+        if not file or not (offset.isascii() and offset.isdecimal() and len(offset) <= _OFFSET_DIGITS):
+            raise ConfigError(f"{_shorten(text)!r} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")
+        return cls(file, int(offset))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import DataLossError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_and_prepared
+from replica.option_places import CommitTime
 from replica.relay_log.log import RelayLog
 from replica.relay_log.xa import prepared_at
 from streaming_source.attached.daemon import DaemonWatch
@@ -25,7 +26,6 @@ from streaming_source.attached.reader import HeldFiles
 from streaming_source.attached.time import place_before
 from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.offsets.positions import CommitTime, Position, parse_position
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
 from streaming_source.ranges.end import end_of_log
 from streaming_source.ranges.places import covers
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
+    from replica.option_places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.source_options import SourceOptions
@@ -83,7 +84,7 @@ class AttachedFeed:
 
     def starting_offset(self) -> SourceOffset:
         self._anew()
-        start = parse_position(self._options.starting_position or "latest")
+        start = self._options.starting_position or "latest"
         empty = self._head_or_none() is None
         head = self._known_head()
         self._held.claim()

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, DataLossError
-from replica.option_values import shown_instant
+from replica.option_places import shown_instant
 from replica.relay_log.groups import RelayGroups
 
 if TYPE_CHECKING:

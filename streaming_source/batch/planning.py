@@ -20,7 +20,6 @@ from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.feed import FetchedFeed
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.driver.relay_directory import private_base
-from streaming_source.offsets.positions import parse_position
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.planner import planner_over
 from streaming_source.ranges.end import end_of_log, has_end, is_behind, offset_of_end
@@ -149,7 +148,7 @@ def _planned(
 
 
 def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: ServerEnd) -> ServerEnd:
-    end = parse_position(options.ending_position or "latest")
+    end = options.ending_position or "latest"
     return latest if end == "latest" else ServerEnd(feed.ending_position(end))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from replica.option_values import switch
 from streaming_source.options import values
 from streaming_source.options.row_options import RowOptions, option
 
@@ -28,5 +29,5 @@ class FileOptions(RowOptions):
         "fileKey", values.file, None, "File with the password of an encrypted keyFile (file_key_management_filekey)"
     )
     skip_damaged: bool = option(
-        "skipDamaged", values.boolean, "false", "Leave out damaged transactions, and log each, instead of stopping"
+        "skipDamaged", switch, "false", "Leave out damaged transactions, and log each, instead of stopping"
     )

@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any, Literal, NamedTuple
 
 from replica.errors import ConfigError
+from replica.option_values import one_of, switch, table_patterns
 from replica.schema.patterns import matcher
 from streaming_source.options import values
 
@@ -53,14 +54,14 @@ class RowOptions:
         "table", values.table, None, "One table, database.table: its columns arrive typed. This or tables is required"
     )
     tables: tuple[str, ...] | None = option(
-        "tables", values.tables, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
+        "tables", table_patterns, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
     )
     exclude_tables: tuple[str, ...] | None = option(
-        "excludeTables", values.tables, None, "Tables to leave out of those selected: shop.tmp_*,*.log"
+        "excludeTables", table_patterns, None, "Tables to leave out of those selected: shop.tmp_*,*.log"
     )
     include_shadow_tables: bool = option(
         "includeShadowTables",
-        values.boolean,
+        switch,
         "false",
         "Deliver rows of the copies that gh-ost and pt-online-schema-change make of a table (_t_gho, _t_new …) where a "
         "pattern selects them",
@@ -75,46 +76,46 @@ class RowOptions:
         "Only changes of these kinds: insert, update, delete; with ddl, as includeDdl=true",
     )
     skip_unchanged: bool = option(
-        "skipUnchanged", values.boolean, "false", "Leave out updates that change none of the columns asked for"
+        "skipUnchanged", switch, "false", "Leave out updates that change none of the columns asked for"
     )
     include_ddl: bool = option(
-        "includeDdl", values.boolean, "false", "Deliver statements that define or empty the tables, as rows with op=ddl"
+        "includeDdl", switch, "false", "Deliver statements that define or empty the tables, as rows with op=ddl"
     )
     push_filters: bool = option(
         "pushFilters",
-        values.boolean,
+        switch,
         "false",
         "With spark.read: decide conditions before decoding. Each loaded DataFrame may then be used only once",
     )
     row_shape: RowShape = option(  # noqa: RUF009  (it makes a field)
-        "rowShape", values.choice(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
+        "rowShape", one_of(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
     )
     invalid_dates: InvalidDates = option(  # noqa: RUF009
         "invalidDates",
-        values.choice(InvalidDates),
+        one_of(InvalidDates),
         "null",
         "Zero and impossible dates: null, error, or text (DATE, DATETIME and TIMESTAMP columns become STRING)",
     )
     invalid_text: InvalidText = option(  # noqa: RUF009
         "invalidText",
-        values.choice(InvalidText),
+        one_of(InvalidText),
         "replace",
         "Bytes that are no text in their column's character set: replace (each by U+FFFD) or error",
     )
     geometry: Geometry = option(  # noqa: RUF009
         "geometry",
-        values.choice(Geometry),
+        one_of(Geometry),
         "binary",
         "GEOMETRY columns: binary (SRID in 4 bytes, little endian, then WKB) or spark (Spark's GEOMETRY(ANY))",
     )
     sequence_numbers: SequenceNumbers = option(  # noqa: RUF009
         "sequenceNumbers",
-        values.choice(SequenceNumbers),
+        one_of(SequenceNumbers),
         "bigint",
         "Sequence numbers: bigint (one from 2^63 on is an error), or decimal (DECIMAL(20,0), all that GTIDs can have)",
     )
     include_sql: bool = option(
-        "includeSql", values.boolean, "false", "Fill source.sql with the statement, where the primary annotates rows"
+        "includeSql", switch, "false", "Fill source.sql with the statement, where the primary annotates rows"
     )
     schema_file: str | None = option(
         "schemaFile",
@@ -125,20 +126,20 @@ class RowOptions:
     )
     skip_unprepared_xa: bool = option(
         "skipUnpreparedXa",
-        values.boolean,
+        switch,
         "false",
         "Leave out rows of XA transactions prepared before the reading begins, and log each, instead of stopping",
     )
     gtid_strict_mode: bool = option(
         "gtidStrictMode",
-        values.boolean,
+        switch,
         "true",
         "Stop right before a transaction whose GTID is out of order; false: read each once, in the order of the binlog",
     )
 
     on_statement_dml: OnStatementDml = option(  # noqa: RUF009
         "onStatementDml",
-        values.choice(OnStatementDml),
+        one_of(OnStatementDml),
         "fail",
         "The primary logged a change of a selected table as a statement, without rows: fail right before it, or go on "
         "without its rows and warn or ignore",

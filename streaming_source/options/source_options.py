@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
+from replica.option_places import Position, ending_place, starting_place
+from replica.option_values import one_of, seconds, size, switch
 from streaming_source.options import values
 from streaming_source.options.catalog_tables import WITHOUT_OPTIONS, plain_options
 from streaming_source.options.file_options import FileOptions
@@ -50,27 +52,27 @@ class SourceOptions(RowOptions):
 
     replica: ReplicaConfig | None
     relay_dir: Path | None = None
-    starting_position: str | None = option(
+    starting_position: Position | None = option(  # noqa: RUF009  (it makes a field)
         "startingPosition",
-        values.position,
+        starting_place,
         None,
         "Where a query without a checkpoint starts: latest, earliest, after a GTID position, or at a time "
         "(2026-11-21T20:00:00Z). Unset: latest; earliest with spark.read",
     )
-    ending_position: str | None = option(
+    ending_position: Position | None = option(  # noqa: RUF009
         "endingPosition",
-        values.end_position,
+        ending_place,
         None,
         "With spark.read: where the reading ends: latest, with a GTID position, or before a time. Unset: latest",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
-        values.boolean,
+        switch,
         "true",
         "What follows the position was removed: end with an error, or with false go on at the oldest that is left",
     )
     max_bytes_per_trigger: int = option(
-        "maxBytesPerTrigger", values.size, "64m", "Binlog bytes in one micro-batch; a larger transaction goes whole"
+        "maxBytesPerTrigger", size, "64m", "Binlog bytes in one micro-batch; a larger transaction goes whole"
     )
     max_rows_per_trigger: int | None = option(
         "maxRowsPerTrigger",
@@ -91,17 +93,17 @@ class SourceOptions(RowOptions):
         "A micro-batch waits until so many row changes of the selected tables are there, or for maxTriggerDelay",
     )
     max_trigger_delay_s: float = option(
-        "maxTriggerDelay", values.seconds, "15m", "With minRowsPerTrigger: the longest time between two micro-batches"
+        "maxTriggerDelay", seconds, "15m", "With minRowsPerTrigger: the longest time between two micro-batches"
     )
     split_large_transactions: bool = option(
         "splitLargeTransactions",
-        values.boolean,
+        switch,
         "false",
         "Divide a transaction that by itself is over maxBytesPerTrigger or maxRowsPerTrigger into micro-batches",
     )
     on_schema_change: OnSchemaChange = option(  # noqa: RUF009  (it makes a field)
         "onSchemaChange",
-        values.choice(OnSchemaChange),
+        one_of(OnSchemaChange),
         "ignore",
         "A table's columns change: ignore new ones and put NULL for those that are gone, fail right before the change, "
         "or add: stop there, so that a restart has the new columns",
@@ -120,7 +122,7 @@ class SourceOptions(RowOptions):
     )
     transport: Transport = option(  # noqa: RUF009  (it makes a field)
         "transport",
-        values.choice(Transport),
+        one_of(Transport),
         "auto",
         "How tasks get their bytes: path (they open a file), inline (in the task), auto (path if the master is local)",
     )
@@ -132,7 +134,7 @@ class SourceOptions(RowOptions):
         "Unset: made from the tables",
     )
     daemon_timeout_s: float = option(
-        "daemonTimeout", values.seconds, "600s", "With a daemon's relayDir: how long a query waits for one that is down"
+        "daemonTimeout", seconds, "600s", "With a daemon's relayDir: how long a query waits for one that is down"
     )
 
     @classmethod
@@ -278,21 +280,6 @@ def camel(field: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-def _replica_default(field: str) -> str:
-    """The default as a user would write it; '' for none, and for what is drawn anew each time."""
-    info = ReplicaConfig.model_fields[field]
-    if info.is_required() or info.default_factory is not None or info.default is None:
-        return ""
-    default = info.default
-    if isinstance(default, tuple):
-        return ",".join(default)
-    if isinstance(default, bool):
-        return str(default).lower()
-    if field.endswith("_bytes"):
-        return f"{default >> 20}m"
-    return f"{default:g}s" if field.endswith("_s") else str(default)
-
-
 def _replica_help(text: str) -> str:
     """The replica speaks of relay_dir; users of Spark write relayDir. Parts of paths stay as they are."""
     return _FIELD.sub(lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
@@ -303,7 +290,7 @@ OPTIONS: tuple[Option, ...] = (
     *options_of(SourceOptions, "stream"),
     *options_of(FileOptions, "files"),
     *(
-        Option(camel(f), f, _replica_default(f), _replica_help(text), "replica")
+        Option(camel(f), f, ReplicaConfig.default_text(f), _replica_help(text), "replica")
         for f, text in REPLICA_HELP.items()
         if f not in _HIDDEN
     ),

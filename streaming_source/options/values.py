@@ -1,6 +1,9 @@
-"""Text of one option -> typed value. Each parser raises ValueError with the end of a sentence: "is outside 1 to 9".
+"""Read what only the Spark source has: whole numbers, tables, columns, paths, names of readers.
 
-The option's name is added by the caller (source_options.py).
+In: the text of one option. Out: its typed value. Each parser raises ValueError with the end of a sentence: "is outside
+1 to 9"; the option's name is added by the caller (row_options.py). Sizes, durations, switches, words, patterns and
+places are read by the parsers that the command line and the files of options have (replica/option_values.py,
+replica/option_places.py).
 """
 
 from __future__ import annotations
@@ -8,34 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from replica.errors import ConfigError
-from replica.option_values import instant, shown_instant
-from replica.protocol.foreign_position import foreign_position
-from replica.protocol.gtid import GtidPosition
-
-STARTING_WORDS = ("latest", "earliest")
-
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
-_SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
-_DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
 _QUALIFIED = re.compile(r"[^.]+\.[^.]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
-_DATE = re.compile(r"(19|20|21)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-_TIME = re.compile(r"\d{4}-?\d\d-?\d\d[Tt]")
-_YES, _NO = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 Parser = Callable[[str], Any]
-
-
-def boolean(value: str) -> bool:
-    word = value.strip().lower()
-    if word not in _YES | _NO:
-        raise ValueError("is neither true nor false")
-    return word in _YES
 
 
 def integer(low: int, high: int) -> Parser:
@@ -51,39 +33,11 @@ def integer(low: int, high: int) -> Parser:
     return parse
 
 
-def size(value: str) -> int:
-    """Bytes; k, m, g and t are powers of 1024."""
-    match = _SIZE.fullmatch(value.strip())
-    if match is None or int(match[1]) == 0:
-        raise ValueError("is not a size such as 500k, 64m or 2g")
-    return int(match[1]) << _SIZE_SHIFT[match[2].lower()]
-
-
-def seconds(value: str) -> float:
-    """A bare number is seconds."""
-    match = _DURATION.fullmatch(value.strip())
-    if match is None or not float(match[1]):
-        raise ValueError("is not a time such as 500ms, 10s, 5m or 2d")
-    return float(match[1]) * _DURATION_S[(match[2] or "s").lower()]
-
-
 def reader_name(value: str) -> str:
     name = value.strip()
     if not _READER.fullmatch(name):
         raise ValueError("is not a name of up to 100 letters, digits, dots, hyphens and underscores")
     return name
-
-
-def choice(words: Any) -> Parser:
-    """One of the words of a Literal type."""
-
-    def parse(value: str) -> str:
-        word = value.strip().lower()
-        if word not in get_args(words):
-            raise ValueError(f"is not one of {', '.join(get_args(words))}")
-        return word
-
-    return parse
 
 
 def table(value: str) -> tuple[str, str]:
@@ -94,14 +48,6 @@ def table(value: str) -> tuple[str, str]:
         raise ValueError("is not of the form database.table")
     database, _, unqualified = name.partition(".")
     return database, unqualified
-
-
-def tables(value: str) -> tuple[str, ...]:
-    patterns = tuple(p.strip() for p in value.split(","))
-    for pattern in patterns:
-        if not _QUALIFIED.fullmatch(pattern):
-            raise ValueError(f"holds {pattern!r}, which is not of the form database.table (* stands for any text)")
-    return patterns
 
 
 def columns(value: str) -> tuple[str, ...]:
@@ -158,34 +104,3 @@ def local_path(text: str) -> str:
     if "\0" in path:
         raise ValueError("holds a zero byte")
     return path
-
-
-def position(value: str) -> str:
-    """latest, earliest, a GTID position or a time, in its canonical text (`positions.py` reads that)."""
-    word = value.strip()
-    if word.lower() in STARTING_WORDS:
-        return word.lower()
-    return _place(word, "is neither latest nor earliest nor a time nor a GTID position such as 0-1-4711,1-2-9")
-
-
-def end_position(value: str) -> str:
-    """latest, a GTID position or a time."""
-    word = value.strip()
-    if word.lower() == "latest":
-        return word.lower()
-    return _place(word, "is neither latest nor a time nor a GTID position such as 0-1-4711,1-2-9")
-
-
-def _place(word: str, expected: str) -> str:
-    if not word:
-        raise ValueError("is empty; earliest starts at the oldest binlog")
-    if foreign := foreign_position(word):
-        raise ValueError(foreign)
-    if ":" in word or _TIME.match(word):
-        return shown_instant(instant(word))
-    if _DATE.fullmatch(word):
-        raise ValueError(f"may be a date or a GTID; write {word}T00:00:00Z for the date")
-    try:
-        return str(GtidPosition.parse(word))
-    except ConfigError as error:
-        raise ValueError(f"{expected} ({error.message})") from None

@@ -21,13 +21,13 @@ from replica.handshake.check_start import check_start
 from replica.handshake.end import ServerEnd, is_last, server_end
 from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
+from replica.option_places import CommitTime
 from replica.positions.on_primary import at_time
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.offsets.positions import CommitTime, Position, parse_position
 from streaming_source.ranges.cutting import Origin, origin_of
 from streaming_source.ranges.places import covers
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.handshake.start import Latest
+    from replica.option_places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
@@ -80,7 +81,7 @@ class ReplicaFeed:
     # -- where to begin ------------------------------------------------------------------------------------------
 
     def starting_offset(self) -> SourceOffset:
-        start = parse_position(self._options.starting_position or "latest")
+        start = self._options.starting_position or "latest"
         if start == "latest":
             return self._latest()
         if start == "earliest":

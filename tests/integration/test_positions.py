@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from replica.cli import program
 from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ReplicaError
-from replica.option_values import shown_instant
+from replica.option_places import shown_instant
 from replica.positions.on_primary import at_place, at_time, behind
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.tail.source import warnings_logger

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
-import pytest
-from pydantic import TypeAdapter, ValidationError
+import math
 
-from replica.option_values import Bytes, Endpoint, Hosts, Listen, Seconds, WholeSeconds, endpoint
+import pytest
+from pydantic import SecretStr, TypeAdapter, ValidationError
+
+from replica.option_values import Bytes, Endpoint, Hosts, Listen, Seconds, WholeSeconds, endpoint, written
 
 
 def read(kind: object, value: object) -> object:
@@ -40,10 +42,14 @@ def test_what_people_write(kind: object, text: object, value: object) -> None:
     [
         (Bytes, "lots", "500k"),
         (Bytes, "-1", "500k"),
-        (Bytes, 0, "greater than 0"),
+        (Bytes, 0, "outside 1 to"),
+        (Bytes, "0k", "outside 1 to"),
+        (Bytes, "9000000000000t", "outside 1 to"),
+        (Bytes, "9" * 5000, "500k"),
         (Seconds, "1w", "2d"),
-        (Seconds, "0s", "greater than 0"),
-        (Seconds, "366d", "less than or equal"),
+        (Seconds, "0s", "not above 0"),
+        (Seconds, "366d", "longer than 365d"),
+        (Seconds, math.nan, "not above 0"),
         (Seconds, "1e3", "500ms"),
         (WholeSeconds, "1.5s", "integer"),
         (Listen, "9306", "host:port"),
@@ -55,6 +61,28 @@ def test_what_people_write(kind: object, text: object, value: object) -> None:
 def test_what_is_refused_says_what_it_should_be(kind: object, text: object, word: str) -> None:
     with pytest.raises(ValidationError, match=word):
         read(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("relay_max_bytes", 4 << 30, "4g"),
+        ("relay_max_bytes", 2 << 40, "2t"),
+        ("relay_max_bytes", (1 << 20) + 1, "1048577"),
+        ("heartbeat_s", 0.5, "0.5s"),
+        ("heartbeat_s", 90.0, "90s"),
+        ("retain_s", 7 * 86_400.0, "7d"),
+        ("semi_sync", True, "true"),
+        ("host", ("db1", "db2:3307"), "db1,db2:3307"),
+        ("http_listen", ("::1", 9306), "[::1]:9306"),
+        ("http_listen", ("", 9306), ":9306"),
+        ("password", SecretStr("hunter2"), "********"),
+        ("relay_dir", None, ""),
+        ("port", 3306, "3306"),
+    ],
+)
+def test_values_as_people_write_them(name: str, value: object, text: str) -> None:
+    assert written(name, value) == text
 
 
 def test_endpoints_print_as_they_are_written() -> None:

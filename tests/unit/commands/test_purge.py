@@ -161,8 +161,8 @@ def test_the_lock_is_waited_for_and_not_for_ever(directory: Path, monkeypatch: p
     [
         ((), "nothing says which files"),
         (("--all-but-last", "--keep", "1g"), "--keep and --all-but-last exclude each other"),
-        (("--keep", "much"), "--keep much: is not a size"),
-        (("--older-than", "long"), "--older-than long: is not a time"),
+        (("--keep", "much"), "--keep: 'much' is not a size"),
+        (("--older-than", "long"), "--older-than: 'long' is not a time"),
         (("--before", "3-1-1"), "knows no domain 3"),
         (("--before", "x"), "'x' is not a GTID"),
         (("--before", ""), "no GTID was given"),

@@ -96,7 +96,7 @@ def test_colours_on_demand_only(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--from", "yesterday"), "--from: 'yesterday' is not a GTID"),
+        (("--from", "yesterday"), "--from: 'yesterday' is neither latest nor earliest"),
         (("--from", "3-1-1"), "knows no domain 3"),
         (("--from", "earliest", "-n", "1"), "-n counts back from the end"),
         (("--table", "orders"), "'orders' is not of the form database.table"),

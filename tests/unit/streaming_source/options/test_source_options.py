@@ -9,6 +9,7 @@ import pytest
 
 from replica.config import OPTIONS as REPLICA_OPTIONS
 from replica.errors import ConfigError
+from replica.protocol.gtid import GtidPosition
 from streaming_source.options.catalog_tables import plain_options
 from streaming_source.options.source_options import OPTIONS, SECRETS, SourceOptions, file_options, names_files
 
@@ -134,7 +135,7 @@ def test_one_of_table_and_tables_is_required_and_flat_needs_table() -> None:
 
 
 def test_starting_position_is_made_canonical() -> None:
-    assert _parse(startingPosition=" 1-2-9, 0-1-4711 ").starting_position == "0-1-4711,1-2-9"
+    assert _parse(startingPosition=" 1-2-9, 0-1-4711 ").starting_position == GtidPosition.parse("0-1-4711,1-2-9")
     assert _parse(startingPosition="EARLIEST").starting_position == "earliest"
 
 
@@ -202,7 +203,7 @@ def test_options_beside_a_daemon_are_checked(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"semiSync": "perhaps"}, "option semiSync: Input should be a valid boolean"),
+        ({"semiSync": "perhaps"}, "option semiSync: is neither true nor false"),
         ({"relayMaxBytes": "lots"}, "option relayMaxBytes"),
         ({"defaultsFile": "/nowhere/tls_ca.cnf"}, "/nowhere/tls_ca.cnf"),
     ],

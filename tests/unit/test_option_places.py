@@ -1,12 +1,11 @@
-"""The canonical text of startingPosition and endingPosition, and what it stands for."""
+"""Where a reading begins or ends: each spelling has one meaning, and one canonical text."""
 
 from __future__ import annotations
 
 import pytest
 
+from replica.option_places import CommitTime, ending_place, start_of_log, starting_place
 from replica.protocol.gtid import GtidPosition
-from streaming_source.offsets.positions import CommitTime, parse_position
-from streaming_source.options.values import end_position, position
 
 T = 1_795_291_200  # 2026-11-21T20:00:00Z
 
@@ -23,10 +22,9 @@ T = 1_795_291_200  # 2026-11-21T20:00:00Z
     ],
 )
 def test_each_spelling_has_one_text_and_one_meaning(text: str, canonical: str, meant: object) -> None:
-    for parse in (position, end_position):
-        assert parse(text) == canonical
-        assert parse(canonical) == canonical
-    assert parse_position(canonical) == meant
+    for parse in (starting_place, ending_place):
+        assert parse(text) == parse(canonical) == meant
+        assert str(parse(text)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -43,16 +41,26 @@ def test_each_spelling_has_one_text_and_one_meaning(text: str, canonical: str, m
     ],
 )
 def test_what_could_mean_two_things_or_nothing_is_refused(text: str, reason: str) -> None:
-    for parse in (position, end_position):
+    for parse in (starting_place, ending_place):
         with pytest.raises(ValueError, match=reason):
             parse(text)
 
 
 def test_earliest_is_no_end() -> None:
-    assert parse_position(position("earliest")) == "earliest"
+    assert starting_place("earliest") == "earliest"
     with pytest.raises(ValueError, match="is neither latest nor a time nor"):
-        end_position("earliest")
+        ending_place("earliest")
 
 
 def test_a_gtid_that_looks_like_a_date_can_still_be_written() -> None:
-    assert position("2026-11-021") == "2026-11-21"
+    assert str(starting_place("2026-11-021")) == "2026-11-21"
+
+
+def test_a_relay_log_starts_at_a_word_or_a_position() -> None:
+    assert start_of_log(" Earliest ") == "earliest"
+    assert start_of_log("1-2-9, 0-1-4") == GtidPosition.parse("0-1-4,1-2-9")
+    assert start_of_log("") == GtidPosition()
+    with pytest.raises(ValueError, match="position --time 2026-11-21T20:00:00Z` tells"):
+        start_of_log("2026-11-21 21:00+01:00")
+    with pytest.raises(ValueError, match="binlog file and an offset"):
+        start_of_log("binlog.000007:4711")

@@ -23,7 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.constants import EventType
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -38,9 +38,9 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.bench.workloads import CACHE
+from tests.kit.primary import Primary
+from tests.kit.rows import Column, image, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
-from tests.unit.rows.stream import Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ def write_large(folder: Path, megabytes: int) -> None:
     primary = Primary()
     with RelayWriter.open(unfinished, start=GtidPosition()) as writer:
         primary.open_file()
-        primary.gtid(Gtid(0, 1, 1), GtidFlag.TRANSACTIONAL)
+        primary.begin(Gtid(0, 1, 1))
         primary.event(EventType.ANNOTATE_ROWS, b"INSERT INTO sbtest SELECT ...", inside=True)
         primary.event(EventType.TABLE_MAP, table_map(1, COLUMNS, table="sbtest"), inside=True)
         relay = receive(writer, primary.wire())
@@ -139,14 +139,14 @@ def write_large(folder: Path, megabytes: int) -> None:
             for n in range(ROWS_AN_EVENT)
         )
         primary.events.clear()
-        event = primary.event(EventType.WRITE_ROWS_V1, rows(1, len(COLUMNS), values, flags=0), inside=True)
-        count = megabytes * 1_000_000 // len(event)
+        primary.event(EventType.WRITE_ROWS_V1, rows(1, len(COLUMNS), values, flags=0), inside=True)
+        count = megabytes * 1_000_000 // len(primary.events[-1])
         pieces = primary.wire() * 500
         for _ in range(count // 500):
             _more(relay, pieces)
         primary.events.clear()
         primary.event(EventType.WRITE_ROWS_V1, rows(1, len(COLUMNS), values), inside=True)
-        primary.event(EventType.XID, struct.pack("<Q", 1))
+        primary.xid(1)
         _more(relay, primary.wire())
     unfinished.rename(folder)
 

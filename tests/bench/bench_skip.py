@@ -20,7 +20,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.rows.stream import UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ WANTED_SHARE = 20
 
 
 def transaction(*tables: str) -> bytes:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     for table in tables:
         stream.event(EventType.TABLE_MAP, table_map(1 + "tu".index(table), COLUMNS, table=table))

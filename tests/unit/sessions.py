@@ -15,7 +15,7 @@ from replica.errors import (
     ReplicaError,
 )
 from replica.protocol.gtid import Gtid
-from tests.unit.relay_writer.streams import Primary
+from tests.kit.primary import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -92,7 +92,7 @@ async def _play(script: Script, end: socket.socket) -> None:
 
 
 def one_group(seq: int = 1) -> Primary:
-    primary = Primary(seq=seq)
+    primary = Primary(sequence=seq)
     primary.open_file()
     primary.transaction(Gtid(0, 1, seq))
     return primary

@@ -14,7 +14,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.room import Room
 from replica.session import Session
-from tests.unit.relay_writer.streams import Primary
+from tests.kit.primary import Primary
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from replica.relay_log import slots
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.session import Session
-from tests.unit.relay_writer.streams import FILE, packet
+from tests.kit.primary import FILE, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:

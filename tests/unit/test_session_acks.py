@@ -17,7 +17,7 @@ from replica.protocol.packets import pack
 from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
 from replica.session import Session
-from tests.unit.relay_writer.streams import CRC32, FILE, SERVER_ID, Primary, packet
+from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ async def test_an_ack_wanted_in_a_file_is_of_that_file_though_the_next_one_has_b
 
 @in_own_time
 async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -> None:
-    primary = Primary(seq=1)
+    primary = Primary(sequence=1)
     primary.open_file()
     primary.position = (1 << 32) - 100  # the next event's 32 bits wrap
     primary.events[0] = encode_rotate(FILE, (1 << 32) - 200, server_id=SERVER_ID, checksum=CRC32)

@@ -16,8 +16,8 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_log.readers import ReaderRegistration, removal_lock
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +141,7 @@ def test_beside_a_writer(directory: Path) -> None:
     with RelayWriter.open(directory) as relay:
         answer(directory, "--all-but-last")
         assert relay.position == GtidPosition.parse("0-1-60")
-        primary = Primary(seq=60)
+        primary = Primary(sequence=60)
         primary.open_file("bin.000008")
         primary.transaction(Gtid(0, 1, 61), (100,))
         receive(relay, primary.wire())

@@ -16,9 +16,9 @@ from replica.relay_log.identity import take_identity
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.daemon.records import record
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from replica.protocol.gtid import Gtid
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.daemon.records import NOW
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,10 @@ from replica.protocol.encode import encode_event
 from replica.protocol.events import TransactionPayloadEvent, decode
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, Column, rows, table_map
 from tests.unit.protocol.decoding import DESCRIPTION
 from tests.unit.protocol.wire_varlen import unsigned
-from tests.unit.rows.stream import INSERT, Column, Stream, rows, table_map
 from tests.unit.rows.twin import Tables
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_a_transaction_in_a_payload(claimed: int) -> None:
 def test_payloads_that_are_bombs_together() -> None:
     """The largest that there may be, and one small transaction too many: refused before it is decompressed."""
     fields = b"\2\1\0" + b"\3\x09\xfe" + struct.pack("<Q", 1 << 30) + b"\0"
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
     stream.query(b"DDL")
     stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 2))
@@ -110,7 +111,7 @@ def test_payloads_that_are_bombs_together() -> None:
 
 @pytest.mark.parametrize("claimed", [100, 1 << 20, (1 << 31) - 2, HUGE])
 def test_images_of_a_compressed_rows_event(claimed: int) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3)]))
     stream.event(EventType.WRITE_ROWS_COMPRESSED_V1, rows(1, 1, b"") + block(claimed, DEFLATED[:2000]))
@@ -129,7 +130,7 @@ def test_images_of_a_compressed_rows_event(claimed: int) -> None:
 def test_a_compressed_column(column: Column, claimed: int) -> None:
     value = b"\x8c" + claimed.to_bytes(4, "big") + DEFLATED[2:2000]
     prefix = 4 if column.code == 140 else 2
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [column]))
     stream.event(INSERT, rows(1, 1, b"\0" + len(value).to_bytes(prefix, "little") + value))

@@ -22,8 +22,8 @@ from replica.relay_log.lock import LOCK_NAME, lock_holder
 from replica.relay_log.readers import ReaderRegistration, survey_readers
 from replica.relay_writer.clock import SteppedClock
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.encode import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.file_head import encode_file_head, file_identity, read_file_head
-from tests.unit.relay_writer.streams import CRC32, NONE, format_description
+from tests.kit.primary import CRC32, NONE, format_description
 
 if TYPE_CHECKING:
     from pathlib import Path

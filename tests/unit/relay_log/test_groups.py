@@ -11,8 +11,8 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.groups import DISORDER_S, RelayGroups
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_log.scan import group_ends
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import FILE, Primary
 from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.streams import FILE, Primary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.lookup import RelayFiles
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 from tests.unit.relay_writer.test_writer import primary_of
 
 
@@ -38,7 +38,7 @@ def test_numbers_follow_the_writer_and_the_purge_without_listing(
         monkeypatch.setattr(Path, "iterdir", lambda folder: listed.append(folder) or iter(()))
         relay.roll()
         assert files.numbers() == range(1, last + 1), "the new file has no group yet"
-        more = Primary(seq=20, timestamp=1_700_000_001)
+        more = Primary(sequence=20, timestamp=1_700_000_001)
         more.open_file("bin.000008")
         more.transaction(Gtid(0, 1, 22))
         receive(relay, more.wire())

@@ -15,8 +15,9 @@ from replica.relay_log.log import RelayLog
 from replica.relay_log.order import IN_ORDER, ORDER_NAME, Begun, LogOrder, read_order, write_order
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import feed, stored
-from tests.unit.relay_writer.streams import Primary, read_plainly
+from tests.unit.relay_writer.plain_reading import read_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.lock import LOCK_NAME, RelayLock
 from replica.relay_log.presence import NamedFile
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

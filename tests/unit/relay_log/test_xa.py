@@ -16,8 +16,8 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_log.xa import follow
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +38,11 @@ def rare(groups: int = 800) -> Primary:
     for seq in range(1, groups):
         match seq:
             case 100:
-                primary.xa_prepare(Gtid(0, 1, seq), "x", (5000,))
+                primary.xa_prepare("x", Gtid(0, 1, seq), (5000,))
             case 101 | 500:
-                primary.xa_prepare(Gtid(0, 1, seq), "y")
+                primary.xa_prepare("y", Gtid(0, 1, seq))
             case 600:
-                primary.xa_end(Gtid(0, 1, seq), "x")
+                primary.xa_end("x", gtid=Gtid(0, 1, seq))
             case _:
                 primary.transaction(Gtid(0, 1, seq), (1000,))
     return primary
@@ -68,7 +68,7 @@ def test_files_without_xa_are_passed_by_and_none_with_it_is(
         primary.open_file(f"bin.{first:06d}")
         for seq in range(first, first + (100 if restarts else 300)):
             if seq in odd:
-                primary.xa_prepare(Gtid(0, 1, seq), f"x{seq}")
+                primary.xa_prepare(f"x{seq}", Gtid(0, 1, seq))
             else:
                 primary.transaction(Gtid(0, 1, seq), (1000,))
         with RelayWriter.open(tmp_path, max_file_bytes=5000) as relay:
@@ -135,12 +135,12 @@ def test_random_logs_against_plain_bookkeeping(tmp_path: Path, seed: int) -> Non
             primary.transaction(Gtid(0, 1, seq), (chance.randrange(1, 4000),))
         elif name in opened:
             verb = chance.choice(("COMMIT", "ROLLBACK"))
-            primary.xa_end(Gtid(0, 1, seq), name, verb)
+            primary.xa_end(name, verb, Gtid(0, 1, seq))
             before = opened.pop(name)
             if verb == "COMMIT":
                 commits.append((before, seq))
         else:
-            primary.xa_prepare(Gtid(0, 1, seq), name, (chance.randrange(1, 4000),))
+            primary.xa_prepare(name, Gtid(0, 1, seq), (chance.randrange(1, 4000),))
             opened[name] = seq
     log, end = filled(tmp_path, primary, max_file_bytes=chance.choice((20_000, 1 << 20)))
     places = [START]
@@ -192,7 +192,7 @@ def test_more_open_transactions_than_any_server_has_are_refused(
     primary = Primary()
     primary.open_file()
     for seq, name in enumerate("abcd", 1):
-        primary.xa_prepare(Gtid(0, 1, seq), name)
+        primary.xa_prepare(name, Gtid(0, 1, seq))
     log, end = filled(tmp_path, primary)
     with pytest.raises(ProtocolError, match=r"more than 3 XA transactions .* X'61',X'',1\. .*XA RECOVER"):
         follow(log, [(START, end)], ())

@@ -22,8 +22,10 @@ from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
+from tests.kit import bodies
+from tests.kit.primary import CRC32, FILE, NONE, SERVER_ID, Primary, packet
 from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.streams import CRC32, FILE, NONE, QUERY_HEAD, SERVER_ID, Primary, packet, read_plainly
+from tests.unit.relay_writer.plain_reading import read_plainly
 from tests.unit.tail.relay_logs import wire_of
 from tests.vectors.load import raw_events
 
@@ -47,8 +49,8 @@ def primaries(draw: st.DrawFn) -> Primary:  # noqa: C901  (one branch a shape)
     primary.open_file()
     sizes = st.lists(st.one_of(st.integers(0, 60), st.integers(200, 5000)), max_size=4)
     for _ in range(draw(st.integers(1, 8))):
-        primary.seq += 1
-        gtid = Gtid(draw(st.integers(0, 2)), draw(st.sampled_from([1, SERVER_ID, 0xFFFFFFFF])), primary.seq)
+        primary.sequence += 1
+        gtid = Gtid(draw(st.integers(0, 2)), draw(st.sampled_from([1, SERVER_ID, 0xFFFFFFFF])), primary.sequence)
         match draw(st.sampled_from("ttttsczhdrgip")):
             case "t":
                 primary.transaction(gtid, draw(sizes), draw(st.sampled_from(["xid", "commit", "rollback", "xa"])))
@@ -61,23 +63,23 @@ def primaries(draw: st.DrawFn) -> Primary:  # noqa: C901  (one branch a shape)
             case "d":  # cut by the next GTID or by the end
                 primary.transaction(gtid, draw(sizes), "")
             case "r":
-                primary.rotate(f"bin.{100 + primary.seq:06d}")
+                primary.rotate(f"bin.{100 + primary.sequence:06d}")
             case "g":  # not known, but may be ignored: outside of a group and inside
                 primary.event(250, b"outside", flags=HeaderFlag.IGNORABLE)
                 primary.gtid(gtid, GtidFlag.TRANSACTIONAL)
                 primary.event(250, b"inside", flags=HeaderFlag.IGNORABLE)
-                primary.event(EventType.XID, bytes(8))
+                primary.xid()
             case "p":  # a rows event in fragments
                 primary.gtid(gtid, GtidFlag.TRANSACTIONAL)
                 for _ in range(3):
                     primary.event(EventType.PARTIAL_ROW_DATA, b"fragment", inside=True)
-                primary.event(EventType.XID, bytes(8))
+                primary.xid()
             case "i":  # texts that only look like the end, and a compressed COMMIT
                 primary.gtid(gtid, GtidFlag.TRANSACTIONAL)
-                primary.event(EventType.QUERY, QUERY_HEAD + b"ROLLBACK TO `x`", inside=True)
-                primary.event(EventType.QUERY, QUERY_HEAD + b"XCOMMIT", inside=True)
-                primary.event(EventType.QUERY_COMPRESSED, QUERY_HEAD + b"COMMIT", inside=True)
-                primary.event(EventType.QUERY, QUERY_HEAD + b"COMMIT")
+                primary.query(b"ROLLBACK TO `x`", inside=True)
+                primary.query(b"XCOMMIT", inside=True)
+                primary.event(EventType.QUERY_COMPRESSED, bodies.query(b"COMMIT"), inside=True)
+                primary.query(b"COMMIT")
     return primary
 
 
@@ -144,7 +146,7 @@ def test_a_streamed_event_that_ends_the_group(tmp_path: Path) -> None:
         primary.open_file()
         primary.statement(Gtid(0, 1, 1), text=b"CREATE TABLE t /* " + b"x" * 2000 + b"*/")
         primary.gtid(Gtid(0, 1, 2), GtidFlag.TRANSACTIONAL)
-        primary.event(EventType.QUERY, QUERY_HEAD[:-1] + b"d" * 3000 + b"\0COMMIT")
+        primary.event(EventType.QUERY, bodies.query(b"")[:-2] + b"d" * 3000 + b"\0COMMIT")
         wire = primary.wire()
         folder = tmp_path / str(cut)
         with RelayWriter.open(folder) as relay:
@@ -259,12 +261,12 @@ def test_of_changes_without_rows_only_those_of_whole_groups_count(tmp_path: Path
     primary.open_file()
     for end in ("", "xid"):
         primary.gtid(Gtid(0, 1, 1), GtidFlag.TRANSACTIONAL)
-        primary.event(EventType.QUERY, QUERY_HEAD + b"UPDATE t SET a = 1", inside=True)
-        primary.event(EventType.QUERY, QUERY_HEAD + b"INSERT" + bytes(300 << 10), inside=True)
-        primary.event(EventType.QUERY_COMPRESSED, QUERY_HEAD + b"DELETE", inside=True)
-        primary.event(EventType.QUERY, QUERY_HEAD + b"CREATE TEMPORARY TABLE w (a INT)", inside=True)
+        primary.query(b"UPDATE t SET a = 1", inside=True)
+        primary.query(b"INSERT" + bytes(300 << 10), inside=True)
+        primary.event(EventType.QUERY_COMPRESSED, bodies.query(b"DELETE"), inside=True)
+        primary.query(b"CREATE TEMPORARY TABLE w (a INT)", inside=True)
         if end:
-            primary.event(EventType.XID, bytes(8))
+            primary.xid()
         else:
             primary.open_file("bin.000008")
     primary.transaction(Gtid(0, 1, 2), end="commit")
@@ -318,6 +320,10 @@ def damaged() -> list[tuple[str, type[ReplicaError], bytes]]:
         primary.gtid(Gtid(0, 1, 2), GtidFlag.TRANSACTIONAL)
         return primary.wire() + make(primary)  # type: ignore[operator]
 
+    def last_packet(primary: Primary, kind: int, body: bytes) -> bytes:
+        primary.event(kind, body)
+        return packet(primary.events[-1])
+
     def rows(flip: int) -> bytes:
         event = bytearray(encode_event(EventType.WRITE_ROWS_V1, bytes(100), server_id=1, checksum=CRC32))
         event[flip] ^= 1
@@ -331,8 +337,8 @@ def damaged() -> list[tuple[str, type[ReplicaError], bytes]]:
         ("flipped body bit", ChecksumError, after_a_group(lambda _: rows(50))),
         ("flipped header bit", ChecksumError, after_a_group(lambda _: rows(14))),
         ("flipped length", ProtocolError, after_a_group(lambda _: rows(9))),
-        ("unknown type", UnsupportedEventError, after_a_group(lambda p: packet(p.event(173, b"newer")))),
-        ("incident", UnsupportedEventError, after_a_group(lambda p: packet(p.event(26, b"\1\0\4lost")))),
+        ("unknown type", UnsupportedEventError, after_a_group(lambda p: last_packet(p, 173, b"newer"))),
+        ("incident", UnsupportedEventError, after_a_group(lambda p: last_packet(p, 26, b"\1\0\4lost"))),
         ("no status byte", ProtocolError, after_a_group(lambda _: pack(b"", 1))),
         ("unknown status", ProtocolError, after_a_group(lambda _: pack(b"\7abc", 1))),
         ("short event", ProtocolError, after_a_group(lambda _: pack(b"\0" + bytes(10), 1))),
@@ -414,7 +420,7 @@ def test_the_last_wanted_ack_covers_complete_groups_only(tmp_path: Path) -> None
         feed(receiver, b"".join(packet(e, semi_sync=True, ack=True) for e in primary.events[before:]))
         assert receiver.take_ack() is None, "the group is open: nothing of it may be acknowledged"
         before = len(primary.events)
-        primary.event(EventType.XID, bytes(8))
+        primary.xid()
         feed(receiver, packet(primary.events[-1], semi_sync=True))
         assert receiver.take_ack() is not None
 
@@ -519,7 +525,7 @@ def test_the_last_domain_and_one_too_many(tmp_path: Path) -> None:
     primary.open_file()
     for domain in range(4097):
         primary.gtid(Gtid(domain, 1, 1), GtidFlag.STANDALONE)
-        primary.event(EventType.QUERY, QUERY_HEAD + b"x")
+        primary.query(b"x")
     with RelayWriter.open(tmp_path) as relay:
         with pytest.raises(RelayError, match="4096 GTID domains"):
             receive(relay, primary.wire(), [100_000])

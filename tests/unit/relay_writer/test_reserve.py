@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from replica.protocol.gtid import Gtid
 from replica.relay_log.location import relay_path
 from replica.relay_writer import reserve as module
 from replica.relay_writer.reserve import RESERVE_BYTES, reserve
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Gtid, Primary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,9 @@ from replica.relay_writer import retention as module
 from replica.relay_writer.retention import MAX_LOCKED_S, Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.mariadb import wait_until
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import feed, receive
 from tests.unit.relay_writer.recorded_disk import Disk, Recorder, put
-from tests.unit.relay_writer.streams import Primary
 from tests.unit.relay_writer.test_writer import primary_of
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def test_beside_a_writer_and_readers_that_do_not_stop(tmp_path: Path) -> None:
         thread.start()
         try:
             assert begun.wait(60)
-            primary = Primary(seq=5)
+            primary = Primary(sequence=5)
             primary.open_file("bin.000008")
             receiver = receive(relay, primary.wire())
             place = relay.committed

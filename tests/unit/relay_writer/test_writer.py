@@ -16,8 +16,9 @@ from replica.relay_log.location import RelayLocation, index_path, relay_numbers,
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
+from tests.kit.primary import FILE, Primary, format_description
 from tests.unit.relay_writer.driving import feed, receive, stored
-from tests.unit.relay_writer.streams import FILE, Primary, format_description, read_plainly
+from tests.unit.relay_writer.plain_reading import read_plainly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ def test_complete_files_are_sealed(tmp_path: Path) -> None:
 
 
 def test_reopening_goes_on_where_it_ended(tmp_path: Path) -> None:
-    first, second = primary_of(3), Primary(seq=3)
+    first, second = primary_of(3), Primary(sequence=3)
     with RelayWriter.open(tmp_path) as relay:
         receive(relay, first.wire())
         head = relay.head

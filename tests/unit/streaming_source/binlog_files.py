@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 from replica.protocol.constants import EventType, GtidFlag
 from streaming_source.files.load_files import LoadedFiles, load_files
 from streaming_source.files.reader import read_file_changes
-from tests.unit.rows.xa_stream import TABLE
+from tests.kit.real_rows import TABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.unit.rows.stream import Stream
+    from tests.kit.primary import Primary
 
 BARE = TABLE[:18]
 """The same table map as a server with binlog_row_metadata=NO_LOG writes it: types, and nothing else."""
 
 
-def ddl(stream: Stream, sql: bytes) -> None:
-    stream.gtid(GtidFlag.STANDALONE | GtidFlag.DDL)
+def ddl(stream: Primary, sql: bytes) -> None:
+    stream.gtid(None, GtidFlag.STANDALONE | GtidFlag.DDL)
     stream.query(sql)
 
 
-def crash(stream: Stream, body: bytes = TABLE) -> None:
+def crash(stream: Primary, body: bytes = TABLE) -> None:
     """The beginning of a transaction."""
     stream.gtid()
     stream.event(EventType.TABLE_MAP, body)

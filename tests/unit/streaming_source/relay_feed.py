@@ -23,8 +23,8 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.store import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
+from tests.kit.primary import SERVER_ID, Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -100,19 +100,16 @@ class RelayFeed:
 
         With 'prepare x' behind it a group prepares XA transaction x, with 'commit x' or 'rollback x' it ends it.
         """
-        position = self.primary.position
-        self.primary.events.clear()
-        self.primary.open_file()  # every arrival is a connection of its own
-        self.primary.position = max(position, self.primary.position)
+        self.primary.connect()  # every arrival is a connection of its own
         for group in groups:
             gtid, *xa = group.split()
             match xa:
                 case []:
                     self.primary.transaction(Gtid.parse(gtid), rows=(rows,))
                 case ["prepare", name]:
-                    self.primary.xa_prepare(Gtid.parse(gtid), name, rows=(rows,))
+                    self.primary.xa_prepare(name, Gtid.parse(gtid), rows=(rows,))
                 case [verb, name]:
-                    self.primary.xa_end(Gtid.parse(gtid), name, verb.upper())
+                    self.primary.xa_end(name, verb.upper(), Gtid.parse(gtid))
         receive(self._writer, self.primary.wire())
 
     def starting_offset(self) -> SourceOffset:
@@ -138,7 +135,7 @@ class RelayFeed:
         return ServerEnd(self.head().position if self.target is None else self.target)
 
     def origin(self, location: RelayLocation) -> Origin:
-        return Origin(77) if location.offset else Origin()
+        return Origin(SERVER_ID) if location.offset else Origin()
 
     def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002
         return False

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import pickle
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.constants import EventType
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.resolver import SelectedTables
+from tests.kit.real_rows import images
+from tests.kit.rows import INSERT, Column, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tests.unit.rows.stream import INSERT, Column, image, rows, table_map
 from tests.unit.streaming_source.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
@@ -59,36 +59,30 @@ class RowFeed(RelayFeed):
 
     def arrive_rows(self, *groups: Group) -> None:
         primary = self.primary
-        position = primary.position
-        primary.events.clear()
-        primary.open_file()
-        primary.position = max(position, primary.position)
+        primary.connect()
         for group in groups:
             text, *xa = group.text.split()
             gtid = Gtid.parse(text)
             match xa:
                 case [] | ["prepare", _]:
-                    flags = GtidFlag.TRANSACTIONAL | (GtidFlag.PREPARED_XA if xa else 0)
-                    primary.gtid(gtid, flags, xa=xa[1] if xa else None)
+                    primary.begin(gtid, xa=xa[1] if xa else None)
                     self._rows(group.events)
                     if xa:
-                        body = struct.pack("<BIII", 0, 1, len(xa[1]), 0) + xa[1].encode()
-                        primary.event(EventType.XA_PREPARE, body)
+                        primary.xa_prepared(xa[1])
                     else:
-                        primary.event(EventType.XID, bytes(8))
+                        primary.xid()
                 case ["alters"]:
                     primary.statement(gtid, text=b"ALTER TABLE d.t COMMENT 'changed'")
                 case [verb, name]:
-                    primary.xa_end(gtid, name, verb.upper())
+                    primary.xa_end(name, verb.upper(), gtid)
         receive(self._writer, primary.wire())
 
     def _rows(self, events: Sequence[tuple[str, int]]) -> None:
         for table, count in events:
             number = 1 + list(MAPS).index(table)
-            images = b"".join(image([struct.pack("<i", self.value + n)]) for n in range(count))
-            self.value += count
+            first, self.value = self.value, self.value + count
             self.primary.event(EventType.TABLE_MAP, MAPS[table], inside=True)
-            self.primary.event(INSERT, rows(number, 1, images), inside=True)
+            self.primary.event(INSERT, rows(number, 1, images(*range(first, self.value))), inside=True)
 
 
 def offset(gtid: str) -> SourceOffset:

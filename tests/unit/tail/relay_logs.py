@@ -14,8 +14,8 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.tail.changes import Wanted
 from replica.tail.names import LiveNames
+from tests.kit.primary import packet
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import packet
 from tests.vectors.load import raw_events
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.tail.find import find_group
 from replica.tail.search import Search
+from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
-from tests.unit.relay_writer.streams import Primary
 from tests.unit.tail.relay_logs import recorded_log
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
 
 TABLES = Tables({"d.t": None})
@@ -22,8 +23,8 @@ BITS = st.lists(st.booleans(), min_size=len(NAMES), max_size=len(NAMES)).filter(
 CHANGE = st.tuples(st.sampled_from((INSERT, UPDATE, DELETE)), BITS | st.just([True] * len(NAMES)), BITS)
 
 
-def stream(changes: list[tuple[int, list[bool], list[bool]]]) -> Stream:
-    made = Stream()
+def stream(changes: list[tuple[int, list[bool], list[bool]]]) -> Primary:
+    made = Primary()
     made.gtid()
     for op, before, after in changes:
         made.event(EventType.TABLE_MAP, table_map(1, COLUMNS))
@@ -42,7 +43,7 @@ def lacking(bits: list[bool]) -> list[str] | None:
 def test_lists_are_the_bitmaps_by_name(
     changes: list[tuple[int, list[bool], list[bool]]], shape: Literal["envelope", "flat", "variant"], batch_rows: int
 ) -> None:
-    decoded = check_twin(stream(changes).file(), TABLES, DecodeOptions(shape=shape, batch_rows=batch_rows))
+    decoded = check_twin(stream(changes).binlog(), TABLES, DecodeOptions(shape=shape, batch_rows=batch_rows))
     if shape == "flat":
         expected = [
             lacking(bits)
@@ -77,11 +78,11 @@ def test_only_columns_that_are_put_out_are_named_and_whole_images_cost_nothing()
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 64, 65, 300])
 def test_tables_of_any_width(width: int) -> None:
     names = [f"c{i}" for i in range(width)]
-    made = Stream()
+    made = Primary()
     made.gtid()
     made.event(EventType.TABLE_MAP, table_map(1, [Column(name, 1) for name in names]))
     bits = [i % 3 == 0 for i in range(width)]
     made.event(INSERT, rows(1, width, image([b"\1"] * sum(bits)), before=bits))
     made.xid()
-    decoded = check_twin(made.file(), TABLES, DecodeOptions())
+    decoded = check_twin(made.binlog(), TABLES, DecodeOptions())
     assert decoded.absent_after == [None if all(bits) else [n for n, b in zip(names, bits, strict=True) if not b]]

@@ -13,8 +13,9 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from tests.fixtures.mariadb import MariaDb
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 if TYPE_CHECKING:
@@ -166,9 +167,9 @@ def row(number: int, name: str | None = "x") -> bytes:
     return image([number.to_bytes(4, "little", signed=True), text])
 
 
-def transactions() -> Stream:
+def transactions() -> Primary:
     """Three groups; rows of an unwanted table before, between and after the wanted ones."""
-    stream = Stream()
+    stream = Primary()
     for group in range(3):
         stream.gtid()
         stream.event(EventType.ANNOTATE_ROWS, f"statement of group {group}".encode())
@@ -225,7 +226,7 @@ def test_a_table_is_resolved_once_for_all_ranges() -> None:
 
 
 def test_columns_meet_by_name_and_missing_ones_are_null() -> None:
-    stream = Stream()
+    stream = Primary()
     for columns, values in (([NAME, ID], [b"\x01a", b"\x05\0\0\0"]), ([ID], [b"\x06\0\0\0"])):
         stream.gtid()
         stream.event(EventType.TABLE_MAP, table_map(1, columns))
@@ -237,7 +238,7 @@ def test_columns_meet_by_name_and_missing_ones_are_null() -> None:
 
 
 def test_a_text_column_that_changed_its_character_set_reads_right_on_both_sides_of_the_change() -> None:
-    stream = Stream()
+    stream = Primary()
     for collation, text in ((45, "\u4e2d".encode()), (28, "\u4e2d".encode("gbk")), (8, b"\xe9")):
         stream.gtid()
         stream.event(EventType.TABLE_MAP, table_map(1, [Column("name", 15, b"\x28\0", collation=collation)]))
@@ -284,7 +285,7 @@ def test_statements_come_along_when_asked_for() -> None:
 
 
 def test_rows_that_are_only_prepared_do_not_come() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
     stream.event(INSERT, rows(1, 2, row(1)))
@@ -309,13 +310,13 @@ def test_the_rows_before_an_event_that_must_not_be_passed_come_first() -> None:
 
 
 def test_version_2_events_step_over_their_extra_data() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [ID, NAME]))
     body = rows(1, 2, row(4))
     stream.event(EventType.WRITE_ROWS, body[:8] + b"\x05\0abc" + body[8:])
     stream.xid()
-    assert len(list(reference_rows(stream.file(), WANTED))) == 1
+    assert len(list(reference_rows(stream.binlog(), WANTED))) == 1
     assert kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT)).after[0].to_pylist() == [4]
 
 

@@ -19,7 +19,8 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 from tests.vectors.load import HERE as VECTORS
 from tests.vectors.load import VERSIONS
@@ -101,7 +102,7 @@ def stored_row(value: int, text: bytes | None, how: str = "raw") -> bytes:
 
 
 def transaction(
-    stream: Stream, events: Sequence[tuple[int, bytes]], columns: Sequence[Column], table: str = "t"
+    stream: Primary, events: Sequence[tuple[int, bytes]], columns: Sequence[Column], table: str = "t"
 ) -> None:
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, columns, table=table))
@@ -123,17 +124,17 @@ def compressed(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("codes", [V1, V2], ids=["v1", "v2"])
 def test_compressed_events_read_like_plain_ones(shape: Shape, codes: dict[int, int]) -> None:
-    stream, plain = Stream(), Stream()
+    stream, plain = Primary(), Primary()
     many = [named(i, "x" * (i % 150)) for i in range(100)]
     images = {INSERT: b"".join(many), UPDATE: b"".join(many), DELETE: many[0]}
     transaction(stream, [compressed(op, 2, data, codes) for op, data in images.items()], [ID, NAME])
     bitmaps = {UPDATE: [True, True]}
     transaction(plain, [(op, rows(7, 2, d, after=bitmaps.get(op), flags=0)) for op, d in images.items()], [ID, NAME])
     options = DecodeOptions(shape=shape, batch_rows=7)
-    found = check_twin(stream.file(), WANTED, options)
-    assert found == check_twin(plain.file(), WANTED, options)
+    found = check_twin(stream.binlog(), WANTED, options)
+    assert found == check_twin(plain.binlog(), WANTED, options)
     assert len(found.ops) == (201 if shape == "flat" else 151)
-    _, counts = count_rows(stream.file(), WANTED, checksum=True)
+    _, counts = count_rows(stream.binlog(), WANTED, checksum=True)
     assert counts.tolist() == [151]
 
 
@@ -154,22 +155,22 @@ def test_compressed_columns_hold_what_was_written(shape: Shape, *, whole_event: 
             return compressed(op, 6, images)
         return op, rows(7, 6, images, after=[True] * 6 if op == UPDATE else None, flags=0)
 
-    stream = Stream()
+    stream = Primary()
     pairs = b"".join(a + b for a, b in zip(data, reversed(data), strict=True))
     transaction(stream, [event(INSERT, b"".join(data)), event(UPDATE, pairs), event(DELETE, data[2])], STORED)
-    found = check_twin(stream.file(), WANTED, DecodeOptions(shape=shape, batch_rows=5))
+    found = check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape, batch_rows=5))
     if shape == "envelope":
         expected = [value for i, value in enumerate(values) for how in ways if how != "plain" or value != values[4]]
         text = [None if value is None else value.decode() for value in expected]
         for column, wanted in ((1, expected), (2, text), (3, text), (5, text)):
             assert found.after[column].to_pylist()[: len(expected)] == wanted
         assert found.after[4].to_pylist()[0] == "name"
-    assert count_rows(stream.file(), WANTED, checksum=True)[1].tolist() == [2 * len(data) + 1]
+    assert count_rows(stream.binlog(), WANTED, checksum=True)[1].tolist() == [2 * len(data) + 1]
 
 
 def test_columns_that_nobody_reads_are_never_inflated() -> None:
     bad = image([number(1), b"\3\0\x8a\xff\xff", b"\0", b"\0", b"\4name", None])
-    stream = Stream()
+    stream = Primary()
     transaction(stream, [(INSERT, rows(7, 6, bad, flags=0))], STORED)
     output = check_outputs(stream, ["id", "name", "long"])
     assert [array.to_pylist() for array in output] == [[1], ["name"], [None]]
@@ -177,18 +178,18 @@ def test_columns_that_nobody_reads_are_never_inflated() -> None:
         check_outputs(stream, ["b"])
 
 
-def check_outputs(stream: Stream, names: list[str]) -> list[object]:
+def check_outputs(stream: Primary, names: list[str]) -> list[object]:
     """The named columns of a stream's rows, from the kernels."""
     layout = compile_layout(parse_table_map(memoryview(table_map(7, STORED))), None, None, ValuePolicy())
     output = [next(column for column in layout.outputs if column.name == name) for name in names]
-    return list(kernel_rows(stream.file(), RangeDecoder(WANTED, DecodeOptions(), output)).after)
+    return list(kernel_rows(stream.binlog(), RangeDecoder(WANTED, DecodeOptions(), output)).after)
 
 
 def test_absent_columns_of_minimal_images() -> None:
     before, after = [True, False, False, True, False, False], [False, True, True, False, False, True]
     one, two = packed(b"q" * 90), packed(b"w" * 80)
     pair = image([number(5), counted("short", one)]) + image([counted("b", two), None, counted("long", two)])
-    stream = Stream()
+    stream = Primary()
     for event in (
         (UPDATE, rows(7, 6, pair * 3, before=before, after=after, flags=0)),
         compressed(UPDATE, 6, pair * 3, before=before, after=after),
@@ -196,11 +197,11 @@ def test_absent_columns_of_minimal_images() -> None:
     ):
         transaction(stream, [event], STORED)
     for shape in SHAPES:
-        check_twin(stream.file(), WANTED, DecodeOptions(shape=shape))
+        check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape))
 
 
 def test_rows_of_other_tables_are_counted_through_compression() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [ID, NAME]))
     stream.event(EventType.TABLE_MAP, table_map(8, STORED, table="other"))
@@ -212,7 +213,7 @@ def test_rows_of_other_tables_are_counted_through_compression() -> None:
     stream.event(V1[INSERT], other)
     stream.xid()
     for shape in SHAPES:
-        found = check_twin(stream.file(), WANTED, DecodeOptions(shape=shape))
+        found = check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape))
         assert found.ordinals == [40, 81, 82]
         assert found.last == [False, False, True]
 
@@ -220,27 +221,27 @@ def test_rows_of_other_tables_are_counted_through_compression() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("arena", [1, 100, 500])
 def test_slices_change_nothing(shape: Shape, arena: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream()
+    stream = Primary()
     for group in range(4):
         events = [compressed(INSERT, 2, named(i, "n" * i) * (1 + i % 3)) for i in range(12)]
         events[5] = (INSERT, rows(7, 2, named(-1, "plain") * 2, flags=0))
         transaction(stream, events, [ID, NAME], table="t" if group != 2 else "u")
-    whole = check_twin(stream.file(), WANTED, DecodeOptions(shape=shape))
+    whole = check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape))
     monkeypatch.setattr(images_module.Arena.__init__, "__defaults__", (arena,))
-    sliced = check_twin(stream.file(), WANTED, DecodeOptions(shape=shape))
+    sliced = check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape))
     assert sliced._replace(batches=0) == whole._replace(batches=0)
     assert sliced.batches > whole.batches
-    counts = count_rows(stream.file(), WANTED, checksum=True)[1]
+    counts = count_rows(stream.binlog(), WANTED, checksum=True)[1]
     assert counts.tolist() == [23, 23, 0, 23]
 
 
 def test_a_decoder_goes_on_after_an_event_larger_than_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images_module.Arena.__init__, "__defaults__", (1000,))
-    stream = Stream()
+    stream = Primary()
     small, large = named(1, "a"), named(2, "b" * 200) * 50
     for data in (small, large, small, large, large, small):
         transaction(stream, [compressed(INSERT, 2, data)], [ID, NAME])
-    found = check_twin(stream.file(), WANTED, DecodeOptions())
+    found = check_twin(stream.binlog(), WANTED, DecodeOptions())
     assert [len(name) for name in found.after[1].to_pylist()] == [1, *[200] * 50, 1, *[200] * 100, 1]
 
 
@@ -259,7 +260,7 @@ def test_a_decoder_goes_on_after_an_event_larger_than_the_arena(monkeypatch: pyt
     ],
 )
 def test_damage_is_told_with_its_event(event: tuple[int, bytes], words: str) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [ID, NAME]))
     stream.event(*compressed(INSERT, 2, named(1, "a")))
@@ -288,7 +289,7 @@ def test_damage_is_told_with_its_event(event: tuple[int, bytes], words: str) -> 
     ],
 )
 def test_damage_in_compressed_columns(event: tuple[int, bytes], words: str) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, STORED))
     at = stream.event(*event)
@@ -300,7 +301,7 @@ def test_damage_in_compressed_columns(event: tuple[int, bytes], words: str) -> N
 
 def test_an_event_that_grows_too_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images_module, "MAX_IMAGES_BYTES", 2000)
-    stream = Stream()
+    stream = Primary()
     transaction(stream, [(INSERT, rows(7, 6, stored_row(1, b"a" * 254) * 3, flags=0))], STORED)
     with pytest.raises(ProtocolError, match="take more than 2000 bytes"):
         list(RangeDecoder(WANTED, DecodeOptions(shape="variant")).decode(bytes(stream), checksum=True))
@@ -311,7 +312,7 @@ def test_memory_is_the_arena_whatever_the_range_inflates_to() -> None:
     megabyte = image([number(1), struct.pack("<I", 1 << 20) + bytes(1 << 20)])
 
     def decode(transactions: int) -> int:
-        stream = Stream()
+        stream = Primary()
         for _ in range(transactions):
             transaction(stream, [compressed(INSERT, 2, megabyte)], columns)
         decoder = RangeDecoder(WANTED, DecodeOptions(shape="variant", reuse_buffers=True))
@@ -336,14 +337,14 @@ def test_memory_is_the_arena_whatever_the_range_inflates_to() -> None:
 )
 def test_random_values(texts: list[bytes | None], how: str, shape: Shape, *, whole_event: bool) -> None:
     images = b"".join(stored_row(i, text, how) for i, text in enumerate(texts))
-    stream = Stream()
+    stream = Primary()
     event = compressed(INSERT, 6, images) if whole_event else (INSERT, rows(7, 6, images, flags=0))
     transaction(stream, [event], STORED)
-    check_twin(stream.file(), WANTED, DecodeOptions(shape=shape))
+    check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape))
 
 
 def sample() -> tuple[bytes, int]:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, STORED))
     at = stream.event(UPDATE, rows(7, 6, stored_row(1, b"a" * 90) + stored_row(2, b"b", "plain"), after=[True] * 6))

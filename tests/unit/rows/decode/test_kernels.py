@@ -28,7 +28,8 @@ from replica.rows.types.kernel_dates import days
 from replica.rows.types.kernel_numbers import INVALID
 from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 from tests.unit.rows.wire_values import CASES, MULTI_BYTE_CASES
 
@@ -52,7 +53,7 @@ def binlogs(draw: st.DrawFn, *, multi_byte: bool = False) -> bytes:
     columns = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=20, unique_by=lambda case: case[0].name))
     definitions = [column for column, _ in columns]
     width = len(columns)
-    stream = Stream(checksum=draw(st.booleans()))
+    stream = Primary(checksum=draw(st.booleans()))
     for _ in range(draw(st.integers(1, 4))):
         stream.gtid()
         stream.event(EventType.TABLE_MAP, table_map(1, definitions))
@@ -72,7 +73,7 @@ def binlogs(draw: st.DrawFn, *, multi_byte: bool = False) -> bytes:
             if draw(st.booleans()):
                 stream.event(INSERT, rows(2, 2, image([b"\x03abc", None]) * 2, flags=0))
         stream.xid()
-    return stream.file()
+    return stream.binlog()
 
 
 POLICIES = st.sampled_from(
@@ -115,12 +116,12 @@ def test_spark_reads_every_variant_we_write(data: bytes) -> None:
 
 
 def wide_variant(width: int) -> dict[str, Any]:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column(f"column_{i}", 1) for i in range(width)]))
     stream.event(INSERT, rows(1, width, image([bytes([i % 100]) for i in range(width)])))
     stream.xid()
-    check_twin(stream.file(), WANTED, DecodeOptions(shape="variant"))
+    check_twin(stream.binlog(), WANTED, DecodeOptions(shape="variant"))
     decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
     row = decoded.after[0][0].as_py()
     return dict(VariantUtils.to_python(row["value"], row["metadata"]))  # type: ignore[arg-type]
@@ -135,7 +136,7 @@ def test_a_variant_of_many_columns(width: int) -> None:
 def test_a_value_of_any_size_grows_its_column_alone(size: int) -> None:
     columns = [Column("id", 3), Column("b", 252, b"\x04", collation=63), Column("t", 252, b"\x04")]
     value = size.to_bytes(4, "little") + b"x" * size
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, columns))
     stream.event(INSERT, rows(1, 3, image([bytes(4), bytes(4), bytes(4)]), flags=0))
@@ -144,7 +145,7 @@ def test_a_value_of_any_size_grows_its_column_alone(size: int) -> None:
     )
     stream.xid()
     for shape in SHAPES:
-        check_twin(stream.file(), WANTED, DecodeOptions(shape=shape, batch_bytes=1000))
+        check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape, batch_bytes=1000))
 
 
 VECTORS = st.lists(st.floats(width=32, allow_nan=False), max_size=300)
@@ -155,14 +156,14 @@ VECTORS = st.lists(st.floats(width=32, allow_nan=False), max_size=300)
 def test_vectors_are_lists_of_floats(vectors: list[list[float] | None], shape: Shape, batch_rows: int) -> None:
     known = ColumnSchema(name="v", data_type="vector", column_type="vector(300)", octets=1200)
     tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     columns = [Column("id", 3), Column("v", 15, b"\xb0\x04", collation=63)]
     stream.event(EventType.TABLE_MAP, table_map(1, columns))
     packed = [v if v is None else struct.pack(f"<H{len(v)}f", 4 * len(v), *v) for v in vectors]
     stream.event(INSERT, rows(1, 2, b"".join(image([bytes(4), value]) for value in packed)))
     stream.xid()
-    decoded = check_twin(stream.file(), tables, DecodeOptions(shape=shape, batch_rows=batch_rows))
+    decoded = check_twin(stream.binlog(), tables, DecodeOptions(shape=shape, batch_rows=batch_rows))
     if shape == "variant":
         found = [VariantUtils.to_python(r["value"], r["metadata"])["v"] for r in decoded.after[0].to_pylist()]
     else:
@@ -173,7 +174,7 @@ def test_vectors_are_lists_of_floats(vectors: list[list[float] | None], shape: S
 def test_a_vector_fits_the_list_that_spark_has_for_it() -> None:
     known = ColumnSchema(name="v", data_type="vector", column_type="vector(2)", octets=8)
     tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", 15, b"\x08\0", collation=63)]))
     stream.event(INSERT, rows(1, 1, image([struct.pack("<B2f", 8, 1.5, -2)]) + image([None])))
@@ -192,7 +193,7 @@ def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Sha
     code, metadata, prefix = (15, b"\x2c\x01", 2) if data_type == "vector" else (255, b"\x04", 4)
     known = ColumnSchema(name="v", data_type=data_type, column_type=data_type)
     tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", code, metadata, collation=63)]))
     stream.event(INSERT, rows(1, 1, image([size.to_bytes(prefix, "little") + bytes(size)])))
@@ -203,7 +204,7 @@ def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Sha
     with pytest.raises(ProtocolError, match=r"column v of d\.t holds bytes that are no value of its type"):
         list(RangeDecoder(tables, options, output).decode(bytes(stream), checksum=True))
     with pytest.raises(ProtocolError, match=rf"column v: .*{data_type.upper()}"):
-        list(reference_rows(stream.file(), tables, policy))
+        list(reference_rows(stream.binlog(), tables, policy))
 
 
 # -- damage ------------------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Sha
 
 def whole_row() -> bytes:
     """An UPDATE of one row with a value in every column of CASES."""
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [column for column, _ in CASES]))
     first = settings(max_examples=1, phases=[Phase.generate], derandomize=True, database=None)  # the simplest is enough
@@ -296,7 +297,7 @@ def test_no_damage_makes_anything_but_a_typed_error(
 def test_a_value_that_cannot_be_is_refused_with_its_column(
     column: Column, value: bytes, words: str, shape: Shape
 ) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), column]))
     stream.event(INSERT, rows(1, 2, image([bytes(4), value])))
@@ -316,7 +317,7 @@ def test_widths_that_do_not_fit_and_images_without_columns_are_refused() -> None
         (rows(1, 3, image([bytes(4)] * 3)), "another number of columns"),
         (rows(1, 2, b"\0\0", before=[False, False]), "without any column"),
     ):
-        stream = Stream()
+        stream = Primary()
         stream.gtid()
         stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), Column("v", 3)]))
         stream.event(INSERT, body)

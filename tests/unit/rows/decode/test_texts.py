@@ -15,7 +15,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.texts import damaged_row, repaired
 from replica.rows.types.types import OutputColumn, ValuePolicy
-from tests.unit.rows.stream import INSERT, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 TABLES = Tables({"d.t": None})
@@ -69,8 +70,8 @@ def test_every_place_is_looked_at(size: int) -> None:
         assert damaged([b"x" * at + b"\xff" + b"x" * (size - at - 1)]) == 0
 
 
-def stream(value: bytes, collation: int = 45) -> Stream:
-    made = Stream()
+def stream(value: bytes, collation: int = 45) -> Primary:
+    made = Primary()
     made.gtid()
     made.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), Column("c", 252, b"\4", collation=collation)]))
     made.event(INSERT, rows(1, 2, image([bytes(4), b"\2\0\0\0ok"]), flags=0))
@@ -82,7 +83,7 @@ def stream(value: bytes, collation: int = 45) -> Stream:
 @pytest.mark.parametrize("shape", ["envelope", "flat", "variant"])
 def test_replaced_text_takes_more_room_than_it_had(shape: Literal["envelope", "flat", "variant"]) -> None:
     value = b"\xff" * 70_000
-    decoded = check_twin(stream(value).file(), TABLES, DecodeOptions(shape=shape, batch_bytes=1000))
+    decoded = check_twin(stream(value).binlog(), TABLES, DecodeOptions(shape=shape, batch_bytes=1000))
     if shape == "variant":
         last = decoded.after[0].to_pylist()[-1]
         text = VariantUtils.to_python(last["value"], last["metadata"])["c"]
@@ -104,6 +105,6 @@ def test_damage_can_be_an_error(shape: Literal["envelope", "flat", "variant"], c
     assert caught.value.offset is not None
     assert "invalidText" in caught.value.hint
     with pytest.raises(ProtocolError, match=r"column c .*holds bytes that are no text"):
-        list(reference_rows(made.file(), TABLES, ValuePolicy(invalid_text="error")))
+        list(reference_rows(made.binlog(), TABLES, ValuePolicy(invalid_text="error")))
     good = stream("a€\ufffd".encode("utf-16-be") if collation == 54 else b"a", collation)
-    check_twin(good.file(), TABLES, options)
+    check_twin(good.binlog(), TABLES, options)

@@ -21,7 +21,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import OutputColumn
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from replica.protocol.table_map import TableMapEvent
@@ -73,7 +74,7 @@ def encoded(row: Row) -> bytes:
 
 
 def stream_of(groups: list[list[tuple[str, int, bool, list[tuple[Row, Row]]]]]) -> bytes:
-    stream = Stream()
+    stream = Primary()
     for events in groups:
         stream.gtid()
         for table, op, compressed, pairs in events:
@@ -163,7 +164,7 @@ def test_what_is_left_is_what_a_full_decode_has(
 
 
 def partial(before: list[bool], after: list[bool], images: bytes) -> bytes:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, COLUMNS))
     stream.event(UPDATE, rows(1, 3, images, before=before, after=after))

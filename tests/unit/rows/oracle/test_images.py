@@ -12,8 +12,8 @@ from replica.protocol.table_map import parse_table_map
 from replica.rows.oracle.images import plain_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
+from tests.kit.rows import Column, image, table_map
 from tests.unit.rows.decode.test_images import BLOB, ID, block, counted, number, packed
-from tests.unit.rows.stream import Column, image, table_map
 from tests.unit.rows.wire_rows import rows_event
 
 MAP = parse_table_map(memoryview(table_map(7, [ID, BLOB])))

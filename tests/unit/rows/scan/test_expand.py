@@ -14,8 +14,9 @@ from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.expand import expand
 from replica.rows.scan.scan import scan
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.decode.test_images import block
-from tests.unit.rows.stream import INSERT, UPDATE, Column, Stream, image, rows, table_map
 from tests.unit.rows.twin import Tables
 from tests.vectors.mysql.load import read
 
@@ -40,7 +41,7 @@ def members(checksum: bool) -> list[tuple[int, bytes]]:  # noqa: FBT001
 
 
 def plain(*, checksum: bool) -> bytes:
-    stream = Stream(checksum=checksum)
+    stream = Primary(checksum=checksum)
     for _ in range(2):
         stream.gtid()
         for kind, body in members(checksum):
@@ -50,14 +51,14 @@ def plain(*, checksum: bool) -> bytes:
 
 def fragmented(*, checksum: bool, chunk: int = 33) -> bytes:
     """The same with every rows event in fragments."""
-    stream = Stream(checksum=checksum)
+    stream = Primary(checksum=checksum)
     for _ in range(2):
         stream.gtid()
         for kind, body in members(checksum):
             if kind not in (INSERT, UPDATE):
                 stream.event(kind, body)
                 continue
-            inner = Stream(checksum=False)
+            inner = Primary(checksum=False)
             inner.event(kind, body)
             for fragment in cut(bytes(inner), chunk):
                 stream.event(EventType.PARTIAL_ROW_DATA, fragment)
@@ -75,10 +76,10 @@ def cut(event: bytes, chunk: int) -> list[bytes]:
 
 def payloads(*, checksum: bool, plain_payload: bool = False) -> bytes:
     """The same as MySQL would: a GTID_LOG event, then all the rest in a payload."""
-    stream = Stream(checksum=checksum)
+    stream = Primary(checksum=checksum)
     for number in range(1, 3):
         stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", number))
-        inner = Stream(checksum=False)
+        inner = Primary(checksum=False)
         inner.query(b"BEGIN")
         for kind, body in members(checksum):
             inner.event(kind, body)
@@ -117,12 +118,12 @@ def test_the_rows_are_those_of_the_plain_events(make: Callable[..., bytes], chec
 
 def test_compressed_rows_events_in_fragments() -> None:
     """log_bin_compress=ON with a threshold for fragments: the joined event is itself compressed."""
-    stream, twin = Stream(), Stream()
+    stream, twin = Primary(), Primary()
     body = rows(1, 2, b"")
     for each in (stream, twin):
         each.gtid()
         each.event(EventType.TABLE_MAP, table_map(1, COLUMNS))
-    inner = Stream(checksum=False)
+    inner = Primary(checksum=False)
     inner.event(EventType.WRITE_ROWS_COMPRESSED_V1, body + block(ROW * 50))
     for fragment in cut(bytes(inner), 20):
         stream.event(EventType.PARTIAL_ROW_DATA, fragment)
@@ -150,10 +151,10 @@ def test_every_event_of_a_file_and_where_it_stood() -> None:
 
 
 def test_errors_stand_where_the_outer_event_does() -> None:
-    inner = Stream(checksum=False)
+    inner = Primary(checksum=False)
     inner.query(b"BEGIN")
     inner.event(INSERT, rows(9, 2, ROW))
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
     at = stream.event(EventType.TRANSACTION_PAYLOAD, payload(bytes(inner)))
     with pytest.raises(ProtocolError, match="without its table map") as caught:
@@ -162,9 +163,9 @@ def test_errors_stand_where_the_outer_event_does() -> None:
 
 
 def test_a_payload_in_a_payload_is_refused() -> None:
-    inner = Stream(checksum=False)
+    inner = Primary(checksum=False)
     inner.event(EventType.TRANSACTION_PAYLOAD, payload(b"x" * 30))
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
     stream.event(EventType.TRANSACTION_PAYLOAD, payload(bytes(inner)))
     with pytest.raises(UnsupportedEventError, match=r"TRANSACTION_PAYLOAD \(40\) inside of what another event holds"):
@@ -172,14 +173,14 @@ def test_a_payload_in_a_payload_is_refused() -> None:
 
 
 def test_a_payload_outside_of_a_group() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.TRANSACTION_PAYLOAD, payload(b"x" * 30))
     with pytest.raises(ProtocolError, match="outside an event group"):
         scan(bytes(stream), checksum=True)
 
 
 def test_fragments_whose_rest_is_missing() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.PARTIAL_ROW_DATA, cut(b"x" * 40, 30)[0])
     stream.xid()

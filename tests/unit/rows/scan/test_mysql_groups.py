@@ -16,8 +16,9 @@ from replica.protocol.constants import EventType
 from replica.protocol.events import MySqlGtidEvent
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, Column, image, rows, table_map
 from tests.unit.protocol.wire_varlen import signed, unsigned
-from tests.unit.rows.stream import INSERT, Column, Stream, image, rows, table_map
 from tests.vectors.mysql.load import binlogs, read
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def tagged(number: int, *, flags: bool = True, tag: bytes = b"tag") -> bytes:
 
 def groups(*events: tuple[int, bytes], checksum: bool = True) -> list[tuple[int, int]]:
     """(number, ending) of the groups of these events; a body of type QUERY is its text."""
-    stream = Stream(checksum=checksum)
+    stream = Primary(checksum=checksum)
     for kind, body in events:
         if kind == EventType.QUERY:
             stream.query(body)
@@ -92,7 +93,7 @@ def test_what_ends_a_group(members: Sequence[tuple[int, bytes]], ending: int) ->
 
 def test_xa_commit_and_rollback_are_marked_like_those_of_mariadb() -> None:
     for text, flags in ((b"XA COMMIT X'61',X'',1", 128), (b"XA ROLLBACK X'61',X'',1", 128), (DDL, 0)):
-        stream = Stream()
+        stream = Primary()
         stream.event(EventType.GTID_LOG, gtid_log(1))
         stream.query(text)
         found = scan(bytes(stream), checksum=True)
@@ -100,7 +101,7 @@ def test_xa_commit_and_rollback_are_marked_like_those_of_mariadb() -> None:
 
 
 def test_a_group_that_a_crash_cut_short_never_happened() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.GTID_LOG, gtid_log(1))
     stream.query(BEGIN)
     stream.event(EventType.TABLE_MAP, table_map(7, ID))
@@ -119,7 +120,7 @@ def test_an_open_group_at_the_end() -> None:
 
 def test_dummies_that_stand_for_events_of_newer_servers() -> None:
     """As 11.8 sends them to a replica of old: as long as the event they stand for."""
-    stream = Stream()
+    stream = Primary()
     for text in (b"# Dum", b"# Dummy event replacing event type 163 that slave cannot handle.   "):
         stream.event(EventType.QUERY, bytes(14) + text, flags=8)
     stream.event(EventType.USER_VAR, b"\x09\0\0\0!dummyvar\x01", flags=8)

@@ -13,7 +13,9 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan, scan_until
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, format_description, image, rows, table_map
+from tests.kit.bodies import format_description
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,7 @@ def column(found: Scan, name: str) -> list[int]:
     return [int(value) for value in column_of(records, field)]
 
 
-def transaction(stream: Stream, table: str = "t", *, op: int = INSERT, table_id: int = 7) -> None:
+def transaction(stream: Primary, table: str = "t", *, op: int = INSERT, table_id: int = 7) -> None:
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(table_id, [INT], table=table))
     after = [True] if op == UPDATE else None
@@ -39,8 +41,8 @@ def transaction(stream: Stream, table: str = "t", *, op: int = INSERT, table_id:
 
 @pytest.mark.parametrize("checksum", [True, False])
 def test_a_transaction_becomes_one_group_with_its_rows_events(*, checksum: bool) -> None:
-    stream = Stream(checksum=checksum)
-    start = stream.gtid(2 | 8, struct.pack("<Q", 55))
+    stream = Primary(checksum=checksum)
+    start = stream.gtid(None, 2 | 8, struct.pack("<Q", 55))
     stream.event(EventType.ANNOTATE_ROWS, b"insert into t values (1)")
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     rows_at = stream.event(INSERT, rows(7, 1, ONE * 3))
@@ -62,7 +64,7 @@ def test_a_transaction_becomes_one_group_with_its_rows_events(*, checksum: bool)
 
 
 def test_update_names_both_bitmaps_and_the_three_kinds_are_told_apart() -> None:
-    stream = Stream()
+    stream = Primary()
     for op in (INSERT, UPDATE, DELETE):
         transaction(stream, op=op)
 
@@ -74,10 +76,10 @@ def test_update_names_both_bitmaps_and_the_three_kinds_are_told_apart() -> None:
 
 
 def test_optional_fields_of_the_gtid_event_stand_behind_each_other() -> None:
-    stream = Stream()
+    stream = Primary()
     xid_data = struct.pack("<IBB", 1, 2, 3) + b"abcde"
     extra = bytes([1 | 4 | 16]) + b"\x02" + struct.pack("<QI", 17, 4242)
-    stream.gtid(2 | 128, struct.pack("<Q", 99) + xid_data + extra + bytes(3000))
+    stream.gtid(None, 2 | 128, struct.pack("<Q", 99) + xid_data + extra + bytes(3000))
     stream.query(b"COMMIT")
 
     groups = Groups(scan(bytes(stream), checksum=True).groups)
@@ -94,8 +96,8 @@ def test_optional_fields_of_the_gtid_event_stand_behind_each_other() -> None:
         (lambda s: s.event(EventType.XA_PREPARE, bytes(13)), r.ENDS_XA_PREPARE),
     ],
 )
-def test_what_ends_a_transaction(end: Callable[[Stream], int], ending: int) -> None:
-    stream = Stream()
+def test_what_ends_a_transaction(end: Callable[[Primary], int], ending: int) -> None:
+    stream = Primary()
     stream.gtid()
     stream.query(b"INSERT INTO s VALUES (1) -- COMMIT")  # ends with the word, but is not the statement COMMIT
     stream.query(b"SAVEPOINT ROLLBACK")
@@ -105,7 +107,7 @@ def test_what_ends_a_transaction(end: Callable[[Stream], int], ending: int) -> N
 
 
 def test_a_rolled_back_group_stays_without_its_rows() -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream)
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
@@ -119,8 +121,8 @@ def test_a_rolled_back_group_stays_without_its_rows() -> None:
 
 @pytest.mark.parametrize("kind", [EventType.QUERY, EventType.QUERY_COMPRESSED])
 def test_a_standalone_group_ends_with_its_first_query(kind: int) -> None:
-    stream = Stream()
-    stream.gtid(1)
+    stream = Primary()
+    stream.gtid(None, 1)
     stream.event(EventType.INTVAR, bytes(9))
     stream.event(kind, bytes(13) + b"\0CREATE TABLE x (a INT)")
     transaction(stream)
@@ -128,10 +130,10 @@ def test_a_standalone_group_ends_with_its_first_query(kind: int) -> None:
 
 
 def test_events_about_the_log_itself_are_passed_wherever_they_stand() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.event(EventType.ROTATE, bytes(8) + b"bin.000001")
     stream.event(EventType.GTID_LIST, bytes(6))
-    stream.event(EventType.BINLOG_CHECKPOINT, struct.pack("<I", 3) + b"bin")
+    stream.checkpoint()
     stream.gtid()
     stream.event(EventType.HEARTBEAT, b"bin.000001")
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
@@ -143,7 +145,7 @@ def test_events_about_the_log_itself_are_passed_wherever_they_stand() -> None:
 
 
 def test_unknown_events_that_may_be_ignored_are_counted_by_type() -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream)
     for kind in (200, 255, 200, 0, EventType.IGNORABLE):
         stream.event(kind, b"whatever", flags=0x80)
@@ -158,7 +160,7 @@ def test_a_record_says_in_which_form_its_images_are(kind: int) -> None:
     op = UPDATE if kind in (167, 170, 39, 31) else INSERT
     extra = b"" if kind in (23, 166, 167, 168) else b"\x02\0"  # version 2: the length counts itself
     body = rows(7, 1, b"block", after=[True] if op == UPDATE else None)
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     stream.event(kind, body[:8] + extra + body[8:])
@@ -179,7 +181,7 @@ def test_a_record_says_whether_its_images_are_whole(width: int) -> None:
     whole = [True] * width
     lacking = [[i != missing for i in range(width)] for missing in {0, width // 2, width - 1}]
     sides = [(whole, whole), *((side, whole) for side in lacking), *((whole, side) for side in lacking)]
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, columns))
     for before, after in sides:
@@ -189,7 +191,7 @@ def test_a_record_says_whether_its_images_are_whole(width: int) -> None:
 
 
 def test_a_group_that_a_crash_cut_short_never_happened() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     stream.event(INSERT, rows(7, 1, ONE))
@@ -205,7 +207,7 @@ def test_a_group_that_a_crash_cut_short_never_happened() -> None:
 
 
 def test_table_maps_are_known_by_content_and_never_by_id() -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream, "a", table_id=7)
     transaction(stream, "b", table_id=7)  # the id was given to another table
     transaction(stream, "a", table_id=99)
@@ -217,7 +219,7 @@ def test_table_maps_are_known_by_content_and_never_by_id() -> None:
 
 
 def test_thousands_of_tables_in_one_range_outgrow_every_first_size() -> None:
-    stream = Stream()
+    stream = Primary()
     for number in range(700):
         transaction(stream, f"t{number % 350}", table_id=number)
     found = scan(bytes(stream), checksum=True)
@@ -227,7 +229,7 @@ def test_thousands_of_tables_in_one_range_outgrow_every_first_size() -> None:
 
 
 def test_several_tables_in_one_statement_and_none_beyond_its_end() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     for number in (1, 2):
         stream.event(EventType.TABLE_MAP, table_map(number, [INT], table=f"t{number}"))
@@ -242,7 +244,7 @@ def test_several_tables_in_one_statement_and_none_beyond_its_end() -> None:
 
 
 def test_a_dummy_rows_event_only_ends_the_statement() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     stream.event(INSERT, rows(7, 1, ONE, flags=0))
@@ -252,15 +254,17 @@ def test_a_dummy_rows_event_only_ends_the_statement() -> None:
 
 
 def test_format_description_says_how_it_goes_on() -> None:
-    stream = Stream(checksum=True)
+    stream = Primary(checksum=True)
     transaction(stream)
-    stream.event(EventType.FORMAT_DESCRIPTION, format_description(checksum=False))  # its own CRC is always there
+    stream.event(EventType.FORMAT_DESCRIPTION, format_description(False))  # its own CRC is always there
     stream.checksum = False
     transaction(stream)
     found = scan(b"\xfebin" + bytes(stream), checksum=True)
     assert (len(found.groups), found.trailer) == (2, 0)
-    old = Stream()
-    old.event(EventType.FORMAT_DESCRIPTION, format_description(checksum=True, table_map_length=6))  # 4-byte table ids
+    old = Primary()
+    old.event(
+        EventType.FORMAT_DESCRIPTION, format_description(True, lengths={EventType.TABLE_MAP: 6})
+    )  # 4-byte table ids
     with pytest.raises(ProtocolError, match="malformed"):
         scan(bytes(old), checksum=True)
 
@@ -302,7 +306,7 @@ def test_format_description_says_how_it_goes_on() -> None:
 def test_what_must_not_be_passed_is_refused_where_it_stands(
     kind: int, body: bytes, error: type[ReplicaError], words: str
 ) -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream)
     stream.gtid()
     at = stream.event(kind, body)
@@ -316,7 +320,7 @@ def test_what_must_not_be_passed_is_refused_where_it_stands(
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_the_groups_before_a_stop_are_told(*, inside: bool) -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream)
     transaction(stream)
     whole = scan(bytes(stream), checksum=True)
@@ -336,14 +340,14 @@ def test_the_groups_before_a_stop_are_told(*, inside: bool) -> None:
 
 @pytest.mark.parametrize("kind", [INSERT, EventType.TABLE_MAP, EventType.XID, EventType.QUERY, EventType.XA_PREPARE])
 def test_members_of_a_group_outside_of_one_are_refused(kind: int) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.event(kind, bytes(30))
     with pytest.raises(ProtocolError, match="outside an event group"):
         scan(bytes(stream), checksum=True)
 
 
 def test_a_group_without_end_is_refused_and_nothing_is_no_group() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     with pytest.raises(TruncatedError, match="no end"):
         scan(bytes(stream), checksum=True)
@@ -357,8 +361,8 @@ def test_only_contiguous_bytes_are_scanned() -> None:
 
 
 def sample() -> bytes:
-    stream = Stream()
-    stream.gtid(2 | 64, struct.pack("<Q", 1) + struct.pack("<IBB", 1, 2, 3) + b"abcde" + b"\x10" + bytes(4))
+    stream = Primary()
+    stream.gtid(None, 2 | 64, struct.pack("<Q", 1) + struct.pack("<IBB", 1, 2, 3) + b"abcde" + b"\x10" + bytes(4))
     stream.event(EventType.ANNOTATE_ROWS, b"update t")
     stream.event(EventType.TABLE_MAP, table_map(7, [INT, Column("c", 15, b"\x0a\0")]))
     stream.event(UPDATE, rows(7, 2, image([b"\x01\0\0\0", b"\x01x"]) * 2, after=[True, True]))
@@ -395,8 +399,8 @@ def test_no_damage_makes_anything_but_a_typed_error(damage: list[tuple[int, int]
 
 def test_a_gtid_event_padded_for_a_large_commit() -> None:
     """A transaction beyond binlog_large_commit_threshold becomes a file of its own, with room kept in front of it."""
-    stream = Stream()
-    start = stream.gtid(4, struct.pack("<BI", 16, 7) + bytes(3760))  # flags_extra THREAD_ID, then zeros
+    stream = Primary()
+    start = stream.gtid(None, 4, struct.pack("<BI", 16, 7) + bytes(3760))  # flags_extra THREAD_ID, then zeros
     stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
     stream.event(INSERT, rows(7, 1, ONE))
     stream.xid()

@@ -12,7 +12,8 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.hidden import hidden_columns
 from replica.rows.types.types import OutputColumn
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 from tests.unit.rows.wire_rows import column
 
@@ -55,9 +56,9 @@ def test_what_counts_as_hidden(columns: list[Any], known: list[Any], hashes: set
     assert hidden_columns(columns, known) == (hashes, row_end)
 
 
-def versioned(columns: list[Column], values: list[tuple[int, list[bytes | None]]]) -> Stream:
+def versioned(columns: list[Column], values: list[tuple[int, list[bytes | None]]]) -> Primary:
     """A transaction that inserts into the table or deletes from it, and inserts into a plain one."""
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     for op, one in values:
         stream.event(EventType.TABLE_MAP, table_map(1, columns))
@@ -86,14 +87,14 @@ def test_history_rows_are_told_from_current_ones(
     for table in ({"d.t": None}, {"d.t": None, "d.plain": None}):
         if shape != "variant" and len(table) == 2:
             continue  # typed shapes read one table
-        decoded = check_twin(stream.file(), Tables(table), DecodeOptions(shape=shape, invalid_dates=invalid_dates))
+        decoded = check_twin(stream.binlog(), Tables(table), DecodeOptions(shape=shape, invalid_dates=invalid_dates))
         assert decoded.history == [False, True, False, True, None][: 3 + len(table)]
 
 
 @pytest.mark.parametrize("shape", ["envelope", "flat"])
 def test_history_is_told_also_where_nobody_asks_for_row_end(shape: Shape) -> None:
     columns = [ID, NAME, START, END]
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, columns))
     images = image(row(1, NEVER)[:4]) + image([LATER]) + image(row(2, NEVER)[:4]) + image([NEVER])
@@ -110,7 +111,7 @@ def test_history_is_told_also_where_nobody_asks_for_row_end(shape: Shape) -> Non
         assert decoded.history == [True, False, True]
         assert decoded.absent_before == [None] * 3
         assert decoded.absent_after == [["id"]] * 3
-    check_twin(stream.file(), Tables({"d.t": None}), DecodeOptions(shape=shape))
+    check_twin(stream.binlog(), Tables({"d.t": None}), DecodeOptions(shape=shape))
 
 
 def test_hashes_are_put_out_nowhere() -> None:
@@ -120,7 +121,7 @@ def test_hashes_are_put_out_nowhere() -> None:
     assert list(VariantUtils.to_python(value["value"], value["metadata"])) == ["id", "name", "row_end", "row_start"]
     assert b"HASH" not in value["metadata"]
 
-    layout_twin = check_twin(stream.file(), Tables({"d.t": None}), DecodeOptions())
+    layout_twin = check_twin(stream.binlog(), Tables({"d.t": None}), DecodeOptions())
     assert len(layout_twin.after) == 4
 
 
@@ -137,5 +138,5 @@ def test_a_period_with_names_of_its_own_needs_the_catalog() -> None:
         ),
         versioned=True,
     )
-    assert check_twin(stream.file(), Tables({"d.t": schema}), DecodeOptions()).history == [True]
-    assert check_twin(stream.file(), Tables({"d.t": None}), DecodeOptions()).history == [None]
+    assert check_twin(stream.binlog(), Tables({"d.t": schema}), DecodeOptions()).history == [True]
+    assert check_twin(stream.binlog(), Tables({"d.t": None}), DecodeOptions()).history == [None]

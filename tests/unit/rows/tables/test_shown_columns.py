@@ -11,7 +11,8 @@ from pyspark.sql.variant_utils import VariantUtils
 from replica.errors import UnsupportedColumnError
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions
-from tests.unit.rows.stream import INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
 
 ID, NAME, SIZE = Column("id", 3), Column("Name", 15, b"\x10\0"), Column("size", 3)
@@ -22,7 +23,7 @@ VARIANT = DecodeOptions(shape="variant")
 
 def stream_of(columns: list[Column], *values: list[bytes | None], present: list[bool] | None = None) -> bytes:
     """The first values inserted; the first again and all others as the two images of updates."""
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     body = table_map(1, columns)
     stream.event(EventType.TABLE_MAP, body)
@@ -36,7 +37,7 @@ def stream_of(columns: list[Column], *values: list[bytes | None], present: list[
         stream.event(EventType.TABLE_MAP, body)
         stream.event(UPDATE, rows(1, len(columns), both, after=[True] * len(columns)))
     stream.xid()
-    return stream.file()
+    return stream.binlog()
 
 
 def shown(data: bytes, pattern: str) -> tuple[list[str], list[bool | None], list[list[str] | None]]:

@@ -16,7 +16,8 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.widening import fits
 from replica.rows.types.types import OutputColumn
-from tests.unit.rows.stream import INSERT, UPDATE, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, kernel_rows
 
 WANTED = Tables({"d.t": None})
@@ -47,7 +48,7 @@ def test_an_integer_keeps_its_value(wire: Wire, out: str, data: st.DataObject, *
     bits = 8 * wire.size
     low, high = (0, (1 << bits) - 1) if wire.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
     values = [*data.draw(st.lists(st.none() | st.integers(low, high), max_size=40)), low, high]
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("n", wire.code, unsigned=wire.unsigned)]))
     stored = [None if v is None else (v & (1 << bits) - 1).to_bytes(wire.size, "little") for v in values]
@@ -61,14 +62,14 @@ def test_an_integer_keeps_its_value(wire: Wire, out: str, data: st.DataObject, *
     stream.xid()
     output = [OutputColumn("n", OUT[out], out)]
     options = DecodeOptions(shape="flat" if flat else "envelope", batch_rows=7)
-    found = kernel_rows(stream.file(), RangeDecoder(WANTED, options, output))
+    found = kernel_rows(stream.binlog(), RangeDecoder(WANTED, options, output))
     (array,) = found.columns if flat else found.after
     assert array.type == OUT[out]
     assert array.to_pylist() == [*values, *([high] if flat else []), low, -5]
 
 
 def test_a_decimal_gets_more_digits_before_the_point() -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [Column("n", 246, b"\x05\x02")]))
     stream.event(INSERT, rows(1, 1, image([struct.pack(">HB", 0x8000 | 123, 45)]) + image([None])))
@@ -93,7 +94,7 @@ def test_a_decimal_gets_more_digits_before_the_point() -> None:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_what_could_lose_values_or_show_others_is_refused(column: Column, out: pa.DataType, name: str) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.TABLE_MAP, table_map(1, [column]))
     stream.event(INSERT, rows(1, 1, image([None])))

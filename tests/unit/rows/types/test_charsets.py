@@ -11,7 +11,8 @@ from replica.errors import ProtocolError
 from replica.protocol.charset import CHARSETS, Charset, charset_of
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import OutputColumn
-from tests.unit.rows.stream import INSERT, Column, Stream, image, rows, table_map
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, kernel_rows
 
 pa = pytest.importorskip("pyarrow")
@@ -26,7 +27,7 @@ COLLATIONS = {
 
 
 def converted(charset: Charset, texts: list[bytes], invalid_text: Literal["replace", "error"] = "replace") -> list[str]:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     column = Column("c", 252, b"\x04", collation=COLLATIONS[charset.name])
     stream.event(19, table_map(1, [column]))

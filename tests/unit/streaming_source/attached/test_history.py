@@ -31,7 +31,7 @@ def log(tmp_path: Path) -> RelayLog:
     return RelayLog(tmp_path)
 
 
-def _offset(gtid: str, place: BinlogPosition | None, server: int | None = 77) -> SourceOffset:
+def _offset(gtid: str, place: BinlogPosition | None, server: int | None = 9) -> SourceOffset:
     position = GtidPosition.parse(gtid)
     return SourceOffset(position, position, place, server)
 

@@ -10,8 +10,9 @@ import pytest
 from replica.errors import DataLossError, ProtocolError, RelayError, SchemaError
 from streaming_source.files import cutting as file_cutting
 from streaming_source.files import partition as file_partition
-from tests.unit.rows.stream import Column, Stream, table_map
-from tests.unit.rows.xa_stream import TABLE, end, insert, prepare, transaction
+from tests.kit.primary import Primary
+from tests.kit.real_rows import TABLE, insert, prepare, transaction
+from tests.kit.rows import Column, table_map
 from tests.unit.streaming_source.binlog_files import BARE, crash, ddl, load, rows, values
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ OTHER = table_map(1, [Column("a", 3)], table="other")
 def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Path]:
     """Writes streams as files bin.000001 and so on; gives their folder."""
 
-    def written(*streams: Stream) -> Path:
+    def written(*streams: Primary) -> Path:
         for number, stream in enumerate(streams, 1):
-            content = stream.file()
+            content = stream.binlog()
             name = f"bin.{number:06d}"
             (tmp_path / name).write_bytes(gzip.compress(content) if request.param else content)
         return tmp_path
@@ -42,7 +43,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_partitions_hold_every_row_once_and_in_order(write: Callable[..., Path], small_ranges: None) -> None:
-    first, second = Stream(), Stream(checksum=False)
+    first, second = Primary(), Primary(checksum=False)
     for number in range(20):
         transaction(first, number, -number)
     second.sequence = first.sequence
@@ -59,7 +60,7 @@ def test_small_partitions_hold_every_row_once_and_in_order(write: Callable[..., 
 
 
 def test_stretches_without_wanted_rows_are_nobodys_work(write: Callable[..., Path], small_ranges: None) -> None:
-    stream, empty = Stream(), Stream()
+    stream, empty = Primary(), Primary()
     for number in range(30):
         stream.gtid()
         insert(stream, number, body=TABLE if number in (3, 17) else OTHER)
@@ -81,20 +82,20 @@ def test_xa_rows_come_at_their_commit_wherever_they_were_prepared(
 ) -> None:
     if ranges == "small":
         request.getfixturevalue("small_ranges")
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     prepare(first, "across", 1, 2)  # 1
     prepare(first, "undone", 3)  # 2
     transaction(first, 4)  # 3
     prepare(first, "near", 5)  # 4
     for number in range(10):
         transaction(first, 100 + number)  # 5 to 14
-    end(first, "near")  # 15
+    first.xa_end("near")  # 15
     second.sequence = first.sequence
     transaction(second, 6)  # 16
-    end(second, "undone", b"ROLLBACK")  # 17
-    end(second, "across", compressed=True)  # 18
+    second.xa_end("undone", "ROLLBACK")  # 17
+    second.xa_end("across", compressed=True)  # 18
     prepare(second, "across", 7)  # 19, the name once more
-    end(second, "across")  # 20
+    second.xa_end("across")  # 20
     prepare(second, "open", 8)
     expected = [
         (3, 4),
@@ -109,9 +110,9 @@ def test_xa_rows_come_at_their_commit_wherever_they_were_prepared(
 
 
 def test_an_xa_commit_without_its_rows_is_refused_unless_they_are_nobodys(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     prepare(first, "x", 1)
-    end(second, "x")
+    second.xa_end("x")
     transaction(second, 2)
     folder = write(first, second)
     assert len(rows(load(folder))) == 2
@@ -122,18 +123,18 @@ def test_an_xa_commit_without_its_rows_is_refused_unless_they_are_nobodys(write:
 
 
 def test_xa_rows_of_other_tables_are_left_out_like_any_others(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     prepare(first, "x", 1)
     second.sequence = 1
     second.gtid()
     insert(second, 5, body=OTHER)
     second.xid()
-    end(second, "x")
+    second.xa_end("x")
     assert [(i, a) for i, a in values(load(write(first, second), table="d.other"))] == [(2, 5)]
 
 
 def test_rows_without_names_are_called_what_the_ddl_before_them_said(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     ddl(first, b"CREATE TABLE t (old INT)")
     first.gtid()
     insert(first, 1, body=BARE)
@@ -152,7 +153,7 @@ def test_rows_without_names_are_called_what_the_ddl_before_them_said(write: Call
 
 
 def test_rows_that_nothing_names_are_refused_with_the_reason(write: Callable[..., Path], tmp_path: Path) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     insert(stream, 1, body=BARE)
     stream.xid()
@@ -168,7 +169,7 @@ def test_rows_that_nothing_names_are_refused_with_the_reason(write: Callable[...
 
 
 def test_the_newest_definition_of_a_table_makes_the_columns(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     transaction(first, 1)
     second.sequence = first.sequence
     second.gtid()
@@ -179,7 +180,7 @@ def test_the_newest_definition_of_a_table_makes_the_columns(write: Callable[...,
     assert [row["after"] for row in rows(loaded)] == [{"b": None}, {"b": 2}]
 
 
-def unsigned(stream: Stream, number: int) -> None:
+def unsigned(stream: Primary, number: int) -> None:
     """A row of the table as it is with INT UNSIGNED, which is BIGINT in Spark."""
     stream.gtid()
     insert(stream, number, body=table_map(1, [Column("a", 3, unsigned=True)]))
@@ -187,7 +188,7 @@ def unsigned(stream: Stream, number: int) -> None:
 
 
 def test_a_type_that_changed_is_refused_before_any_task(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     unsigned(first, 1)
     transaction(second, 2)
     loaded = load(write(first, second))
@@ -196,7 +197,7 @@ def test_a_type_that_changed_is_refused_before_any_task(write: Callable[..., Pat
 
 
 def test_older_rows_of_a_narrower_type_fit_into_the_newest(write: Callable[..., Path]) -> None:
-    first, second = Stream(), Stream()
+    first, second = Primary(), Primary()
     transaction(first, 1)
     unsigned(second, 2)
     loaded = load(write(first, second))
@@ -207,7 +208,7 @@ def test_older_rows_of_a_narrower_type_fit_into_the_newest(write: Callable[..., 
 def test_a_file_that_ends_inside_a_transaction_gives_what_was_committed(
     write: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream, 1)
     crash(stream)
     assert values(load(write(stream))) == [(1, 1)]
@@ -215,16 +216,16 @@ def test_a_file_that_ends_inside_a_transaction_gives_what_was_committed(
 
 
 def test_damage_behind_the_beginning_of_a_transaction_is_an_error(write: Callable[..., Path]) -> None:
-    stream = Stream()
+    stream = Primary()
     transaction(stream, 1)
     crash(stream)
-    stream.parts.append(b"\0" * 40)
+    stream.events.append(b"\0" * 40)
     with pytest.raises(ProtocolError):
         load(write(stream))
 
 
 def test_a_file_that_changed_since_it_was_looked_through_is_refused(write: Callable[..., Path]) -> None:
-    long, short = Stream(), Stream()
+    long, short = Primary(), Primary()
     for number in range(5):
         transaction(long, number)
     transaction(short, 1)

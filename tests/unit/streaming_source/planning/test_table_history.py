@@ -42,10 +42,7 @@ class Log(RelayFeed):
     """Groups 0-1-1, 0-1-2, …: a statement each, or a transaction where the text is empty."""
 
     def write(self, *texts: str, domain: int = 0, first: int = 1) -> Log:
-        position = self.primary.position
-        self.primary.events.clear()
-        self.primary.open_file()
-        self.primary.position = max(position, self.primary.position)
+        self.primary.connect()
         for number, text in enumerate(texts, first):
             gtid = Gtid(domain, 1, number)
             if text:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +23,9 @@ from streaming_source.rows.partition import InlineRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
+from tests.kit.real_rows import images as row_images
+from tests.kit.rows import Column, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tests.unit.rows.stream import Column, image, rows, table_map
 from tests.unit.streaming_source.relay_feed import RelayFeed
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ XA = b"XA COMMIT X'78',X'',1"
 @cache
 def images(number: int) -> bytes:
     """The rows of the rows event with this number in its transaction."""
-    return b"".join(image([struct.pack("<i", number * ROWS + i)]) for i in range(ROWS))
+    return row_images(*range(number * ROWS, (number + 1) * ROWS))
 
 
 class Log(RelayFeed):
@@ -56,16 +56,15 @@ class Log(RelayFeed):
         primary.open_file()
         for text in gtids:
             gtid = Gtid.parse(text)
-            primary.gtid(gtid, 64 if xa else 4, xa=xa)
+            primary.begin(gtid, xa=xa)
             primary.event(EventType.TABLE_MAP, ORDERS, inside=True)
             for number in range(events):
                 event = rows(1, 1, images(number), flags=int(number == events - 1))
                 primary.event(EventType.WRITE_ROWS_V1, event, inside=True)
             if xa is None:
-                primary.event(EventType.XID, struct.pack("<Q", gtid.seq_no))
+                primary.xid(gtid.seq_no)
             else:
-                fields = struct.pack("<BIII", 0, 1, len(xa), 0) + xa.encode()
-                primary.event(EventType.XA_PREPARE, fields)
+                primary.xa_prepared(xa)
         receive(self._writer, primary.wire())
         return self.head().location
 

@@ -26,8 +26,8 @@ from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts
 from streaming_source.rows.partition import RelayRange, RowBounds
 from streaming_source.selection.resolver import SelectedTables
-from tests.unit.rows.stream import DELETE, INSERT, UPDATE, Column, Stream, image, rows, table_map
-from tests.unit.rows.xa_stream import PREPARED, end, xa_fields, xa_id, xa_prepare
+from tests.kit.primary import Primary
+from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ def statements(draw: st.DrawFn) -> list[dict[str, Any]]:
     return draw(st.lists(statement, min_size=1, max_size=6))
 
 
-def write_statements(stream: Stream, made: list[dict[str, Any]]) -> None:
+def write_statements(stream: Primary, made: list[dict[str, Any]]) -> None:
     number = 0
     for index, statement in enumerate(made):
         if statement["text"]:
@@ -152,13 +152,13 @@ def test_any_cut_gives_the_rows_of_the_whole_transaction(
     tables: SelectedTables,
     block: int,
 ) -> None:
-    stream = Stream(checksum=checksum)
-    stream.gtid(2, struct.pack("<Q", 5))
+    stream = Primary(checksum=checksum)
+    stream.gtid(None, 2, struct.pack("<Q", 5))
     stream.event(EventType.TABLE_MAP, MAPS[1])
     stream.event(INSERT, rows(1, 2, image([struct.pack("<i", 0), b"\x01x"])))
     stream.xid(1)
     start = len(bytes(stream))
-    stream.gtid(2, struct.pack("<Q", 6))
+    stream.gtid(None, 2, struct.pack("<Q", 6))
     write_statements(stream, made)
     if ending == "xid":
         stream.xid()
@@ -188,13 +188,13 @@ def finely_indexed(tables: SelectedTables, group: LogRange, block: int = 1 << 16
 def test_a_prepared_transaction_is_cut_under_the_gtid_of_its_xa_commit(
     folder: Path, made: list[dict[str, Any]], *, checksum: bool, target: int, tables: SelectedTables
 ) -> None:
-    stream = Stream(checksum=checksum)
-    begin = stream.gtid(PREPARED, xa_fields(xa_id("x")))
+    stream = Primary(checksum=checksum)
+    begin = stream.begin(xa="x")
     write_statements(stream, made)
-    stream.query(b"XA END X'78',X'62',1")
-    xa_prepare(stream, "x")
+    stream.query(b"XA END X'78',X'',1")
+    stream.xa_prepared("x")
     between = len(bytes(stream))
-    end(stream, "x")
+    stream.xa_end("x")
     data = bytes(stream)
     path = log_file(folder, data)
     prepared, commit = LogRange(path, begin, between, checksum), LogRange(path, between, len(data), checksum)
@@ -211,7 +211,7 @@ def test_a_prepared_transaction_is_cut_under_the_gtid_of_its_xa_commit(
 def test_parts_of_some_rows_hold_these_and_read_little_else(
     folder: Path, made: list[dict[str, Any]], target: int, places: tuple[int, int]
 ) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     write_statements(stream, made)
     stream.xid()
@@ -230,7 +230,7 @@ def test_parts_of_some_rows_hold_these_and_read_little_else(
 
 
 def test_an_index_has_few_borders_however_large_the_group(folder: Path) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     write_statements(stream, [{"text": False, "savepoint": False, "events": [(1, INSERT, 50, False)] * 400}])
     stream.xid()
@@ -245,7 +245,7 @@ def test_an_index_has_few_borders_however_large_the_group(folder: Path) -> None:
 
 
 def test_the_text_of_a_statement_is_not_repeated_in_parts_that_are_not_larger(folder: Path) -> None:
-    stream = Stream()
+    stream = Primary()
     stream.gtid()
     stream.event(EventType.ANNOTATE_ROWS, b"INSERT" * 2000)
     write_statements(stream, [{"text": False, "savepoint": False, "events": [(1, INSERT, 50, False)] * 200}])

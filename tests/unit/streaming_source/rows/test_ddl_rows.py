@@ -18,9 +18,10 @@ from streaming_source.files.reader import read_file_changes
 from streaming_source.rows.ddl_rows import DdlRows
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
+from tests.kit import bodies
+from tests.kit.primary import Primary
+from tests.kit.real_rows import insert, transaction
 from tests.unit.relay_writer.driving import receive
-from tests.unit.rows.stream import Stream
-from tests.unit.rows.xa_stream import insert, transaction
 from tests.unit.streaming_source.binlog_files import ddl
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed, offset
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def mixed() -> Stream:
+def mixed() -> Primary:
     """Rows of d.t and statements, alone, between, and in one transaction with rows."""
-    stream = Stream()
+    stream = Primary()
     ddl(stream, b"CREATE TABLE t (a INT)")
     transaction(stream, 1, 2)
     ddl(stream, b"RENAME TABLE t TO x, u TO t")
     ddl(stream, b"CREATE USER spy IDENTIFIED BY 'secret'")
     ddl(stream, b"TRUNCATE TABLE e.t")
     transaction(stream, 3)
-    stream.gtid(GtidFlag.DDL | GtidFlag.TRANSACTIONAL)
+    stream.gtid(None, GtidFlag.DDL | GtidFlag.TRANSACTIONAL)
     stream.query(b"CREATE TABLE t (a INT)")
     insert(stream, 4, 5)
     stream.xid()
@@ -69,7 +70,7 @@ def short(row: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "bin.000001"
-    path.write_bytes(mixed().file())
+    path.write_bytes(mixed().binlog())
     return path
 
 
@@ -108,10 +109,10 @@ def test_without_includeddl_there_are_none(file: Path) -> None:
 
 
 def test_a_range_without_rows_has_its_statements_all_the_same(tmp_path: Path) -> None:
-    stream = Stream()
+    stream = Primary()
     ddl(stream, "ALTER TABLE t COMMENT 'größer'".encode())
     path = tmp_path / "bin.000001"
-    path.write_bytes(stream.file())
+    path.write_bytes(stream.binlog())
     (row,) = read(path, tables="d.*", includeDdl="true")
     assert row["source"]["sql"] == "ALTER TABLE t COMMENT 'größer'"
     assert row["transaction"]["gtid"] == "3-9-1"
@@ -141,27 +142,24 @@ def test_a_batch_of_statements_has_no_images_of_any_shape(file: Path) -> None:
 
 def test_text_is_in_the_characters_of_its_client(tmp_path: Path) -> None:
     """latin1 as character_set_client: status variable 4 holds three collations."""
-    stream = Stream()
-    stream.gtid(GtidFlag.STANDALONE | GtidFlag.DDL)
+    stream = Primary()
+    stream.gtid(None, GtidFlag.STANDALONE | GtidFlag.DDL)
     status = struct.pack("<BHHH", 4, 8, 8, 8)
-    head = struct.pack("<IIBHH", 1, 0, 1, 0, len(status)) + status
-    stream.event(EventType.QUERY, head + b"d\0" + "ALTER TABLE t COMMENT 'größer'".encode("latin1"))
-    insert_after = Stream(sequence=1)
+    text = "ALTER TABLE t COMMENT 'größer'".encode("latin1")
+    stream.event(EventType.QUERY, bodies.query(text, status=status))
+    insert_after = Primary(sequence=1)
     transaction(insert_after, 1)
     path = tmp_path / "bin.000001"
-    path.write_bytes(Stream.file(Stream(parts=[*stream.parts, *insert_after.parts])))
+    path.write_bytes(Primary(events=[*stream.events, *insert_after.events]).binlog())
     rows = read(path, table="d.t", includeDdl="true")
     assert [row["source"]["sql"] for row in rows] == ["ALTER TABLE t COMMENT 'größer'", None]
 
 
 def _statement(feed: RowFeed, gtid: str, sql: bytes) -> None:
     primary = feed.primary
-    position = primary.position
-    primary.events.clear()
-    primary.open_file()
-    primary.position = max(position, primary.position)
+    primary.connect()
     primary.gtid(Gtid.parse(gtid), GtidFlag.STANDALONE | GtidFlag.DDL)
-    primary.event(EventType.QUERY, struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"d\0" + sql)
+    primary.query(sql)
     receive(feed._writer, primary.wire())
 
 

@@ -1,13 +1,12 @@
-"""A primary's stream made by hand: whole events with or without CRC32, grouped into transactions."""
+"""Write table maps and rows events: their bodies, from columns and the bytes of values."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, ColumnType, EventType
-from replica.protocol.encode import encode_event
+from replica.protocol.constants import ColumnType, EventType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,49 +100,3 @@ def rows(
     """The body of a rows event; `after` for an UPDATE only."""
     present = bits(before or [True] * width) + (bits(after) if after else b"")
     return table_id.to_bytes(6, "little") + struct.pack("<H", flags) + lenenc(width) + present + images
-
-
-@dataclass
-class Stream:
-    """Events appended one by one; `bytes()` of it is a range."""
-
-    checksum: bool = True
-    sequence: int = 0
-    parts: list[bytes] = field(default_factory=list)
-
-    def event(self, kind: int, body: bytes, *, timestamp: int = 1_700_000_000, flags: int = 0) -> int:
-        """Append an event, return the offset where it starts."""
-        start = sum(map(len, self.parts))
-        algorithm = ChecksumAlgorithm.CRC32 if self.checksum else ChecksumAlgorithm.NONE
-        self.parts.append(encode_event(kind, body, server_id=9, checksum=algorithm, timestamp=timestamp, flags=flags))
-        return start
-
-    def gtid(self, flags: int = 0, rest: bytes = b"", *, domain: int = 3) -> int:
-        self.sequence += 1
-        body = struct.pack("<QIB", self.sequence, domain, flags) + rest
-        return self.event(EventType.GTID, body.ljust(19, b"\0"))
-
-    def xid(self, number: int = 77, timestamp: int = 1_700_000_001) -> int:
-        return self.event(EventType.XID, struct.pack("<Q", number), timestamp=timestamp)
-
-    def query(self, sql: bytes, database: bytes = b"d") -> int:
-        head = struct.pack("<IIBHH", 1, 0, len(database), 0, 0)
-        return self.event(EventType.QUERY, head + database + b"\0" + sql)
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.parts)
-
-    def file(self) -> bytes:
-        """The events as a binlog file: magic and FORMAT_DESCRIPTION in front."""
-        head = Stream(checksum=True)
-        head.event(EventType.FORMAT_DESCRIPTION, format_description(checksum=self.checksum))
-        return BINLOG_MAGIC + bytes(head) + bytes(self)
-
-
-def format_description(*, checksum: bool, table_map_length: int = 8) -> bytes:
-    lengths = bytearray(171)
-    known = {2: 13, 4: 8, 19: table_map_length, 23: 8, 24: 8, 25: 8, 26: 2, 30: 10, 162: 19, 163: 4, 165: 13}
-    known |= dict.fromkeys((166, 167, 168), 8) | dict.fromkeys((31, 32, 39, 169, 170, 171), 10)
-    for kind, length in known.items():
-        lengths[kind - 1] = length
-    return struct.pack("<H50sIB", 4, b"10.11.19-MariaDB-log", 0, 19) + lengths + bytes([checksum])

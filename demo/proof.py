@@ -52,7 +52,7 @@ class Verdict:
 
 
 def compare(table: str, server: Mapping[Key, Row], rebuilt: Mapping[Key, Row], changes: int) -> TableVerdict:
-    """Both sides in canonical form, by primary key."""
+    """Compare both sides in canonical form, by primary key."""
     keys = sorted(server.keys() | rebuilt.keys())
     differing = [key for key in keys if server.get(key) != rebuilt.get(key)]
     examples = tuple(_describe(key, server.get(key), rebuilt.get(key)) for key in differing[:MOST_EXAMPLES])

@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def canonical(value: object) -> object:
-    """One form for a value from Spark and the same value from the server: timestamps in UTC without a zone."""
+    """Bring a value from Spark and the same value from the server into one form: timestamps in UTC without a zone."""
     if isinstance(value, dt.datetime) and value.tzinfo:
         return value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, bytearray):
@@ -41,7 +41,7 @@ def canonical(value: object) -> object:
 
 
 def canonical_row(row: Mapping[str, object]) -> Row:
-    """The row without its NULLs: a column added later is NULL in every row the stream delivered before."""
+    """Return the row without its NULLs: a column added later is NULL in every row the stream delivered before."""
     return {name: canonical(value) for name, value in row.items() if value is not None}
 
 

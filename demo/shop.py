@@ -52,7 +52,7 @@ LAST_NAMES = ("Lovelace", "Ångström", "Dupont", "Ivanov", "Yücel", "Diop", "H
 
 @dataclass
 class Written:
-    """What the writer has committed so far; read by the screen while it grows."""
+    """The rows that the writer has committed so far; the screen reads it while it grows."""
 
     rows: int = 0
     transactions: int = 0
@@ -83,7 +83,7 @@ class Shop:
         self._failure: BaseException | None = None
 
     def create(self) -> str:
-        """Make the tables; the GTID position behind that is where the stream starts."""
+        """Make the tables; return the GTID position behind that, where the stream starts."""
         self.server.sql(
             f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4",
             *(f"CREATE TABLE {DATABASE}.{definition}" for definition in TABLES),
@@ -91,7 +91,7 @@ class Shop:
         return self.server.gtid_binlog_pos()
 
     def open(self) -> None:
-        """The first rows: customers, so that orders find some, and one image."""
+        """Write the first rows: customers, so that orders find some, and one image."""
         statements = [self._new_customer() for _ in range(FIRST_CUSTOMERS)]
         self.server.sql(f"USE {DATABASE}", *statements)
         self.server.sql(f"USE {DATABASE}", IN_IMAGE_DOMAIN, self._image(1, 50_000))
@@ -101,7 +101,7 @@ class Shop:
         self._thread.start()
 
     def done(self) -> bool:
-        """Whether the writer has finished; raises what it failed with."""
+        """Tell whether the writer has finished; raise what it failed with."""
         if self._failure:
             raise self._failure
         return self._thread is not None and not self._thread.is_alive()

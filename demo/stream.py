@@ -58,7 +58,7 @@ def output_to(log: Path) -> Iterator[None]:
 
 
 def session(log: Path) -> SparkSession:
-    """A local Spark session with the settings that the README recommends."""
+    """Make a local Spark session with the settings that the README recommends."""
     with output_to(log):
         spark = (
             SparkSession.builder.master("local[2]")
@@ -75,7 +75,7 @@ def session(log: Path) -> SparkSession:
 
 @dataclass
 class Arrived:
-    """What has come out of Spark so far. Batches of both queries are added one at a time."""
+    """All that has come out of Spark so far. Batches of both queries are added one at a time."""
 
     rebuilt: Rebuilt = field(default_factory=lambda: Rebuilt(KEYS))
     rows: int = 0
@@ -100,7 +100,7 @@ class Arrived:
 
 
 def shop_changes(rows: list[Row]) -> list[Change]:
-    """Rows of the `envelope` shape, images as VARIANT."""
+    """Read rows of the `envelope` shape, images as VARIANT."""
     return [
         Change(
             (row.domain_id, row.server_id, row.sequence_number, row.ordinal),
@@ -114,7 +114,7 @@ def shop_changes(rows: list[Row]) -> list[Change]:
 
 
 def image_changes(rows: list[Row]) -> list[Change]:
-    """Rows of the `flat` shape: an update is two rows with the same sequence, its image before and after."""
+    """Read rows of the `flat` shape: an update is two rows with the same sequence, its image before and after."""
     images: dict[tuple[int, int, int, int], dict[str, dict[str, Any]]] = {}
     for row in rows:
         domain, server, sequence = map(int, row._gtid.split("-"))  # noqa: SLF001  (a column's name)
@@ -184,7 +184,7 @@ class Stream:
                 raise failure
 
     def positions(self) -> list[str]:
-        """The GTID position behind the last finished batch, of each query; "" before the first."""
+        """Return the GTID position behind the last finished batch, of each query; "" before the first."""
         found = []
         for query in self._queries:
             progress = query.lastProgress
@@ -195,7 +195,7 @@ class Stream:
     def stop(self) -> None:
         """End both queries, and return when their replicas have let go of the relay folders.
 
-        Spark only sends SIGTERM and waits for nothing: whoever then removes the folder races with the last write.
+        Spark only sends SIGTERM and waits for nothing: a caller that then removes the folder races with the last write.
         """
         for query in self._queries:
             query.stop()

@@ -1,4 +1,4 @@
-"""What the terminal shows while rows arrive: a live screen, or a line every other second where there is no terminal.
+"""The terminal while rows arrive: a live screen, or a line every other second where there is no terminal.
 
 In: the writer's and the stream's counters, read while they grow. Out: figures (written, arrived, rates, delay) and the
 newest change rows in words: what was inserted or deleted, and for updates only the columns that changed.
@@ -37,7 +37,7 @@ COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 
 
 def short(value: object) -> str:
-    """A value as a person wants to see it in passing: sizes for bytes, texts cut, times to the millisecond."""
+    """Shorten a value as a person wants to see it in passing: sizes for bytes, texts cut, times to the millisecond."""
     if isinstance(value, (bytes, bytearray)):
         size = len(value)
         return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
@@ -48,7 +48,9 @@ def short(value: object) -> str:
 
 
 def describe(change: Change) -> str:
-    """The change in words: the changed columns of an update, the row of an insert or delete; without the key."""
+    """Describe the change in words: the changed columns of an update, the row of an insert or delete; without the
+    key.
+    """
     before, after, key = change.before or {}, change.after or {}, KEYS[change.table]
     if change.op == "update":
         return ", ".join(

@@ -1,4 +1,4 @@
-"""What `.load()` does: options, a look at the server and its catalog, and from both the plan that tasks read with.
+"""The work of `.load()`: options, a look at the server and its catalog, and from both the plan that tasks read with.
 
 In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host that answers; a broken
 one is tried again. With a daemon's relay log the server's settings are the daemon's business, and where no server is
@@ -46,7 +46,9 @@ _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE T
 
 
 class _Known(NamedTuple):
-    """Of the selected tables: their names as patterns, the columns of the one table, and the catalog's word."""
+    """All that is known of the selected tables: their names as patterns, the columns of the one table, and the
+    catalog's word.
+    """
 
     patterns: tuple[str, ...]
     columns: tuple[TableColumn, ...] | None
@@ -56,7 +58,7 @@ class _Known(NamedTuple):
 
 
 def load_plan(given: Mapping[str, str]) -> ReadPlan:
-    """The plan for these options.
+    """Return the plan for these options.
 
     Raises:
         ConfigError: an option is unknown, missing, contradictory or out of range.
@@ -64,7 +66,6 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
         PrerequisiteError: the server's settings do not allow replication.
         SchemaError: the table does not exist, or has a column that cannot be decoded.
         DisconnectedError: no host can be reached.
-
     """
     options = SourceOptions.parse(given)
     attached = attached_directory(options)
@@ -126,7 +127,7 @@ def _policy(options: SourceOptions) -> ValuePolicy:
 def _questions(
     options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool
 ) -> Steps[tuple[Catalog, CatalogOrigin, Unreadable | None]]:
-    """The whole conversation of a load."""
+    """Ask all questions of a load in one conversation."""
     if not attached:
         server = yield from inspect_server(config.server_id)
         refused = refusal(check(server, config.server_id, hosts=len(set(config.endpoints))), server, str(endpoint))
@@ -139,7 +140,7 @@ def _questions(
 
 
 def _selected(options: SourceOptions) -> Steps[Catalog]:
-    """The catalog's word on the selected tables."""
+    """Return the catalog's word on the selected tables."""
     if options.table is not None:
         with contextlib.suppress(SchemaError):
             return (yield from read_tables([options.table]))

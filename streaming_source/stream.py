@@ -39,7 +39,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`options` is None in tasks."""
+    """Spark's reader of a stream. `options` is None in tasks."""
 
     def __init__(self, options: SourceOptions, plan: ReadPlan) -> None:
         self._options: SourceOptions | None = options
@@ -63,7 +63,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def _terminated(self, *_: object) -> None:
-        """`query.stop()` calls nothing, it sends SIGTERM: say goodbye to the primary and go."""
+        """Say goodbye to the primary and go: `query.stop()` calls nothing, it sends SIGTERM."""
         # Not in this thread: it may hold a lock that closing wants.
         closing = threading.Thread(target=self.stop, daemon=True)
         closing.start()

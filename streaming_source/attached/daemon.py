@@ -1,7 +1,7 @@
-"""Whether the daemon behind a relay folder lives, as a reader can tell without standing in its way.
+"""The life of the daemon behind a relay folder, as a reader can tell it without standing in its way.
 
-In: the folder. Out: `epoch`, which changes whenever a writer began anew, and `wait_is_over`, which says so in the log
-when the daemon has gone and when it is back, and ends a wait that lasts too long. A daemon that lives rewrites its
+In: the folder. Out: `epoch`, which changes whenever a writer started again, and `wait_is_over`, which says so in the
+log when the daemon has gone and when it is back, and ends a wait that lasts too long. A daemon that lives rewrites its
 status file every second or so; only where that stands still is its lock looked at, because the look takes the lock for
 a moment, and a daemon that starts just then would take it for another one.
 """
@@ -32,11 +32,10 @@ Stamp = tuple[int, int]
 
 
 def is_held(directory: Path) -> bool:
-    """Whether a process writes a relay log there now; False too where nobody ever did.
+    """Tell whether a process writes a relay log there now; False too where no process ever did.
 
     Raises:
         RelayError: the lock cannot be looked at.
-
     """
     try:
         return lock_holder(directory) is not None
@@ -68,7 +67,9 @@ class DaemonWatch:
 
     @property
     def epoch(self) -> tuple[Stamp, int]:
-        """A writer notes itself in the lock file when it starts; a folder made anew has new files."""
+        """The stamp of the running writer: it notes itself in the lock file when it starts, and a folder made again has
+        new files.
+        """
         return _stamp(self._directory / LOCK_NAME), _stamp(self._directory / HEAD_NAME)[0]
 
     @property
@@ -83,11 +84,10 @@ class DaemonWatch:
         return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
 
     def check(self) -> None:
-        """To be called while nothing comes; looks at the daemon now and then.
+        """Look at the daemon now and then. The caller calls it while nothing comes.
 
         Raises:
             RelayError: the daemon has been down for longer than the query waits.
-
         """
         now = time.monotonic()
         if now < self._next_look_s:
@@ -115,7 +115,7 @@ class DaemonWatch:
             )
 
     def seen(self) -> None:
-        """The daemon lives."""
+        """Note that the daemon lives."""
         if self._down_since_s is not None:
             _log.warning("the daemon writes %s again, after %.0f s", self._directory, self.down_s)
             self._down_since_s = None

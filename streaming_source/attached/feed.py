@@ -102,7 +102,7 @@ class AttachedFeed:
         return replace(begin, anchor=True) if location is None else self._at(location, begin.position)
 
     def ending_position(self, end: Position) -> GtidPosition:
-        """The option endingPosition made definite: a place that the log holds already."""
+        """Return the option endingPosition made definite: a place that the log holds already."""
         head = self._known_head()
         if isinstance(end, CommitTime):
             return self._before_time(end.seconds, head).position
@@ -111,7 +111,7 @@ class AttachedFeed:
         return end
 
     def _at(self, location: RelayLocation, position: GtidPosition) -> SourceOffset:
-        """The offset of a place, with what makes it known again, and before what is prepared there."""
+        """Return the offset of a place, with what makes it known again, and before what is prepared there."""
         prepared = prepared_at(self.log, location)
         resume = self.log.at(prepared[0].location).position if prepared else position
         end = end_of_group(self.log, location)
@@ -136,7 +136,7 @@ class AttachedFeed:
         return begin
 
     def _available(self, offset: SourceOffset) -> SourceOffset:
-        """`offset`, where the log leads through it; or where failOnDataLoss=false goes on instead."""
+        """Return `offset`, where the log leads through it; else what failOnDataLoss=false goes on from instead."""
         try:
             self._find(offset.resume, offset.resume_primary)
         except DataLossError as error:
@@ -161,18 +161,17 @@ class AttachedFeed:
         return DataLossError(prepared_message(error.message, offset.resume, offset.position), hint=PREPARED_HINT)
 
     def _anew(self) -> None:
-        """Forget what files held under a number: the folder may have been made anew."""
+        """Forget what files held under a number: the folder may have been made again."""
         self.log = RelayLog(self.log.directory)
         file_head.cache_clear()
 
     def _find(self, position: GtidPosition, primary: BinlogPosition | None = None) -> RelayLocation:
-        """The place of a position, that at `primary` of several.
+        """Find the place of a position; of several, that at `primary`.
 
         Waits for a daemon that has not got there: it may have lost the end of its log.
 
         Raises:
             DataLossError: the log begins after the position, leads past it, or does not get there in time.
-
         """
         deadline = time.monotonic() + self._options.daemon_timeout_s
         while True:
@@ -198,7 +197,7 @@ class AttachedFeed:
             _log.warning(message, *values)
 
     def _first(self, head: RelayHead) -> GtidPosition:
-        """The position that the log begins at; `head` is its head."""
+        """Return the position that the log begins at; `head` is its head."""
         first = self.log.first_position()
         return head.position if first is None else first
 
@@ -223,7 +222,9 @@ class AttachedFeed:
         return self._known_head()
 
     def _head_or_none(self) -> RelayHead | None:
-        """None also while the daemon has not found out where it begins: a primary may have no transaction at all."""
+        """Return the head, or None while the daemon has not found out where it begins: a primary may have no
+        transaction at all.
+        """
         head = self.log.head()
         if head is None or head.location.offset or head.position or self._daemon.receives:
             return head
@@ -265,7 +266,7 @@ class AttachedFeed:
         return self._daemon.down_s
 
     def server_end(self) -> ServerEnd:
-        """Where the log ends: the query asks no server."""
+        """Return the end of the log: the query asks no server."""
         head = self._known_head()
         self._daemon.check()
         return end_of_log(self.log, head)
@@ -284,7 +285,9 @@ class AttachedFeed:
         return origin_of(self.log, location)
 
     def leave(self) -> None:
-        """For a reading that is planned, and will not come back: the daemon need not keep anything for it."""
+        """End the registration of a reading that is planned, and will not come back: the daemon need not keep anything
+        for it.
+        """
         self._held.leave()
 
     def close(self) -> None:

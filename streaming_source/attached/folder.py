@@ -1,10 +1,10 @@
-"""Whether the folder that relayDir names is a daemon's, so that a query reads what the daemon writes.
+"""The decision whether the folder that relayDir names is a daemon's, so that a query reads what the daemon writes.
 
 In: the options. Out: the folder to attach to, or None where the query runs a replica of its own. A daemon marks its
-folder as its own for good: it is attached to also while the daemon is down, and never written. A folder that nobody
-has used becomes the query's own where the options name a server; one that somebody has just begun to use is looked at
-again until it says whose it is. Refused: without a server, a folder that has never
-been a relay log, and one that belongs to another query.
+folder as its own for good: it is attached to also while the daemon is down, and never written. A folder that no one has
+used becomes the query's own where the options name a server; one that another process has just begun to use is looked
+at again until it says whose it is. Refused: without a server, a folder that has never been a relay log, and one that
+belongs to another query.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ _log = logging.getLogger(__name__)
 
 
 def attached_directory(options: SourceOptions) -> Path | None:
-    """The daemon's folder, absolute; None for a replica of the query's own.
+    """Return the daemon's folder, absolute; None for a replica of the query's own.
 
     Raises:
         ConfigError: no server is named, and the folder is another query's.
         RelayError: no server is named, and there is no relay log; or the folder cannot be read.
-
     """
     if options.relay_dir is None:
         return None
@@ -91,7 +90,7 @@ def warn_of_unused(options: SourceOptions) -> None:
 
 
 def primary_of(directory: Path) -> str:
-    """The primary as the daemon names it, host:port; empty where it has never connected."""
+    """Return the primary as the daemon names it, host:port; empty where it has never connected."""
     status, identity = read_status(directory), read_identity(directory)
     if status is not None and status.connection.endpoint:
         return status.connection.endpoint

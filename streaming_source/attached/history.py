@@ -1,9 +1,9 @@
-"""Whether a relay log tells the history that an offset comes from, where both name the same GTID.
+"""The check that a relay log tells the history that an offset comes from, where both name the same GTID.
 
-Sequence numbers begin anew when a primary is reset, so a GTID may come twice. In: the log, and an offset that lies in
-it. Where the offset says at which place of which server's binlog it was, and the log has that GTID from the same
-server at another place, it is another transaction: refused. In a log that comes from another server (after a failover)
-places are others; there it is refused where the transaction itself is another one.
+Sequence numbers begin again when a primary is reset, so a GTID may come twice. In: the log, and an offset that lies in
+it. Where the offset says at which place of which server's binlog it was, and the log has that GTID from the same server
+at another place, it is another transaction: refused. In a log that comes from another server (after a failover) places
+are others; there it is refused where the transaction itself is another one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
 
 
 def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
-    """The same place as the end of the group before it, which may be in the file before; None where that is gone."""
+    """Return the same place as the end of the group before it, which may be in the file before; None where that is
+    gone.
+    """
     if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
         return location
     before = RelayLocation(location.file - 1, 0)

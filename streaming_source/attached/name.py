@@ -1,4 +1,4 @@
-"""Under which name a query is registered with a daemon, and that no other running query has it.
+"""The name under which a query is registered with a daemon, and that no other running query has.
 
 In: the options. Out: the name, held by a lock on a file beside the registrations for as long as the query runs. The
 option readerName, or one made from the tables, with a number, so that a query that starts again finds its own: Spark
@@ -41,7 +41,7 @@ class ReaderName:
 
     @property
     def held(self) -> bool:
-        """Whether it is ours still: not where the folder was made anew, and our lock is on a file without a name."""
+        """Whether it is ours still: not where the folder was made again, and our lock is on a file without a name."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -55,11 +55,10 @@ class ReaderName:
 
 
 def take_name(directory: Path, options: SourceOptions) -> ReaderName:
-    """The name of this query.
+    """Return the name of this query.
 
     Raises:
         RelayError: another running query has it, or the folder of the registrations cannot be written.
-
     """
     if options.reader_name is not None:
         taken = _wait_for(directory, options.reader_name)
@@ -81,7 +80,9 @@ def take_name(directory: Path, options: SourceOptions) -> ReaderName:
 
 
 def made_name(options: SourceOptions) -> str:
-    """spark-shop.orders-1f3a9c02: what the query reads, for people, and a hash of what else tells two queries apart."""
+    """Make a name like spark-shop.orders-1f3a9c02: what the query reads, for people, and a hash of what else tells two
+    queries apart.
+    """
     tables = ",".join(options.patterns)
     key = f"{tables}|{options.row_shape}"
     shown = re.sub(r"[^A-Za-z0-9_.-]+", "_", tables)[:TABLES_SHOWN].strip("_.") or "tables"

@@ -1,8 +1,8 @@
-"""What a query still needs of a daemon's relay log, told to the daemon.
+"""The part of a daemon's relay log that a query still needs, told to the daemon.
 
 In: the places the query has done with. Out: a registration, which the daemon's retention respects. It stays when the
-query stops, so that its files are there when it goes on, and a thread keeps it alive, because nobody calls us while
-Spark is busy with a long batch. Refused: reading on where the daemon has removed files that the query needed.
+query stops, so that its files are there when it goes on, and a thread keeps it alive, because Spark does not call us
+while Spark is busy with a long batch. Refused: reading on where the daemon has removed files that the query needed.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class HeldFiles:
                 _log.warning("%s", error)
 
     def is_news(self, location: RelayLocation) -> bool:
-        """Whether telling the daemon of this place is worth a file."""
+        """Tell whether telling the daemon of this place is worth a file."""
         kept, due = self._kept, time.monotonic() - self._written_s >= WRITE_EVERY_S
         return location != kept and (due or kept is None or location.file != kept.file)
 
     def keep_from(self, location: RelayLocation, position: GtidPosition) -> None:
-        """Whole files before the place may go."""
+        """Let whole files before the place go."""
         if self._registration is not None:
             self._registration.keep_from(location, str(position))
             self._kept, self._written_s = location, time.monotonic()
@@ -115,19 +115,19 @@ class HeldFiles:
         return False
 
     def check(self) -> None:
-        """Raises DataLossError where the daemon has removed files that this query still needed."""
+        """Raise DataLossError where the daemon has removed files that this query still needed."""
         if self._registration is not None:
             self._registration.check()
 
     def leave(self) -> None:
-        """Nothing is kept any more."""
+        """Keep nothing any more."""
         self._stop.set()
         if self._registration is not None:
             self._registration.close()
         self.close()
 
     def close(self) -> None:
-        """The registration stays: the query may go on later."""
+        """Close the registration, which stays: the query may go on later."""
         self._stop.set()
         if self._name is not None:
             self._name.close()

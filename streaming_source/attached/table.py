@@ -1,4 +1,4 @@
-"""What a table looks like, from the last of its rows in a relay log: for queries that ask no server.
+"""The columns of a table, from the last of its rows in a relay log: for queries that ask no server.
 
 In: the log, and the table. Out: the columns as its newest table map names them (binlog_row_metadata=FULL). The log is
 looked through from its end; stretches without the table cost a search for its name, nothing is decoded. Refused: a
@@ -48,11 +48,10 @@ class DescribedTable(NamedTuple):
 def newest_table(
     log: RelayLog, table: tuple[str, str], policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> DescribedTable:
-    """What `table` looks like, (database, table) as the binlog spells it; `chosen`: the option columns.
+    """Read the columns of `table`, (database, table) as the binlog spells it; `chosen`: the option columns.
 
     Raises:
         SchemaError: the log has no rows of it, they do not name their columns, or one cannot be decoded.
-
     """
     table_map = _newest(log, table)
     if any(column.name is None for column in table_map.columns):
@@ -85,7 +84,9 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
 
 
 def _backwards(log: RelayLog) -> Iterator[RelayRange]:
-    """The log in stretches of whole groups, the last one first; ends early where retention removes files meanwhile."""
+    """Yield the log in stretches of whole groups, the last one first; end early where retention removes files
+    meanwhile.
+    """
     head = log.head()
     if head is None:
         return
@@ -96,7 +97,7 @@ def _backwards(log: RelayLog) -> Iterator[RelayRange]:
 
 
 def _name(body: memoryview) -> str:
-    """database.table of a TABLE_MAP event's body, whatever its columns are."""
+    """Read database.table of a TABLE_MAP event's body, whatever its columns are."""
     names, at = [], _NAME_AT
     for _ in range(2):
         end = at + 1 + body[at]

@@ -1,4 +1,4 @@
-"""The place of a time in a relay log that somebody else writes.
+"""The place of a time in a relay log that another process writes.
 
 In: the log and the time. Out: the place before the first group that was committed then or later; the log's end where it
 holds none so late yet. Refused: a time to come, and one from before the log begins, unless the gap is accepted.
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 def place_before(log: RelayLog, time_s: int, head: RelayHead, *, accept_gap: bool) -> RelayHead:
-    """`time_s` in seconds since 1970; `head` is the log's.
+    """Return the place before `time_s`, in seconds since 1970; `head` is the log's.
 
     Raises:
         ConfigError: the time is still to come, by this machine's clock.
         DataLossError: the log begins later, and what it began with may not be all of that time.
-
     """
     if time_s > time.time():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A relay log that holds a range already, as what places.py calls a `Feed`: nothing comes, and nobody is asked.
+"""A relay log that holds a range already, as what places.py calls a `Feed`: nothing comes, and no server is asked.
 
 In: the folder, and the offset that the range begins at. Refused: places that are not in it.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FetchedFeed:
-    """Of one range; nothing is removed from it."""
+    """The feed of one range; nothing is removed from it."""
 
     started = True
     full = False
@@ -43,7 +43,7 @@ class FetchedFeed:
         return offset
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Files stay as long as the folder does."""
+        """Keep all files as long as the folder is there."""
 
     def head(self) -> RelayHead:
         head = self.log.head()
@@ -72,4 +72,4 @@ class FetchedFeed:
         return origin_of(self.log, location)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""

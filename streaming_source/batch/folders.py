@@ -1,7 +1,8 @@
-"""Where batch reads of a server keep what they have fetched: one private folder a range, for as long as it may be read.
+"""The folders where batch reads of a server keep what they have fetched: one private folder a range, for as long as it
+may be read.
 
 Spark asks for the partitions of a DataFrame once and reads them at every action, and never says that it is done. So a
-folder stays while its driver lives and reads it now and then. Whoever needs a folder removes those whose driver has
+folder stays while its driver lives and reads it now and then. A read that needs a folder removes those whose driver has
 ended, those not read for KEEP_S, and beyond `max_bytes` those not read for the longest time; never one that was used a
 moment ago. Folders are under the temp folder, or in the user's relayDir, which may be on storage that executors share.
 
@@ -37,7 +38,7 @@ STATE_NAME: Final = "batch.json"
 
 
 class BatchFolder(NamedTuple):
-    """`complete`: the range is in it already, up to its end."""
+    """The folder of one range. `complete`: the range is in it already, up to its end."""
 
     path: Path
     complete: bool
@@ -50,11 +51,10 @@ class _State(NamedTuple):
 
 
 def take_folder(options: SourceOptions, key: str) -> BatchFolder:
-    """The folder of what `key` tells from everything else; the caller fetches what is missing and calls `finish`.
+    """Take the folder of what `key` tells from everything else; the caller fetches what is missing and calls `finish`.
 
     Raises:
         RelayError: the ranges of running reads fill `relayMaxBytes`, or a folder is not private.
-
     """
     base = _base(options)
     _clean(base, options.connection.relay_max_bytes)
@@ -72,12 +72,12 @@ def take_folder(options: SourceOptions, key: str) -> BatchFolder:
 
 
 def finish(folder: Path) -> None:
-    """The range is in the folder."""
+    """Note that the range is in the folder."""
     _write(folder, complete=True)
 
 
 def touch(folder: Path) -> None:
-    """Say that the folder is being read; where it is gone, whoever reads finds out."""
+    """Note that the folder is being read; where it is gone, the reader finds out."""
     with contextlib.suppress(OSError):
         os.utime(folder / STATE_NAME)
 
@@ -90,7 +90,7 @@ def _base(options: SourceOptions) -> Path:
 
 
 def _clean(base: Path, max_bytes: int) -> None:
-    """Remove what nobody reads any more, and what is too much."""
+    """Remove what is not read any more, and what is too much."""
     kept: list[tuple[float, Path]] = []
     for folder in base.glob("batch-*"):
         state = _state(folder)
@@ -123,7 +123,7 @@ def _size(folder: Path) -> int:
 
 
 def _state(folder: Path) -> _State | None:
-    """None where a folder was not taken by us, or is being taken just now."""
+    """Return the folder's state; None where it was not taken by us, or is being taken just now."""
     try:
         content = json.loads((folder / STATE_NAME).read_text(encoding="utf-8"))
         used = (folder / STATE_NAME).stat().st_mtime

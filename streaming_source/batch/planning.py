@@ -37,21 +37,20 @@ if TYPE_CHECKING:
 
 
 class PlannedRange(NamedTuple):
-    """`folder` is what the partitions are read from, if it is kept for them."""
+    """A range that is planned. `folder` is what the partitions are read from, if it is kept for them."""
 
     partitions: list[ChangePartition]
     folder: Path | None
 
 
 def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> PlannedRange:
-    """The partitions of the rows between the two positions that the options name.
+    """Return the partitions of the rows between the two positions that the options name.
 
     Raises:
         ConfigError: the end lies before the start, or is not reached yet.
         PositionLostError: the server does not have the range any more.
         DataLossError: the daemon's log does not have it any more.
         RelayError: the range is larger than relayMaxBytes.
-
     """
     options = replace(options, starting_position=options.starting_position or "earliest")
     directory = attached_directory(options)
@@ -61,7 +60,7 @@ def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: 
 
 
 def end_at_load(options: SourceOptions) -> ServerEnd:
-    """Where the server's binlog, or the daemon's log, ends at this moment."""
+    """Return where the server's binlog, or the daemon's log, ends at this moment."""
     directory = attached_directory(options)
     if directory is None:
         return asyncio.run(server_end(options.connection))
@@ -111,7 +110,9 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
 
 
 def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
-    """Whether nothing lies between. Where `begin` has a number above the one at the server's end, numbers went back."""
+    """Tell whether nothing lies between. Where `begin` has a number above the one at the server's end, numbers went
+    back.
+    """
     if end.place is not None and begin.primary is not None and begin.uid == end.uid:
         return is_behind(begin.primary, end.place)
     known = GtidPosition(tuple(gtid for gtid in begin.position if end.position.get(gtid.domain_id)))
@@ -119,7 +120,7 @@ def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
 
 
 def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: ServerEnd) -> SourceOffset:
-    """Receive up to `end` into the folder; where it begins (elsewhere only after a loss that is accepted)."""
+    """Receive up to `end` into the folder; return where it begins (elsewhere only after a loss that is accepted)."""
     feed = ReplicaFeed(options, folder)
     try:
         begin = feed.start(replace(begin, anchor=False))

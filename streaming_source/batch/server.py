@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class ServerRangeReader(DataSourceReader):
-    """`options` is None in tasks. `latest` is the end of the binlog at load(), `load` tells one load() from another."""
+    """Spark's reader of a range. `options` is None in tasks. `latest` is the end of the binlog at load(), `load` tells
+    one load() from another.
+    """
 
     pushFilters = PushFilters()  # noqa: N815  (Spark's name)
 
@@ -49,7 +51,7 @@ class ServerRangeReader(DataSourceReader):
         return self._plan
 
     def take_filter(self, pushed: ChangeFilter) -> None:
-        """Tasks leave out what the filter leaves out."""
+        """Let tasks leave out what the filter leaves out."""
         self._plan = self._plan.filtered(pushed)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What the planner's process can tell of the Spark application around it, and the folders it keeps there."""
+"""The Spark application around the planner's process, as far as it can tell, and the folders it keeps there."""

@@ -1,4 +1,4 @@
-"""Which process is the driver of the Spark application we plan for, and whether a driver lives still.
+"""The process that is the driver of the Spark application we plan for, and whether a driver lives still.
 
 Spark plans a batch read in a Python process that it starts and ends as it likes; what must live as long as the driver
 is told by the driver's Java process, our nearest ancestor of that kind. Process ids are used again, so the time at
@@ -16,7 +16,7 @@ MAX_ANCESTORS: Final = 10
 
 
 class Driver(NamedTuple):
-    """`started` in the system's own ticks since it was booted; 0 where it does not tell."""
+    """A driver process. `started` is in the system's own ticks since it was booted; 0 where it does not tell."""
 
     pid: int
     started: int
@@ -29,7 +29,7 @@ class _Process(NamedTuple):
 
 
 def this_driver() -> Driver:
-    """The Java process above us; without one, our parent."""
+    """Return the Java process above us; without one, our parent."""
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
         found = _process(pid)
@@ -43,7 +43,7 @@ def this_driver() -> Driver:
 
 
 def lives(driver: Driver) -> bool:
-    """Whether that very process is still there."""
+    """Tell whether that very process is still there."""
     if not driver.started or _process(os.getpid()) is None:
         return True
     found = _process(driver.pid)

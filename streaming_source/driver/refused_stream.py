@@ -1,4 +1,4 @@
-"""A stream that was refused: says why at Spark's first question to it.
+"""A stream that was refused and says why at Spark's first question to it.
 
 What `streamReader()` raises, Spark (4.2) buries under an UnboundLocalError of its own.
 """
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark asks `prepareForTriggerAvailableNow` or `getDefaultReadLimit` before anything else."""
+    """Spark's reader of a refused stream. Spark asks `prepareForTriggerAvailableNow` or `getDefaultReadLimit` before
+    anything else.
+    """
 
     def __init__(self, error: ReplicaError) -> None:
         self._error = error

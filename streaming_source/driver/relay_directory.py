@@ -1,4 +1,4 @@
-"""Which folder an embedded replica keeps its relay log in, when the user names none.
+"""The folder that an embedded replica keeps its relay log in, when the user names none.
 
 A private folder under the temp folder, named by what the query reads and from where, so that a restarted query finds
 its log again. The folder is locked while a replica writes it: a second query with the same options takes the next one.
@@ -25,11 +25,10 @@ MAX_QUERIES = 64
 
 
 def relay_directory(options: SourceOptions) -> Path:
-    """The folder to use; it exists. Not locked yet: whoever loses the race for the lock asks again.
+    """Return the folder to use; it exists. Not locked yet: the caller that loses the race for the lock asks again.
 
     Raises:
         RelayError: no free folder, or one that others can write.
-
     """
     if options.relay_dir is not None:
         return options.relay_dir
@@ -47,21 +46,20 @@ def relay_directory(options: SourceOptions) -> Path:
 
 
 def private_base() -> Path:
-    """The account's own folder under the temp folder."""
+    """Return the account's own folder under the temp folder."""
     return private_folder(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
 
 
 def is_free(folder: Path) -> bool:
-    """Whether no process writes a relay log there now."""
+    """Tell whether no process writes a relay log there now."""
     return lock_holder(folder) is None
 
 
 def private_folder(folder: Path) -> Path:
-    """`folder`, made if need be.
+    """Return `folder`, made if need be.
 
     Raises:
         RelayError: others can write it, or it is another account's.
-
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

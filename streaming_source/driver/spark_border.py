@@ -27,7 +27,7 @@ logger = logging.getLogger("streaming_source")
 
 @contextlib.contextmanager
 def spark_border() -> Iterator[None]:
-    """Around what Spark calls, as a decorator or inside of a generator."""
+    """Turn our errors into short ones around what Spark calls, as a decorator or inside of a generator."""
     try:
         yield
     except ReplicaError as error:

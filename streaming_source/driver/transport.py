@@ -1,10 +1,10 @@
-"""What the driver's JVM was started with: do tasks run on this machine, and how many at once?
+"""The start of the driver's JVM: do tasks run on this machine, and how many at once?
 
-The planner runs in a descendant of that JVM, and Spark tells it nothing about the cluster. But the JVM's command
-line names the master and more: PySpark passes every setting made before the session starts as `--conf`, spark-submit
-passes `--master` and the names of its files of settings; spark-defaults.conf lies where SPARK_CONF_DIR or SPARK_HOME
-say. What is to be seen nowhere (settings of a session that was there already) counts as not local, because bytes reach
-every executor and a path might not; the number of cores is then unknown.
+The planner runs in a descendant of that JVM, and Spark tells it nothing about the cluster. But the JVM's command line
+names the master and more: PySpark passes every setting made before the session starts as `--conf`, spark-submit passes
+`--master` and the names of its files of settings; spark-defaults.conf lies where SPARK_CONF_DIR or SPARK_HOME say. What
+cannot be seen (settings of a session that was there already) counts as not local, because bytes reach every executor
+and a path might not; the number of cores is then unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SparkSetup:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once, as far as it is to be seen."""
+        """The number of tasks that run at once, as far as it is to be seen."""
         if local := _LOCAL.fullmatch(self._master):
             return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
         if cluster := _LOCAL_CLUSTER.fullmatch(self._master):
@@ -75,12 +75,12 @@ class SparkSetup:
 
 
 def spark_setup() -> SparkSetup:
-    """Of the JVM that this process descends from."""
+    """Return the setup of the JVM that this process descends from."""
     return SparkSetup(settings_of(_arguments(this_driver().pid), os.environ))
 
 
 def settings_of(arguments: list[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a command line and of the files behind it; what is nearer to the user wins."""
+    """Return the settings of a command line and of the files behind it; what is nearer to the user wins."""
     given: dict[str, str] = {}
     for option, value in pairwise([*arguments, ""]):
         name, _, joined = option.partition("=")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FileCutter:
-    """Puts the stretches of one file together."""
+    """A cutter that puts the stretches of one file together."""
 
     def __init__(self, access: FileAccess, *, seekable: bool) -> None:
         self._access = access
@@ -31,7 +31,9 @@ class FileCutter:
         self._bytes = 0
 
     def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedGroup], extent: GroupExtent) -> None:
-        """A range with wanted rows; one that goes on where the last ended, with the same tables, makes it longer."""
+        """Add a range with wanted rows; one that goes on where the last ended, with the same tables, makes it
+        longer.
+        """
         stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried), extent)
         last = self._stretches[-1] if self._stretches else None
         if self._seekable and last is not None and last.end == stretch.start and last.catalog == stretch.catalog:

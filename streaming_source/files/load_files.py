@@ -1,10 +1,10 @@
-"""What `.load()` does with a `path`: find the files, look through them once, and make the schema of the rows.
+"""Look through the binlog files of a `path` for `.load()`: find them, read them once, and make the schema of the rows.
 
 In: the options as Spark gives them. Out: `LoadedFiles`: partitions that hold wanted rows, and the plan that tasks read
 them with. No server is asked. A table's typed columns are those of its newest definition in the files: as its last rows
 describe it (binlog_row_metadata=FULL), else as the DDL in the files, else the file `schemaFile` has it. Older rows meet
 them by name, as in a stream. Refused: files that are not there, unordered or damaged, a table that is nowhere, rows
-whose columns nobody names, columns that cannot be decoded, and definitions that contradict each other.
+whose columns nothing names, columns that cannot be decoded, and definitions that contradict each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SHOWN: Final = 5  # tables in a message
 
 @dataclass(frozen=True)
 class LoadedFiles:
-    """What a batch read is made of; pickles."""
+    """All that a batch read is made of; it pickles."""
 
     plan: ReadPlan
     partitions: tuple[FilePartition, ...]
@@ -140,7 +140,7 @@ def _is_binlog(access: FileAccess) -> bool:
 
 
 def _age(access: FileAccess) -> Age:
-    """Groups logged before the file was begun, as its GTID_LIST tells, and the second of its first event."""
+    """Return the groups logged before the file was begun, as its GTID_LIST tells, and the second of its first event."""
     with access.open() as file:
         first = next(access.ranges(file))
         begun, start = parse_header(first.data).timestamp, 0
@@ -161,7 +161,7 @@ def _columns(
     policy: ValuePolicy,
     chosen: Sequence[str] | None,
 ) -> tuple[TableColumn, ...]:
-    """The columns of the one table, by its newest definition; `chosen`: the option columns."""
+    """Return the columns of the one table, by its newest definition; `chosen`: the option columns."""
     if table in found.last:
         table_map, schema = found.last[table]
         return logged_table_columns(table_map, schema, policy, chosen)

@@ -1,4 +1,4 @@
-"""Whether GTIDs are in order along binlog files: the option gtidStrictMode, by mariadbd's rule.
+"""The order of GTIDs along binlog files: the option gtidStrictMode, by mariadbd's rule.
 
 In: the event groups of one range after the other, in stream order, over all files of a read. Refused: a group whose
 sequence number is not above the last one of its domain, before any row is read. MySQL's files have other GTIDs.
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 
 
 class FileOrder:
-    """`strict`: gtidStrictMode."""
+    """The order so far. `strict`: gtidStrictMode."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._last: dict[int, Gtid] = {}
 
     def follow(self, found: Scan, path: str) -> None:
-        """The next range.
+        """Check the next range.
 
         Raises:
             OutOfOrderGtidError: one of its groups goes back.
-
         """
         if not self._strict or found.is_mysql:
             return

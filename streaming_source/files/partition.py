@@ -1,4 +1,5 @@
-"""What one task of a batch read reads: stretches of one binlog file, by path. Plain values that pickle.
+"""The part of binlog files that one task of a batch read reads: stretches of one file, by path. Plain values that
+pickle.
 
 A plain file is cut into partitions of a few megabytes. A compressed or encrypted one can only be read from its
 beginning: it is one partition, whose task meets the planner's stretches again on its way through. In a stretch the
@@ -56,12 +57,12 @@ class FileAccess:
         return KeyRing.from_file(self.key_file, filekey=self.file_key and f"FILE:{self.file_key}")
 
     def ranges(self, file: BinlogFile) -> Iterator[FileRange]:
-        """The file from its beginning: planner and tasks cut it alike."""
+        """Yield the ranges of the file from its beginning: planner and tasks cut it alike."""
         return file.ranges(max_bytes=RANGE_BYTES, skip_damaged=self.skip_damaged, cut_at_ddl=True)
 
 
 class PreparedGroup(NamedTuple):
-    """Where an XA group lies that is committed later: bytes [start, end) of a file."""
+    """The place of an XA group that is committed later: bytes [start, end) of a file."""
 
     access: FileAccess
     start: int
@@ -93,18 +94,18 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class FilePartition(InputPartition):
-    """`stretches` in the file's order."""
+    """The part of one file that a task reads. `stretches` are in the file's order."""
 
     access: FileAccess
     stretches: tuple[Stretch, ...]
 
     @property
     def file(self) -> str:
-        """What the primary called the file."""
+        """The primary's name for the file."""
         return primary_name(self.access.path)
 
     def filtered(self, pushed: ChangeFilter) -> FilePartition:
-        """The same without stretches that hold nothing of what passes."""
+        """Return the same without stretches that hold nothing of what passes."""
         left = (s for s in self.stretches if s.extent is None or pushed.may_match(s.extent))
         return replace(self, stretches=tuple(left))
 
@@ -112,12 +113,11 @@ class FilePartition(InputPartition):
         return f"FilePartition({self.access.path}, bytes {self.stretches[0].start} to {self.stretches[-1].end})"
 
     def pieces(self) -> Iterator[Piece]:
-        """The stretches, read and checked against their checksums.
+        """Yield the stretches, read and checked against their checksums.
 
         Raises:
             RelayError: the file is not here, or is not the one that was planned.
             ProtocolError: it was damaged meanwhile.
-
         """
         try:
             file = self.access.open()
@@ -145,7 +145,7 @@ class FilePartition(InputPartition):
                 yield Piece(part.data, part.offset, part.checksum, stretch.catalog, carried)
 
     def _along(self, file: BinlogFile) -> Iterator[Piece]:
-        """One pass; XA groups that later stretches need are kept when they come by."""
+        """Read the file in one pass; XA groups that later stretches need are kept when they come by."""
         wanted = {stretch.start: stretch for stretch in self.stretches}
         awaited = [group for stretch in self.stretches for group in stretch.carried if group.access == self.access]
         kept: dict[PreparedGroup, CarriedGroup] = {}
@@ -168,7 +168,7 @@ class FilePartition(InputPartition):
 
 
 def _fetched(group: PreparedGroup) -> CarriedGroup:
-    """An XA group out of a file, which need not be open."""
+    """Read an XA group out of a file, which need not be open."""
     with group.access.open() as file:
         if file.seekable:
             size = group.end - group.start

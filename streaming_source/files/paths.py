@@ -37,24 +37,23 @@ Age = tuple[int, int]
 
 
 class Looks(NamedTuple):
-    """How files are looked at: whether one is a binlog (also a compressed one), and how old it is."""
+    """The ways to look at files: whether one is a binlog (also a compressed one), and how old it is."""
 
     is_binlog: Callable[[Path], bool]
     age: Callable[[Path], Age]
 
 
 def primary_name(path: str) -> str:
-    """What the server called the file: its name without the suffix of a compression."""
+    """Return what the server called the file: its name without the suffix of a compression."""
     name = Path(path).name
     return name.removesuffix(next((suffix for suffix in COMPRESSED_SUFFIXES if name.endswith(suffix)), ""))
 
 
 def find_binlogs(paths: Iterable[str], looks: Looks) -> list[str]:
-    """The absolute paths of all binlog files meant, each once, in stream order.
+    """Return the absolute paths of all binlog files meant, each once, in stream order.
 
     Raises:
         ConfigError: a path means no binlog, or what it means cannot be put in order.
-
     """
     found: dict[str, None] = {}
     for path in paths:

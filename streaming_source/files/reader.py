@@ -1,4 +1,4 @@
-"""What a task of a batch read over files does: stretches of one binlog file -> RecordBatches."""
+"""The work of a task of a batch read over files: stretches of one binlog file -> RecordBatches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The row changes of one partition of a batch read; errors as with `read_changes`."""
+    """Yield the row changes of one partition of a batch read; errors as with `read_changes`."""
     without_rows: list[XaGroup] = []  # XA COMMITs of other tables' rows; the planner has looked at them
     with noted(f"while reading {partition!r}"):
         made = RecordBatches(plan)

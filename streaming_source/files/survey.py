@@ -80,7 +80,7 @@ class _Prepared(NamedTuple):
 
 @dataclass
 class Survey:
-    """What was found. `last` has the newest definition of each wanted table, `names` all tables with rows."""
+    """The outcome of a survey. `last` has the newest definition of each wanted table, `names` all tables with rows."""
 
     partitions: list[FilePartition] = field(default_factory=list)
     definitions: dict[tuple[bytes, TableSchema | None], Definition] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Survey:
 
 
 class FileSurvey:
-    """Goes through files in stream order; `on_statement_dml` as the option."""
+    """A survey that goes through files in stream order; `on_statement_dml` as the option."""
 
     def __init__(
         self,
@@ -117,12 +117,11 @@ class FileSurvey:
         self._prepared: dict[XaId, _Prepared] = {}
 
     def look_through(self, access: FileAccess) -> None:
-        """The next file.
+        """Look through the next file.
 
         Raises:
             ReplicaError: the file cannot be read, is damaged (without `skip_damaged`), or (without `skip_unprepared`)
                 commits an XA transaction whose rows are in none of the files.
-
         """
         with access.open() as file:
             planned = FileCutter(access, seekable=file.seekable)
@@ -181,7 +180,7 @@ class FileSurvey:
                 start += header.event_length
 
     def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
-        """Changes of wanted tables that were logged as statements: their rows are in no file."""
+        """Look for changes of wanted tables that were logged as statements: their rows are in no file."""
         for text in logged_texts(part.data, part.description):
             version = part.description.version_number
             self._temporary.follow(text.statement, version)
@@ -203,7 +202,7 @@ class FileSurvey:
                 self._held.setdefault(xid, []).append(error)
 
     def _told(self, errors: list[StatementDmlError]) -> None:
-        """Go on behind these changes, or do not."""
+        """Go on behind these changes, or refuse to."""
         for error in errors:
             if self._on_statement_dml == "fail":
                 raise error
@@ -212,7 +211,7 @@ class FileSurvey:
             self.found.statement_dml += 1
 
     def _has_statements(self, part: FileRange, found: Scan) -> bool:
-        """Whether a statement of this range comes as a row."""
+        """Tell whether a statement of this range comes as a row."""
         if not self._tables.include_ddl:
             return False
         statements = DdlRows(self._tables, part.data, checksum=part.checksum)
@@ -231,7 +230,7 @@ class FileSurvey:
         return table
 
     def _schema(self, table: _Known) -> TableSchema | None:
-        """What is known of a wanted table at this point of the files."""
+        """Return what is known of a wanted table at this point of the files."""
         if table.content not in self._schemas:
             if len(self._schemas) >= MAX_KEPT:
                 self._schemas.clear()
@@ -248,7 +247,7 @@ class FileSurvey:
     def _follow_xa(
         self, access: FileAccess, part: FileRange, found: Scan, wanted: NDArray[np.bool_], catalog: Catalog
     ) -> tuple[list[PreparedGroup], Catalog]:
-        """The groups from before this range that it commits, and what their rows are read with."""
+        """Return the groups from before this range that it commits, and what their rows are read with."""
         carried: list[PreparedGroup] = []
         names: dict[tuple[str, str], TableSchema] = {}
         for xa in xa_groups(found):
@@ -278,7 +277,7 @@ class FileSurvey:
 
 
 def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
-    """The slots that rows events name, the one used last at the end."""
+    """Return the slots that rows events name, the one used last at the end."""
     last = np.full(count, -1, np.int64)
     last[slots] = np.arange(len(slots))  # assignment in order: the last one stays
     return [slot for slot in np.argsort(last).tolist() if last[slot] >= 0]

@@ -1,1 +1,1 @@
-"""What Spark's checkpoint holds, what users may give in its place, and what to do where it points at nothing."""
+"""The offsets in Spark's checkpoint, what users may give in their place, and what to do where one points at nothing."""

@@ -1,8 +1,8 @@
-"""What to do where the transactions that a query needs next were removed: the option failOnDataLoss.
+"""The choice where the transactions that a query needs next were removed: the option failOnDataLoss.
 
 In: the error, or the position asked for and the oldest there is. Out: the same error with the ways out of it, or the
 position to go on from, and what lies between as a `Loss`: logged, and shown in the query's progress. Only what was
-removed can be gone over. A server that was reset, has diverged or is another one has another history: nobody can tell
+removed can be gone over. A server that was reset, has diverged or is another one has another history: nothing tells
 which of its rows were read already, so that stays an error.
 """
 
@@ -66,7 +66,9 @@ class Loss(NamedTuple):
 
 
 def explained(error: PositionLostError, *, given: bool = False) -> PositionLostError:
-    """The error with the ways out of it that a query has. `given`: the position is the option startingPosition."""
+    """Return the error with the ways out of it that a query has. `given`: the position is the option
+    startingPosition.
+    """
     if isinstance(error, AmbiguousPositionError):
         return error
     hint = _GO_ON if isinstance(error, PositionPurgedError) else _GIVEN if given else _ANOTHER
@@ -74,7 +76,7 @@ def explained(error: PositionLostError, *, given: bool = False) -> PositionLostE
 
 
 def prepared_lost(error: PositionLostError, resume: GtidPosition, position: GtidPosition) -> PositionLostError:
-    """The position itself is there, and only the rows of transactions prepared before it are not."""
+    """Return the error for a position that is there while the rows of transactions prepared before it are not."""
     message = prepared_message(error.message, resume, position)
     return type(error)(message, code=error.code, sqlstate=error.sqlstate, hint=PREPARED_HINT)
 
@@ -88,7 +90,9 @@ def prepared_message(cause: str, resume: GtidPosition, position: GtidPosition) -
 
 
 def go_on_after(position: GtidPosition, oldest: GtidPosition) -> tuple[GtidPosition, Loss | None]:
-    """Where a reader at `position` goes on in a log that begins at `oldest`, and what it misses; None for nothing."""
+    """Return where a reader at `position` goes on in a log that begins at `oldest`, and what it misses; None for
+    nothing.
+    """
     ahead = [gtid for gtid in oldest if _before(position.get(gtid.domain_id), gtid)]
     if not ahead:
         return position, None
@@ -103,7 +107,7 @@ def _before(mine: Gtid | None, oldest: Gtid) -> bool:
 
 
 class Losses:
-    """What a query has lost since it was started."""
+    """All that a query has lost since it was started."""
 
     def __init__(self) -> None:
         self._all: list[Loss] = []

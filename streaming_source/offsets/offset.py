@@ -1,4 +1,5 @@
-"""What Spark's checkpoint holds: a GTID position, where to resume, and whose binlog it was, as JSON with a version.
+"""The offset that Spark's checkpoint holds: a GTID position, where to resume, and whose binlog it was, as JSON with a
+version.
 
 An offset means: everything up to and **including** these groups has been read. Spark compares offsets as JSON text,
 so `SourceOffset.json` is the only place that builds one and its key order is part of the format. Every version ever
@@ -54,7 +55,7 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """How far inside the transaction `gtid`: its row changes with an ordinal below `rows` are included."""
+    """The part of the transaction `gtid` that is included: its row changes with an ordinal below `rows`."""
 
     gtid: Gtid
     rows: int
@@ -62,7 +63,9 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """`position`: the last group included, per domain. `primary`: where that is in the binlog of server `server_id`."""
+    """A place of the stream. `position`: the last group included, per domain. `primary`: where that is in the binlog of
+    server `server_id`.
+    """
 
     position: GtidPosition
     resume: GtidPosition
@@ -85,7 +88,7 @@ class SourceOffset:
 
     @property
     def resume_primary(self) -> BinlogPosition | None:
-        """Where `resume` is in the primary's binlog, if that is known."""
+        """The place of `resume` in the primary's binlog, if that is known."""
         return self.primary if self.resume == self.position else None
 
     @property
@@ -94,7 +97,7 @@ class SourceOffset:
         return replace(self, anchor=False, part=None, begin=None, selection=None)
 
     def json(self) -> dict[str, Any]:
-        """The JSON value for Spark; equal offsets give equal text."""
+        """Return the JSON value for Spark; equal offsets give equal text."""
         plain = self.part is None and self.begin is None and self.schema is None
         server: dict[str, Any] = {}
         if self.primary is not None:
@@ -123,11 +126,10 @@ class SourceOffset:
 
     @classmethod
     def parse(cls, value: object) -> SourceOffset:
-        """The JSON value from a checkpoint -> offset.
+        """Read the JSON value from a checkpoint as an offset.
 
         Raises:
             ConfigError: the checkpoint belongs to another source, or was written by a newer version.
-
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("v"), int):
             raise ConfigError(

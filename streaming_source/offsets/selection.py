@@ -1,4 +1,4 @@
-"""Which changes a query asks for, as its checkpoint remembers it, and how that differs from what it asks for now.
+"""The changes that a query asks for, as its checkpoint remembers them, and how that differs from what it asks for now.
 
 In: the plan's tables and shape; the JSON of an earlier offset. Out: JSON of at most some KB, whatever the number of
 patterns, and a `SelectionChange` that names what came and what went. An offset of an earlier version says nothing of
@@ -45,7 +45,8 @@ _NEW_CHECKPOINT = "Use a checkpoint of its own for every query"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`tables` and `exclude` are patterns, sorted; `operations` empty for all; `digest`: only that is known of them.
+    """The tables and operations of a query. `tables` and `exclude` are patterns, sorted; `operations` empty for all;
+    `digest`: only that is known of them.
 
     `unread`: patterns of which the account could not see all tables; `change_to` says nothing of it.
     """
@@ -60,17 +61,16 @@ class Selection:
     unread: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """The JSON value; equal selections give equal text."""
+        """Return the JSON value; equal selections give equal text."""
         value: dict[str, Any] = json.loads(_text(self))
         return value
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Self:
-        """The JSON value of an offset -> selection.
+        """Read the JSON value of an offset as a selection.
 
         Raises:
             ValueError: it is damaged; as a KeyError or TypeError too.
-
         """
         names = value
         if "packed" in value:
@@ -92,11 +92,10 @@ class Selection:
         )
 
     def change_to(self, now: Selection) -> SelectionChange | None:
-        """What differs, None if nothing does.
+        """Return what differs, None if nothing does.
 
         Raises:
             ConfigError: it is another table, or rows of another shape.
-
         """
         if self.shape != now.shape:
             raise ConfigError(
@@ -129,14 +128,16 @@ class Selection:
 
 
 class SelectionChange(NamedTuple):
-    """`added` and `removed`: patterns; those of excludeTables the other way round. `options`: in words."""
+    """The difference of two selections. `added` and `removed`: patterns; those of excludeTables the other way round.
+    `options`: in words.
+    """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     options: tuple[str, ...]
 
     def message(self, position: str) -> str:
-        """For the log, with where it begins to count."""
+        """Return the line for the log, with where it begins to count."""
         parts = []
         if self.added:
             parts.append(f"{named(self.added)} came in, without the changes up to {position or 'the beginning'}")
@@ -150,25 +151,25 @@ class SelectionChange(NamedTuple):
         )
 
     def json(self, position: str) -> dict[str, Any]:
-        """For the progress."""
+        """Return the value for the progress."""
         value = {"added": self.added[:NAMED], "removed": self.removed[:NAMED], "options": self.options}
         return {"behind": position, **{name: list(texts) for name, texts in value.items() if texts}}
 
 
 def named(names: Sequence[str]) -> str:
-    """Names for a message, the first of many."""
+    """Return names for a message, the first of many."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 
 
 def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns that the others do not include: one that another matches as a text is included in it."""
+    """Return the patterns that the others do not include: one that another matches as a text is included in it."""
     covered = matcher(others)
     return tuple(name for name in names if not covered.fullmatch(name))
 
 
 def _left_out(one: Selection, other: Selection, tables: tuple[str, ...]) -> tuple[str, ...]:
-    """What only `one` excludes; a name that `tables` do not have makes no difference."""
+    """Return what only `one` excludes; a name that `tables` do not have makes no difference."""
     there = matcher(tables)
     return tuple(name for name in _beyond(one.exclude, other.exclude) if "*" in name or there.fullmatch(name))
 
@@ -192,7 +193,7 @@ def _text(selection: Selection) -> str:
 
 
 def _lists(selection: Selection) -> dict[str, Any]:
-    """The patterns, as plainly as their number allows."""
+    """Return the patterns, as plainly as their number allows."""
     lists = {"tables": selection.tables, **({"exclude": selection.exclude} if selection.exclude else {})}
     plain = json.dumps(lists, separators=(",", ":"))
     if len(plain) <= MAX_PLAIN:

@@ -1,1 +1,1 @@
-"""What a user may set: one table of options, and the parsers that refuse what they cannot mean."""
+"""The options that a user may set: one table of them, and the parsers that refuse what they cannot mean."""

@@ -21,7 +21,7 @@ _PREFIX: Final = "option."
 
 
 def plain_options(given: Mapping[str, str], known: Container[str]) -> Mapping[str, str]:
-    """The options among `given`; `known`: names of options, in lower case.
+    """Return the options among `given`; `known`: names of options, in lower case.
 
     A plain NAME wins over its option.NAME: a query over the table may have given another value.
     """

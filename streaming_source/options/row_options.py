@@ -1,4 +1,4 @@
-"""What one option is, and those that streams and files share: which tables, and what their rows look like.
+"""One option as a row of a table, and those that streams and files share: which tables, and what their rows look like.
 
 In: dataclass fields made by `option`, each with the name users write, a parser and help. Out: `Option` rows, which the
 parsers (source_options.py), docs/spark.md and error messages work from, and `RowOptions`, the part of the options that
@@ -188,7 +188,7 @@ class RowOptions:
 
 
 def options_of(kind: type[RowOptions], scope: Scope) -> tuple[Option, ...]:
-    """The options that `kind` adds to those of its base, in the order of its fields."""
+    """Return the options that `kind` adds to those of its base, in the order of its fields."""
     inherited = set() if kind is RowOptions else {field.name for field in dataclasses.fields(RowOptions)}
     return tuple(
         Option(f.metadata["name"], f.name, f.metadata["default"], f.metadata["help"], scope)
@@ -198,11 +198,10 @@ def options_of(kind: type[RowOptions], scope: Scope) -> tuple[Option, ...]:
 
 
 def parsed(kind: type[RowOptions], option: Option, value: str) -> Any:
-    """The text of one option -> its typed value.
+    """Read the text of one option as its typed value.
 
     Raises:
         ConfigError: it is not of its type, or out of range.
-
     """
     (field,) = (f for f in dataclasses.fields(kind) if f.name == option.field)
     try:

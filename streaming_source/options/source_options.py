@@ -139,13 +139,12 @@ class SourceOptions(RowOptions):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
-        """The options as Spark gives them (names in any case) -> typed, checked options.
+        """Read the options as Spark gives them (names in any case) into typed, checked options.
 
         Each call draws a new random server id unless one is set: two queries must not share one.
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
-
         """
         if not given:
             raise ConfigError(
@@ -209,7 +208,7 @@ class SourceOptions(RowOptions):
 
 
 def _relay_dir(replica: dict[str, object]) -> Path | None:
-    """The option relayDir, also written as a URL file:///…; put back as a path."""
+    """Return the option relayDir, also written as a URL file:///…; put back as a path."""
     if "relay_dir" not in replica:
         return None
     try:
@@ -222,16 +221,15 @@ def _relay_dir(replica: dict[str, object]) -> Path | None:
 
 
 def names_files(given: Mapping[str, str]) -> bool:
-    """Whether these options ask for binlog files and not for a server."""
+    """Tell whether these options ask for binlog files and not for a server."""
     return any(key.lower() in ("path", _SEVERAL) for key in _plain(given))
 
 
 def file_options(given: Mapping[str, str]) -> FileOptions:
-    """The options of a batch read as Spark gives them -> typed, checked options.
+    """Read the options of a batch read as Spark gives them into typed, checked options.
 
     Raises:
         ConfigError: as with `SourceOptions.parse`; and an option that only makes sense with a server.
-
     """
     given = _plain(given)
     several = [key for key in given if key.lower() == _SEVERAL]
@@ -255,7 +253,7 @@ def file_options(given: Mapping[str, str]) -> FileOptions:
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
-    """The options by their rows of the table."""
+    """Return the options by their rows of the table."""
     found = []
     for key, value in given.items():
         known = _BY_LOWER_NAME.get(key.lower())
@@ -281,7 +279,9 @@ def camel(field: str) -> str:
 
 
 def _replica_help(text: str) -> str:
-    """The replica speaks of relay_dir; users of Spark write relayDir. Parts of paths stay as they are."""
+    """Return the help with the names that users of Spark write, relayDir for the replica's relay_dir. Parts of paths
+    stay as they are.
+    """
     return _FIELD.sub(lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 
 

@@ -51,7 +51,7 @@ def table(value: str) -> tuple[str, str]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    """Names of columns, `*` stands for any text."""
+    """Read names of columns, `*` stands for any text."""
     names = tuple(name.strip().strip("`") for name in value.split(","))
     if not all(names):
         raise ValueError("names an empty column")
@@ -59,7 +59,7 @@ def columns(value: str) -> tuple[str, ...]:
 
 
 def words(known: tuple[str, ...]) -> Parser:
-    """Some of these words, with commas between them; they come back in the order of `known`."""
+    """Make a parser for some of these words, with commas between them; they come back in the order of `known`."""
 
     def parse(value: str) -> tuple[str, ...]:
         given = [word.strip().lower() for word in value.split(",")]
@@ -72,7 +72,7 @@ def words(known: tuple[str, ...]) -> Parser:
 
 
 def paths(value: str) -> tuple[str, ...]:
-    """Paths and globs of this machine's file system, with commas between them."""
+    """Read paths and globs of this machine's file system, with commas between them."""
     found = tuple(local_path(part.strip()) for part in value.split(","))
     if not all(found):
         raise ValueError("names an empty path")
@@ -80,12 +80,12 @@ def paths(value: str) -> tuple[str, ...]:
 
 
 def folder(value: str) -> Path:
-    """The path of a folder, which need not be there yet."""
+    """Read the path of a folder, which need not be there yet."""
     return Path(file(value))
 
 
 def file(value: str) -> str:
-    """The path of one file."""
+    """Read the path of one file."""
     path = local_path(value.strip().removeprefix("FILE:"))  # file_key_management_filekey is written so
     if not path:
         raise ValueError("names an empty path")
@@ -93,7 +93,7 @@ def file(value: str) -> str:
 
 
 def local_path(text: str) -> str:
-    """A path as it is, or that of a URL file:///var/log/bin.000001; no other scheme can be opened."""
+    """Read a path as it is, or that of a URL file:///var/log/bin.000001; no other scheme can be opened."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         path = text

@@ -1,1 +1,1 @@
-"""What Spark's source process on the driver does: micro-batches over a relay log."""
+"""The work of Spark's source process on the driver: micro-batches over a relay log."""

@@ -1,4 +1,4 @@
-"""Where a micro-batch ends: the limits of a query, held together, and the rows that are waited for.
+"""The end of a micro-batch: the limits of a query, held together, and the rows that are waited for.
 
 In: the place where a batch begins and the place it may reach. Out: its end, at the end of a transaction, within all
 limits; or none as long as fewer row changes are there than `minRowsPerTrigger` asks for. A batch holds at least one
@@ -46,7 +46,9 @@ class BatchLimits:
 
 
 def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
-    """The limits of a query; `inline`: its bytes travel inside Spark's tasks, which carry so much and no more."""
+    """Return the limits of a query; `inline`: its bytes travel inside Spark's tasks, which carry so much and no
+    more.
+    """
     return BatchLimits(
         max_bytes=min(options.max_bytes_per_trigger, INLINE_BATCH_BYTES) if inline else options.max_bytes_per_trigger,
         max_rows=options.max_rows_per_trigger,
@@ -58,7 +60,9 @@ def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
 
 
 class BatchEnd(NamedTuple):
-    """`head` is the end of the last whole group; `part`, how much of the next one is in the batch, up to `inside`."""
+    """The end of a batch. `head` is the end of the last whole group; `part`, how much of the next one is in the batch,
+    up to `inside`.
+    """
 
     head: RelayHead
     part: GroupPart | None = None
@@ -66,7 +70,7 @@ class BatchEnd(NamedTuple):
 
     @property
     def reached(self) -> RelayHead:
-        """As far as the batch goes, for telling the distance."""
+        """The place that the batch goes to, for telling the distance."""
         return self.head if self.inside is None else self.head._replace(location=self.inside)
 
 
@@ -86,35 +90,35 @@ class Admission:
     def waits(self) -> bool:
         """Whether a batch has to wait for a minimum of rows now.
 
-        Not once `maxTriggerDelay` has passed since the last batch, and not the first one after a restart: nobody knows
+        Not once `maxTriggerDelay` has passed since the last batch, and not the first one after a restart: no one knows
         how long its rows have been waiting, and a query that is restarted often would never get to one.
         """
         return self._limits.min_rows is not None and self.waits_for_s > 0
 
     @property
     def waits_for_s(self) -> float:
-        """How long a batch may wait for its minimum at most."""
+        """The longest time that a batch may wait for its minimum."""
         if self._last_batch_s is None:
             return 0.0
         return max(0.0, self._last_batch_s + self._limits.max_delay_s - time.monotonic())
 
     @property
     def waiting(self) -> dict[str, int]:
-        """For the progress of a query with a minimum: what is counted, and when it is read without."""
+        """The progress of a query with a minimum: what is counted, and when it is read without."""
         if self._limits.min_rows is None:
             return {}
         return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
 
     def looked_at(self, place: Place) -> RelayLocation:
-        """How far it is known that the batch which begins at `place` has not got its minimum."""
+        """Return how far it is known that the batch which begins at `place` has not got its minimum."""
         return self._counted.end if self._held_at == place.reached else place.reached
 
     def planned(self) -> None:
-        """A batch was planned just now, perhaps an empty one."""
+        """Note that a batch was planned just now, perhaps an empty one."""
         self._last_batch_s = time.monotonic()
 
     def taken(self, log: RelayLog, place: Place) -> None:
-        """It ends at `place`: what lies before does not wait any more."""
+        """Note that the batch ends at `place`: what lies before does not wait any more."""
         if self._limits.min_rows is not None:
             self._counted.begin_at(log, place)
 
@@ -123,14 +127,13 @@ class Admission:
     def end(
         self, log: RelayLog, start: SourceOffset, place: Place, goal: RelayLocation, *, wait: bool
     ) -> BatchEnd | None:
-        """Where the batch that begins at `start`, which is at `place`, ends: at `goal` at the latest.
+        """Return where the batch that begins at `start`, which is at `place`, ends: at `goal` at the latest.
 
         None if there is nothing between, or with `wait` less than the minimum of rows, unless a limit is reached.
 
         Raises:
             DataLossError: groups behind `place` were purged; or a transaction that was read in part is another one now.
             ProtocolError: the bytes are damaged.
-
         """
         self._held_at = None
         if place.reached >= goal:
@@ -155,7 +158,7 @@ class Admission:
     def _within_rows(
         self, log: RelayLog, place: Place, cut: RelayHead, divided: RelayHead | None, *, wait: bool
     ) -> RelayHead | None:
-        """`cut`, or an earlier end that the limits of rows and transactions allow; None: to wait for more rows.
+        """Return `cut`, or an earlier end that the limits of rows and transactions allow; None: to wait for more rows.
 
         `divided`: the end of the first transaction, if one that is over the limits by itself is to stand alone.
         """
@@ -179,7 +182,7 @@ class Admission:
     # -- inside a transaction --------------------------------------------------------------------------------------
 
     def _part(self, log: RelayLog, place: Place, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
-        """The next piece of the group that ends at `first`; None where all that is left of it is a batch."""
+        """Return the next piece of the group that ends at `first`; None where all that is left of it is a batch."""
         (group,) = log.ranges(place.reached, first.location, UNBOUNDED)
         if taken is None and group.end - group.start <= self._limits.max_bytes and not self._over_by_rows(first):
             return None
@@ -197,14 +200,14 @@ class Admission:
         return BatchEnd(before, GroupPart(gtid, upper), inside)
 
     def _over_by_rows(self, first: RelayHead) -> bool:
-        """Whether the group that ends at `first` was found to have too many rows by itself."""
+        """Tell whether the group that ends at `first` was found to have too many rows by itself."""
         if self._limits.max_rows is None:
             return False
         excess = self._counted.excess(self._limits.max_rows, None)
         return excess is not None and excess.alone and excess.end == first.location
 
     def _group_cut(self, log: RelayLog, place: Place, first: RelayHead, group: LogRange) -> GroupCut | None:
-        """Where the group can be cut, or the prepared one that it commits; None where it cannot."""
+        """Return where the group can be cut, or the prepared one that it commits; None where it cannot."""
         from streaming_source.ranges.group_cut import GroupCut  # brings numpy
 
         (needs,), _ = follow(log, [(place.reached, first.location)], place.prepared)
@@ -213,18 +216,17 @@ class Admission:
 
 
 def _beyond(limit: int | None) -> int | None:
-    """How much is to be counted to know that a limit is passed."""
+    """Return how much is to be counted to know that a limit is passed."""
     return None if limit is None else limit + 1
 
 
 def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
-    """Whether the group between the two places is the one that was read in part.
+    """Tell whether the group between the two places is the one that was read in part.
 
     It is not if other domains' come first on this server, or if the log begins behind it: what is lost was reported.
 
     Raises:
         DataLossError: its domain goes on with another transaction.
-
     """
     found, last = (place.position.get(part.gtid.domain_id) for place in (first, before))
     if last is not None and last.seq_no >= part.gtid.seq_no:

@@ -1,4 +1,4 @@
-"""How many bytes of the relay log a query has still to plan, told at every trigger, however far behind it is.
+"""The bytes of the relay log that a query has still to plan, told at every trigger, however far behind it is.
 
 In: where the query and the head are; both move forward. Out: the bytes between. A complete file is looked at once,
 FILES_A_CALL of them at a time; until all were, the others count as many bytes as those do on average. One that was
@@ -19,7 +19,7 @@ FILES_A_CALL: Final = 256
 
 
 class Backlog:
-    """Some 100 bytes of memory a file in between."""
+    """The bytes between two places that move; it takes some 100 bytes of memory a file in between."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

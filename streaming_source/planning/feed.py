@@ -60,7 +60,9 @@ class ReplicaFeed:
     """It dies with us."""
 
     def __init__(self, options: SourceOptions, directory: Path | None = None) -> None:
-        """`directory`: a folder that is the caller's already; None: as the option relayDir says, or a private one."""
+        """Take `directory`, a folder that is the caller's already; None: as the option relayDir says, or a private
+        one.
+        """
         self._options = options
         self._directory = directory
         self._replica = self._new_replica()
@@ -101,13 +103,14 @@ class ReplicaFeed:
         return SourceOffset(found.position, found.resume or found.position, anchor=True)
 
     def ending_position(self, end: Position) -> GtidPosition:
-        """The option endingPosition made definite."""
+        """Return the option endingPosition made definite."""
         if isinstance(end, CommitTime):
             return at_time(self._options.connection, end.seconds, library_logger()).position
         return self.server_position() if isinstance(end, str) else end
 
     def _earliest(self) -> SourceOffset:
-        """Before the oldest transaction, with its place where the numbers at the end are not above those there.
+        """Return the offset before the oldest transaction, with its place where the numbers at the end are not above
+        those there.
 
         Either nothing lies between, or numbers went back: only the places tell which.
         """
@@ -118,7 +121,7 @@ class ReplicaFeed:
         return SourceOffset(position, position, place, anchor=True, uid=end.uid)
 
     def _latest(self) -> SourceOffset:
-        """The end of the primary's binlog, and the position to resume at: before every group prepared there."""
+        """Return the end of the primary's binlog, and the position to resume at: before every group prepared there."""
         first = latest = self._replica.latest_and_prepared()
         open_then = first.prepared
         deadline = time.monotonic() + XA_PATIENCE_S
@@ -172,7 +175,7 @@ class ReplicaFeed:
     def _available(
         self, offset: SourceOffset, held: RelayLocation | None = None, *, given: bool = False
     ) -> SourceOffset:
-        """`offset`, which the server can go on from; or where failOnDataLoss=false goes on instead.
+        """Return `offset`, which the server can go on from; else what failOnDataLoss=false goes on from instead.
 
         `held`: its place in our log, where the log holds it; then the server has to go on from the log's end.
         """
@@ -214,7 +217,7 @@ class ReplicaFeed:
         return SourceOffset(position, position)
 
     def _has(self, offset: SourceOffset) -> bool:
-        """Whether the server has what follows the position itself."""
+        """Tell whether the server has what follows the position itself."""
         try:
             asyncio.run(check_start(self._options.connection, _stored(offset)))
         except PositionPurgedError:
@@ -260,7 +263,9 @@ class ReplicaFeed:
         return False
 
     def _drain_after(self, error: PositionLostError) -> None:
-        """The replica has ended, because the server removed what follows its log while it was away."""
+        """Read on from a log whose replica has ended, because the server removed what follows the log while it was
+        away.
+        """
         if self._options.fail_on_data_loss or not isinstance(error, PositionPurgedError):
             raise explained(error) from None
         _log.error("%s The rest of the relay log is read first.", error.message)
@@ -289,7 +294,9 @@ class ReplicaFeed:
 
 
 def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Stored:
-    """What a server is asked: whether it goes on behind the offset, or behind its `resume` where `reached` is given."""
+    """Return the state that a server is asked about: whether it goes on behind the offset, or behind its `resume` where
+    `reached` is given.
+    """
     start = offset.position if reached is None else offset.resume
     highest = dict(offset.highest)
     return Stored(start, offset.primary, offset.server_id, reached, highest, uid=offset.uid, last=offset.last)

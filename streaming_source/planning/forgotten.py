@@ -1,4 +1,4 @@
-"""XA transactions that the binlog has as prepared and the primary does not know any more: nobody will ever end them.
+"""XA transactions that the binlog has as prepared and the primary does not know any more: no one will ever end them.
 
 A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability), and a
 session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on for ever. So, once
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForgottenTransactions:
-    """Remembers between two looks what was missing at the first."""
+    """The transactions given up; it remembers between two looks what was missing at the first."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -39,7 +39,9 @@ class ForgottenTransactions:
         self._missing: dict[PreparedGroup, GtidPosition] = {}
 
     def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
-        """Those of `prepared`, open at `position`, that the primary does not know; asks at most every LOOK_EVERY_S."""
+        """Return those of `prepared`, open at `position`, that the primary does not know; asks at most every
+        LOOK_EVERY_S.
+        """
         now = time.monotonic()
         if now < self._next_look_s:
             return frozenset()

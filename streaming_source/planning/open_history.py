@@ -1,4 +1,4 @@
-"""Puts together what follows the tables of a query: from its options and its plan, in the process that plans it.
+"""Put together what follows the tables of a query, from its options and its plan, in the process that plans it.
 
 In: options and plan. Out: a `TableHistory`. It asks the server, where one is named, only for tables whose statement was
 not understood, over a connection of its own.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
-    """The history of a query in this process. Nothing connects before a statement asks for it."""
+    """Return the history of a query in this process. Nothing connects before a statement asks for it."""
     policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
     described = None if plan.origin is None else plan.origin.from_rows
     loaded = plan.tables.catalog if described is None else {(described.database, described.table): described}

@@ -1,4 +1,4 @@
-"""How far a reading may go where sequence numbers must not go back: the option gtidStrictMode, over a relay log.
+"""The limit of a reading where sequence numbers must not go back: the option gtidStrictMode, over a relay log.
 
 In: a log, which a replica of our own, an earlier query or a daemon with other options has written. Out: the last place
 before the first transaction that is out of order, so that all rows before it are read. Refused: to begin with that one.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OrderLimit:
-    """`strict`: gtidStrictMode. Called by one thread."""
+    """One limit. `strict`: gtidStrictMode. Called by one thread."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
@@ -24,11 +24,10 @@ class OrderLimit:
         """Between these places of the log no number goes back."""
 
     def reach(self, log: RelayLog, start: RelayLocation, goal: RelayLocation) -> RelayLocation:
-        """`goal`, or the place before the first transaction behind `start` whose number goes back.
+        """Return `goal`, or the place before the first transaction behind `start` whose number goes back.
 
         Raises:
             OutOfOrderGtidError: that transaction comes right behind `start`.
-
         """
         if not self._strict or goal <= start:
             return goal

@@ -1,4 +1,4 @@
-"""Plans micro-batches over the relay log, in Spark's long-lived source process on the driver.
+"""The planner of micro-batches over the relay log, in Spark's long-lived source process on the driver.
 
 In: offsets from Spark (or none, on a first start) and a relay log that an embedded replica beside us, or a daemon,
 writes. Out: the next offset, and the ranges of relay bytes between two offsets. What it holds to:
@@ -54,11 +54,11 @@ GATHER_S: Final = 0.1
 
 
 class ChangePlanner:
-    """`feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges become partitions.
+    """The planner of one query. `feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges
+    become partitions.
 
     `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
-    `statements` which changes of them have no rows, `order` how
-    far sequence numbers let a batch go.
+    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go.
     """
 
     def __init__(
@@ -87,21 +87,22 @@ class ChangePlanner:
         self._planned: RelayHead | None = None
 
     def prepare_available_now(self) -> None:
-        """Trigger.AvailableNow: read up to what the primary has committed by now, and no further."""
+        """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
         self._target = self._end_now()
 
     def _end_now(self) -> ReadingEnd:
         return ReadingEnd(self._feed, self._places, self._feed.server_end())
 
     def initial_offset(self) -> SourceOffset:
-        """The start of a query without a checkpoint; the same at every call, although the primary moves on."""
+        """Return the start of a query without a checkpoint; the same at every call, although the primary moves on."""
         if self._initial is None:
             self._initial = self._selection.put_into(self._tables.starting(self._feed.starting_offset()))
             self._anchor_due = True
         return self._initial
 
     def latest_offset(self, start: SourceOffset, *, bounded: bool) -> SourceOffset:
-        """Where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a second.
+        """Return where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a
+        second.
 
         Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
         does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
@@ -125,7 +126,9 @@ class ChangePlanner:
                 return start
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
-        """Within the limits; None: nothing is there yet, or less than a batch waits for; or the target is reached."""
+        """Return the next end within the limits; None: nothing is there yet, or less than a batch waits for; or the
+        target is reached.
+        """
         place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
         if self._target is not None and self._target.is_done(start):
             return None
@@ -155,11 +158,11 @@ class ChangePlanner:
         return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
     def _goal(self, place: Place) -> RelayLocation:
-        """How far a batch may go: to the head, or to the target if that is before it."""
+        """Return how far a batch may go: to the head, or to the target if that is before it."""
         return self._feed.head().location if self._target is None else self._target.goal(place)
 
     def _end_of_all(self, start: SourceOffset, target: ReadingEnd | None) -> SourceOffset | None:
-        """The target, whatever the limits; waits for it."""
+        """Wait for the target and return it, whatever the limits."""
         place = self._places.of_start(start)  # as above
         if target is None or target.is_done(start):
             return None
@@ -190,7 +193,9 @@ class ChangePlanner:
         return offset
 
     def report(self) -> dict[str, Any] | None:
-        """How far the replica is, and how far behind it the query: Spark shows it as the source's latestOffset."""
+        """Report how far the replica is, and how far behind it the query: Spark shows it as the source's
+        latestOffset.
+        """
         if not self._feed.started:
             return None
         head, planned = self._feed.head(), self._planned
@@ -211,7 +216,9 @@ class ChangePlanner:
         return report
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """The ranges of (start, end]; waits until the relay log has them, as long as the replica keeps trying."""
+        """Return the ranges of (start, end]; waits until the relay log has them, as long as the replica keeps
+        trying.
+        """
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
         if _same_place(start, end):
@@ -228,14 +235,16 @@ class ChangePlanner:
                 return ranges
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """The ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as well."""
+        """Return the ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as
+        well.
+        """
         first = self._places.of_start(start)
         last = self._places.of_end(end.place, first)
         self._statements.admit_all(self._feed.log, start, first, last, end.position)
         return self.partitions(start, end)
 
     def commit(self, end: SourceOffset) -> None:
-        """Spark will not ask for anything up to `end` again: whole relay files before it can go."""
+        """Let whole relay files before `end` go: Spark will not ask for anything up to it again."""
         self._tables.release(end)
         if self._places.known(end) is not None:
             self._trim(end)
@@ -252,7 +261,7 @@ class ChangePlanner:
 
 
 def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
-    """Whether nothing lies between: where sequence numbers went back, one position may name two places."""
+    """Tell whether nothing lies between: where sequence numbers went back, one position may name two places."""
     if (start.position, start.part) != (end.position, end.part):
         return False
     # The start may be where a server's oldest file begins: what follows there was not known then.
@@ -261,7 +270,7 @@ def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
 
 
 def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
-    """The planner of a query in this process. Nothing connects before its first call."""
+    """Make the planner of a query in this process. Nothing connects before its first call."""
     directory = attached_directory(options)
     if directory is None:
         from streaming_source.planning.feed import ReplicaFeed
@@ -273,7 +282,7 @@ def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
 
 
 def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
-    """The same over a feed that is there."""
+    """Make the planner over a feed that is there."""
     tables = plan.tables
     spark = spark_setup()
     inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)

@@ -1,4 +1,4 @@
-"""Holds what a query asks for against what its checkpoint remembers, once a start.
+"""The selection that a checkpoint remembers, held against what its query asks for, once a start.
 
 In: the first offset that Spark names. Out: the offsets of this query with its selection in them, so that the next start
 compares with this one; one warning, and the same for the progress, where tables came or went. Refused, before anything
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class RememberedSelection:
-    """One per query, in the process that plans it. Called by one thread."""
+    """The comparison of one query, in the process that plans it. Called by one thread."""
 
     def __init__(self, now: Selection, tables: SelectedTables) -> None:
         self._now = now
@@ -32,15 +32,15 @@ class RememberedSelection:
         self._change: tuple[SelectionChange, str] | None = None
 
     def put_into(self, offset: SourceOffset) -> SourceOffset:
-        """The offset as Spark is to log it."""
+        """Return the offset as Spark is to log it."""
         return replace(offset, selection=self._now)
 
     def compare(self, written: SourceOffset, behind: SourceOffset) -> None:
-        """`written`: the last offset of the checkpoint; `behind`: after which rows are read as this query asks for.
+        """Compare the selections. `written`: the last offset of the checkpoint; `behind`: after which rows are read as
+        this query asks for.
 
         Raises:
             ConfigError: the checkpoint is of another table, or of rows of another shape.
-
         """
         if self._compared:
             return
@@ -55,7 +55,7 @@ class RememberedSelection:
         _log.warning("%s%s", change.message(position), there)
 
     def report(self) -> dict[str, Any]:
-        """For the progress of the query, as long as it runs."""
+        """Return the value for the progress of the query, as long as it runs."""
         if self._change is None:
             return {}
         change, position = self._change
@@ -67,14 +67,14 @@ class RememberedSelection:
 
 
 def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:
-    """The tables of an earlier selection; those of today where it does not tell."""
+    """Return the tables of an earlier selection; those of today where it does not tell."""
     if before is None or before.digest is not None:
         return tables
     return replace(tables, patterns=before.tables, exclude=before.exclude, shadows=before.shadows)
 
 
 def selection_of(plan: ReadPlan) -> Selection:
-    """What a query asks for, in the form that offsets keep."""
+    """Return what a query asks for, in the form that offsets keep."""
     tables = plan.tables
     operations = (*tables.operations, "ddl") if tables.include_ddl else tables.operations
     return Selection(

@@ -58,11 +58,10 @@ class StatementDml:
         self._temporary: tuple[GtidPosition, TemporaryTables] | None = None
 
     def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> RelayHead:
-        """Where the batch from `start` to `head` ends.
+        """Return where the batch from `start` to `head` ends.
 
         Raises:
             StatementDmlError: the first statement that the query may not go on behind comes right after `start`.
-
         """
         first: _Found | None = None
         count = 0
@@ -87,11 +86,10 @@ class StatementDml:
                 self._before(log, start, place, found)
 
     def admit_all(self, log: RelayLog, start: SourceOffset, place: Place, end: Place, upto: GtidPosition) -> None:
-        """The range of a batch read, which cannot end before what it may not go on behind.
+        """Admit the range of a batch read, which cannot end before what it may not go on behind.
 
         Raises:
             StatementDmlError: there is such a statement.
-
         """
         first: _Found | None = None
         count = 0
@@ -119,7 +117,7 @@ class StatementDml:
         *,
         reached: GtidPosition | None = None,
     ) -> Iterator[_Found]:
-        """The statements behind `start` and before `end` that may have changed selected tables.
+        """Yield the statements behind `start` and before `end` that may have changed selected tables.
 
         `reached`: the position at `end`, where the next batch will start.
         """
@@ -151,13 +149,15 @@ class StatementDml:
             self._temporary = None if known is None else (reached, known)
 
     def _changed(self, text: RelayText, temporary: TemporaryTables | None) -> list[_Found]:
-        """The statement, if it may have changed selected tables."""
+        """Return the statement, if it may have changed selected tables."""
         known = TemporaryTables() if temporary is None else temporary
         tables = changed_selection(self._tables, text.statement, text.server_version, known)
         return [] if tables is None else [_Found(text, tables)]
 
     def _prepared_before(self, log: RelayLog, place: Place, xid: XaId) -> list[_Found]:
-        """The statements of an XA transaction that was prepared before the batch; temporary tables of then are gone."""
+        """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
+        gone.
+        """
         found: list[_Found] = []
         for group in place.prepared:
             if group.xid == xid:

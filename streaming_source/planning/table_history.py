@@ -1,4 +1,4 @@
-"""What the tables of a query look like at each place of its stream, in the process that plans it.
+"""The columns of a query's tables at each place of its stream, in the process that plans it.
 
 In: the catalog that the query was loaded with and the position it holds at; the statements in the relay log; offsets,
 which carry the state of the tables as text where rows do not name their columns. Out: for the planner, where a batch
@@ -88,7 +88,7 @@ class TableHistory:
         self._new_at: tuple[GtidPosition, frozenset[TableName]] = GtidPosition(), frozenset()
 
     def starting(self, offset: SourceOffset) -> SourceOffset:
-        """The first offset of a query, with what its tables look like there."""
+        """Return the first offset of a query, with what its tables look like there."""
         state = self._loaded(offset.position)
         if self._declared is not None:
             names = {*self._tables.catalog, *(name for name in self._declared.tables() if name[0])}
@@ -99,11 +99,10 @@ class TableHistory:
         return replace(offset, schema=self._stored(state))
 
     def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> tuple[RelayHead, str | None]:
-        """Where the batch from `start` to `head` ends, and what its end says of the tables.
+        """Return where the batch from `start` to `head` ends, and what its end says of the tables.
 
         Raises:
             SchemaError: the first change that the query may not go on behind comes right after `start`.
-
         """
         if self._origin is None:
             return head, None
@@ -125,7 +124,7 @@ class TableHistory:
         return head, self._stored(state)
 
     def stretches(self, log: RelayLog, start: SourceOffset, first: Place, end: RelayLocation) -> list[SchemaStretch]:
-        """The range from `first` to `end` in stretches, in each of which the tables are the same."""
+        """Return the range from `first` to `end` in stretches, in each of which the tables are the same."""
         if self._origin is None or self._origin.from_rows is not None:
             return [SchemaStretch(first.scan_from, end)]
         self._look_for_a_gap(log, start, first)
@@ -147,7 +146,7 @@ class TableHistory:
         return found[::-1]
 
     def release(self, offset: SourceOffset) -> None:
-        """Spark will not ask for anything before `offset` again."""
+        """Forget what lies before `offset`: Spark will not ask for it again."""
         self._store.release(offset.schema)
 
     # -- the state at a place ----------------------------------------------------------------------------------------
@@ -163,7 +162,9 @@ class TableHistory:
         return state
 
     def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
-        """Of tables that the query did not ask for, or could not see, the offset says nothing: they are as read now."""
+        """Return the state with the tables that the query did not ask for, or could not see, as read now: the offset
+        says nothing of them.
+        """
         then = tables_then(self._tables, offset.selection)
         hidden = matcher(offset.selection.unread if offset.selection else ())
         untold = (
@@ -177,7 +178,7 @@ class TableHistory:
         return _arrived(replace(state, changes={**state.changes, **new}, read_at=read_at), offset.position)
 
     def _loaded(self, position: GtidPosition) -> TableState:
-        """As the catalog says: it may be ahead of the position."""
+        """Return the state as the catalog says: it may be ahead of the position."""
         if self._origin is None:
             return TableState()
         return _arrived(TableState(databases=dict(self._origin.databases), as_of=self._origin.position), position)
@@ -199,7 +200,7 @@ class TableHistory:
         return self._tables.wants(*name)
 
     def _kept(self, name: TableName) -> bool:
-        """Wanted tables, and copies of them that may take their place."""
+        """Tell whether a table is wanted, or a copy of one that may take its place."""
         original = shadowed(name[1])
         return self._wants(name) or (original is not None and self._wants((name[0], original)))
 
@@ -215,7 +216,7 @@ class TableHistory:
         return self._last.steps
 
     def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: Place) -> None:
-        """Statements are missing where the log goes on behind `start` only (failOnDataLoss=false): ask again."""
+        """Ask again where the log goes on behind `start` only (failOnDataLoss=false): statements are missing."""
         if self._origin is None or self._origin.described:
             return
         if self._last is not None and self._last.log is log and place.scan_from in (self._last.begin, self._last.end):
@@ -227,7 +228,8 @@ class TableHistory:
             self._remember(_at(start), state)
 
     def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
-        """Where sequence numbers went back, they do not tell whether the catalog was read before a statement or after.
+        """Return the error for sequence numbers that went back: they do not tell whether the catalog was read before a
+        statement or after.
 
         That matters for wanted tables whose rows do not describe themselves.
         """
@@ -270,7 +272,9 @@ def _at(offset: SourceOffset) -> _At:
 
 
 def _arrived(state: TableState, position: GtidPosition) -> TableState:
-    """The state where the stream is at `position`: what was read from the server before is certain from there on."""
+    """Return the state where the stream is at `position`: what was read from the server before is certain from there
+    on.
+    """
     waiting = {name: read for name, read in state.read_at.items() if not _covers(position, read)}
     as_of = GtidPosition() if _covers(position, state.as_of) else state.as_of
     if as_of == state.as_of and len(waiting) == len(state.read_at):
@@ -283,7 +287,7 @@ def _covers(position: GtidPosition, other: GtidPosition) -> bool:
 
 
 def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iterator[RelayStatement]:
-    """Those whose groups are not in the position: a replayed range may begin before its batch."""
+    """Yield the statements whose groups are not in the position: a replayed range may begin before its batch."""
     for statement in statements:
         last = position.get(statement.gtid.domain_id)
         if last is None or statement.gtid.seq_no > last.seq_no:

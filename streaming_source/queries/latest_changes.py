@@ -23,7 +23,8 @@ ADDED = ("_op", "_absent", "_gtid", "_sequence")
 
 
 def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """At most one row per key: the table's columns as the last change left them, and what became of the row.
+    """Reduce a batch to at most one row per key: the table's columns as the last change left them, and what became of
+    the row.
 
     Behind the columns come `_op`, `upsert` or `delete`, and `_absent`, and `_gtid` and `_sequence` of the last change.
     A delete holds the key and, as far as they are known, the columns of the deleted row. `_absent` lists columns that
@@ -37,13 +38,14 @@ def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
 
     Raises:
         ConfigError: the batch is none of change rows with typed columns, or has not these keys.
-
     """
     return reduced(batch, keys, partial=True, domains=True)
 
 
 def reduced(batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool) -> DataFrame:
-    """`latest_per_key` for a caller who knows that no image lacks columns, or that there is one domain only."""
+    """Do the work of `latest_per_key` for a caller who knows that no image lacks columns, or that there is one domain
+    only.
+    """
     columns = image_columns(batch)
     taken = [name for name in columns if name in ADDED]
     if taken:
@@ -72,7 +74,7 @@ def reduced(batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bo
 def _last(
     events: DataFrame, by: Sequence[Column], columns: Sequence[str], order: Column, *, partial: bool
 ) -> DataFrame:
-    """The last event of each group, its row made of the newest value of every column that was not missing."""
+    """Return the last event of each group, its row made of the newest value of every column that was not missing."""
     from pyspark.sql import functions as f
 
     carried = ("kind", "domain", "committed", "gtid", "sequence")

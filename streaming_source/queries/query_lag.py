@@ -1,4 +1,4 @@
-"""How far a running query is, and how far behind: its progress, read for people.
+"""The progress of a running query, read for people: how far it is, and how far behind.
 
 In: a query (classic or Spark Connect), or one of its progress reports. Out: a `Lag`, whose text is one line. Only
 `query.lastProgress` is asked, so the answer is as old as Spark's last report: of the start of the last batch that has
@@ -66,7 +66,7 @@ class Lag:
         return "; ".join(parts)
 
     def _age(self) -> str:
-        """What stands before figures that are not of now."""
+        """Return what stands before figures that are not of now."""
         if self.age_seconds is None or self.age_seconds < OLD_S:
             return ""
         why = ", before the batch that is running" if self.in_batch else ""
@@ -103,14 +103,13 @@ class Lag:
 
 
 def lag(query: Any) -> Lag:
-    """The place of a query over a mariadb-binlog source; of several such sources, of the one furthest behind.
+    """Return the place of a query over a mariadb-binlog source; of several such sources, of the one furthest behind.
 
     Args:
         query: a StreamingQuery, or a StreamingQueryProgress such as `event.progress` of a StreamingQueryListener.
 
     Raises:
         ConfigError: the query has reported progress, and none of its sources is mariadb-binlog.
-
     """
     is_progress = hasattr(query, "numInputRows") or "sources" in getattr(query, "keys", tuple)()
     progress = query if is_progress else query.lastProgress
@@ -128,7 +127,7 @@ def lag(query: Any) -> Lag:
 
 
 def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | None) -> Lag | None:  # noqa: FBT001
-    """The place of one source; None for other formats."""
+    """Return the place of one source; None for other formats."""
     end, head = _offset(source["endOffset"]), _offset(source["latestOffset"])
     if end is None and head is None:
         return None
@@ -156,7 +155,7 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
 
 
 def _offset(text: Any) -> dict[str, Any] | None:
-    """An offset of this source as Spark reports it, JSON text; None if it is not there, or another source's."""
+    """Return an offset of this source as Spark reports it, JSON text; None if it is not there, or another source's."""
     try:
         value = text if isinstance(text, dict) else json.loads(text)
     except (TypeError, ValueError):
@@ -165,7 +164,9 @@ def _offset(text: Any) -> dict[str, Any] | None:
 
 
 def _distance(position: str, head: str) -> int | None:
-    """The transactions between, at most; None where a domain has begun since, whose first number nobody knows."""
+    """Return the transactions between, at most; None where a domain has begun since, whose first number is not
+    known.
+    """
     try:
         reached = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(position)}
         last = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(head)}
@@ -177,7 +178,7 @@ def _distance(position: str, head: str) -> int | None:
 
 
 def _age_s(timestamp: str) -> int:
-    """Seconds since Spark's time of a report; 0 where its clock is ahead of ours."""
+    """Return seconds since Spark's time of a report; 0 where its clock is ahead of ours."""
     return max(0, int(time.time() - datetime.fromisoformat(timestamp).timestamp()))
 
 
@@ -187,7 +188,7 @@ def _rate(value: Any) -> float:
 
 
 def _words(losses: Any) -> str | None:
-    """The ranges of GTIDs that failOnDataLoss=false has passed over."""
+    """Name the ranges of GTIDs that failOnDataLoss=false has passed over."""
     if not losses:
         return None
     return "; ".join(f"after {loss['after'] or 'the beginning'} up to {loss['upTo']}" for loss in losses)

@@ -1,8 +1,8 @@
-"""Several queries in one application: each starts when the one before it has its source process.
+"""The start of several queries in one application: each starts when the one before it has its source process.
 
-Spark keeps one entry for a source that it found by its name, for all sessions of the driver. The first start of a
-query writes variables into it without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1); two at the same moment
-can leave it damaged, and then no query of the source can send a task until the driver is started anew.
+Spark keeps one entry for a source that it found by its name, for all sessions of the driver. The first start of a query
+writes variables into it without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1); two at the same moment can
+leave it damaged, and then no query of the source can send a task until the driver is started again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _BEFORE: Final = "Initializing"  # sources, and StreamExecution itself
 
 
 def started(query: StreamingQuery) -> StreamingQuery:
-    """The query, as soon as its source process runs, some two seconds after `start()`; or it has ended."""
+    """Wait until the query's source process runs, some two seconds after `start()`, or the query has ended; return the
+    query.
+    """
     while query.isActive and query.status["message"].startswith(_BEFORE):
         time.sleep(POLL_S)
     return query

@@ -26,11 +26,10 @@ _ENVELOPE_NAMES = ("op", "before", "after", "transaction", "absent", "history")
 
 
 def image_columns(batch: DataFrame) -> list[str]:
-    """The table's columns in a batch of either shape.
+    """Return the table's columns in a batch of either shape.
 
     Raises:
         ConfigError: the batch is not one of this source, or its images are VARIANT.
-
     """
     names = batch.columns
     if set(FLAT_NAMES) <= set(names):
@@ -51,7 +50,7 @@ def image_columns(batch: DataFrame) -> list[str]:
 
 
 def row_events(batch: DataFrame, keys: Sequence[str], *, partial: bool) -> DataFrame:
-    """What happens to each key: columns kind, row, missing, domain, at, committed, gtid, sequence.
+    """Make what happens to each key: columns kind, row, missing, domain, at, committed, gtid, sequence.
 
     Args:
         batch: change rows, as the source made them.
@@ -61,7 +60,6 @@ def row_events(batch: DataFrame, keys: Sequence[str], *, partial: bool) -> DataF
 
     Raises:
         ConfigError: the batch has no image columns, or not these keys.
-
     """
     columns = image_columns(batch)
     _check_keys(keys, columns)
@@ -152,7 +150,7 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
 
 
 def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Whole images: a preimage deletes its key and the postimage, later by a step, inserts its own."""
+    """Make events of whole images: a preimage deletes its key and the postimage, later by a step, inserts its own."""
     from pyspark.sql import functions as f
 
     change, ended = f.col("_change_type"), f.coalesce(f.col("_history"), f.lit(False))
@@ -171,7 +169,7 @@ def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _paired(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Flat rows as envelope rows: the two of an update, which share GTID and _sequence, become one."""
+    """Join flat rows into envelope rows: the two of an update, which share GTID and _sequence, become one."""
     from pyspark.sql import functions as f
 
     change = f.col("_change_type")

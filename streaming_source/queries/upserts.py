@@ -26,7 +26,7 @@ __all__ = ["Upsert", "upsert_into"]
 
 
 def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | None = None) -> Upsert:
-    """The function to give to `foreachBatch`: inserts, updates and deletes rows of `table` by their keys.
+    """Return the function to give to `foreachBatch`: inserts, updates and deletes rows of `table` by their keys.
 
     Args:
         table: what MERGE INTO takes: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
@@ -36,7 +36,6 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
 
     Raises:
         ConfigError: no table or no keys are named.
-
     """
     if isinstance(keys, str) or not keys:
         raise ConfigError(f"keys={keys!r} names no columns.", hint='Give a list: keys=["id"].')
@@ -46,7 +45,9 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
 
 
 class Upsert:
-    """Applies batches of change rows to a table. Made by `upsert_into`; plain values, so Spark Connect can send it."""
+    """A function that applies batches of change rows to a table. Made by `upsert_into`; plain values, so Spark Connect
+    can send it.
+    """
 
     def __init__(self, table: str, keys: tuple[str, ...], columns: tuple[str, ...] | None) -> None:
         self._table = table
@@ -85,7 +86,7 @@ class Upsert:
             batch.unpersist()
 
     def _typed(self, batch: DataFrame, target: StructType) -> DataFrame:
-        """VARIANT images as STRUCTs of the table's columns; others as they are."""
+        """Turn VARIANT images into STRUCTs of the table's columns; return others as they are."""
         from pyspark.sql.types import StructType, VariantType
 
         if "after" not in batch.columns or not isinstance(batch.schema["after"].dataType, VariantType):
@@ -113,7 +114,7 @@ def _short_errors() -> AbstractContextManager[None]:
 
 
 class _Found(NamedTuple):
-    """What a look through a batch tells: is there a row, does an image lack columns, is there a second domain."""
+    """The outcome of a look through a batch: is there a row, does an image lack columns, is there a second domain."""
 
     rows: bool
     partial: bool
@@ -133,7 +134,7 @@ def _look(batch: DataFrame) -> _Found:
 
 
 def _merge(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
-    """The statement, with `{changes}` for the reduced batch."""
+    """Return the statement, with `{changes}` for the reduced batch."""
 
     def quoted(name: str) -> str:
         # A brace would be taken for a parameter.

@@ -1,1 +1,1 @@
-"""Where an offset lies in a relay log, and how the bytes between two of them become partitions."""
+"""The place of an offset in a relay log, and how the bytes between two offsets become partitions."""

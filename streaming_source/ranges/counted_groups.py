@@ -1,4 +1,4 @@
-"""How many row changes of the selected tables the transactions ahead of a query have, counted once each.
+"""The row changes of the selected tables in the transactions ahead of a query, counted once each.
 
 In: the relay log, the place where the next batch begins, and how far to look. Out: the row changes up to there, and
 where the transaction begins that a batch with these limits cannot hold any more. What has been counted is remembered
@@ -47,7 +47,7 @@ class Excess(NamedTuple):
 
 
 class CountedGroups:
-    """One per query. `rows` and `transactions` are totals of what is counted and no batch has taken yet."""
+    """The counts of one query. `rows` and `transactions` are totals of what is counted and no batch has taken yet."""
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
@@ -67,7 +67,7 @@ class CountedGroups:
     def begin_at(self, log: RelayLog, place: Place) -> None:
         """Forget what lies before `place`; and all of it where the log is another one, or the place not in the counts.
 
-        From a place that is not exact, it is counted where all its groups lie behind.
+        A count from a place that is not exact begins where all its groups lie behind.
         """
         start = place.reached
         if log is not self._log or not self._begin <= start <= self.end:
@@ -98,7 +98,7 @@ class CountedGroups:
         self.end = max(self.end, end)
 
     def excess(self, rows: int | None, transactions: int | None) -> Excess | None:
-        """The first counted transaction beyond the limits; None where all of them are within."""
+        """Return the first counted transaction beyond the limits; None where all of them are within."""
         groups = self._joined()
         first = len(groups) if transactions is None else min(transactions, len(groups))
         if rows is not None:
@@ -143,6 +143,6 @@ class CountedGroups:
 
 
 def _is_after(groups: Ints, place: RelayLocation) -> npt.NDArray[np.bool_]:
-    """Of groups, those that end behind a place."""
+    """Mark the groups that end behind a place."""
     files = groups[:, _FILE]
     return (files > place.file) | ((files == place.file) & (groups[:, _END] > place.offset))

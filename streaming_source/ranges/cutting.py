@@ -1,4 +1,4 @@
-"""Into which partitions the range of a micro-batch is cut.
+"""The partitions that the range of a micro-batch is cut into.
 
 In: the places of the relay log that the batch lies between. Out: partitions, by path or with their bytes on board, of a
 size that suits the batch and the cores that read it. A large transaction is shared by several tasks, small neighbouring
@@ -51,19 +51,21 @@ _log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=64)
 def file_head(path: Path) -> FileHead:
-    """The head of a relay file: it never changes, and no number is used for two files while a log is open."""
+    """Return the head of a relay file: it never changes, and no number is used for two files while a log is open."""
     return read_file_head(path)
 
 
 def server_of(log: RelayLog, location: RelayLocation) -> int | None:
-    """Id of the server whose binlog the groups before `location` were copied from; None before the first."""
+    """Return the id of the server whose binlog the groups before `location` were copied from; None before the first."""
     if not location.offset:
         return None
     return file_head(relay_path(log.directory, location.file)).server_id
 
 
 class Origin(NamedTuple):
-    """Whose copy a place of the log is, and what the transaction that ends there is known by on every server."""
+    """The source of a place of the log: whose copy it is, and what the transaction that ends there is known by on every
+    server.
+    """
 
     server_id: int | None = None
     uid: str | None = None
@@ -71,7 +73,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(log: RelayLog, location: RelayLocation) -> Origin:
-    """Of the group that ends at `location`; of none before the first."""
+    """Return the origin of the group that ends at `location`; of none before the first."""
     if not location.offset:
         return Origin()
     uid = source_of(log.directory, location.file)
@@ -100,7 +102,7 @@ class _Span(NamedTuple):
 
 
 class RangeCutter:
-    """How the ranges of one query become partitions. `tables`: the selected ones."""
+    """The rules by which the ranges of one query become partitions. `tables`: the selected ones."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class RangeCutter:
         *,
         stretches: Sequence[SchemaStretch] = (),
     ) -> list[ChangePartition]:
-        """The range from `first` to `last` in parallel pieces, in stream order.
+        """Cut the range from `first` to `last` into parallel pieces, in stream order.
 
         Args:
             log: the relay log.
@@ -139,7 +141,6 @@ class RangeCutter:
         Raises:
             ConfigError: bytes on board beyond what Spark can send.
             DataLossError: the range commits an XA transaction that was prepared before the query's first offset.
-
         """
         bounds = None
         if not (first.exact and last.exact):
@@ -171,7 +172,9 @@ class RangeCutter:
         return [partition.inline() for partition in packed]
 
     def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[RelayRange]:
-        """A range of the log, large transactions in parts; those that it commits come in place of their XA COMMIT."""
+        """Cut a range of the log, large transactions in parts; those that it commits come in place of their XA
+        COMMIT.
+        """
         begin = span.range.start
         carried = tuple(_by_path(group.bytes) for group in needs.carried if not _is_large(group.bytes, size))
         for commit in needs.commits:
@@ -190,7 +193,7 @@ class RangeCutter:
         size: int,
         rows: tuple[RowBounds, ...],
     ) -> Iterator[RelayRange]:
-        """A part of a span, bytes [begin, end) of its file, that commits no large prepared transaction."""
+        """Cut a part of a span, bytes [begin, end) of its file, that commits no large prepared transaction."""
         begin, end = place
         if begin == end:
             return
@@ -223,7 +226,7 @@ class RangeCutter:
 
 
 def row_bounds(skip: GroupPart | None, take: GroupPart | None) -> tuple[RowBounds, ...]:
-    """Which rows are wanted of the transactions that a batch begins or ends inside of; they may be one."""
+    """Return which rows are wanted of the transactions that a batch begins or ends inside of; they may be one."""
     if skip is not None and take is not None and skip.gtid == take.gtid:
         return (_row_bounds(skip.gtid, skip.rows, take.rows),)
     begun = () if skip is None else (_row_bounds(skip.gtid, skip.rows, None),)
@@ -241,7 +244,7 @@ def _sequence_numbers(position: GtidPosition) -> tuple[tuple[int, int], ...]:
 def _with_parts_apart(
     log: RelayLog, stretch: SchemaStretch, places: tuple[Place, Place], parts: tuple[GroupPart | None, GroupPart | None]
 ) -> list[tuple[RelayLocation, RelayLocation, bool]]:
-    """A stretch, and in it by themselves (True) the transactions that the batch begins or ends inside of."""
+    """Divide a stretch so that the transactions which the batch begins or ends inside of stand by themselves (True)."""
     (first, last), (begun, ended) = places, parts
     begins, ends = set(), set()
     if begun is not None and first.exact and stretch.begin == first.scan_from:
@@ -255,7 +258,7 @@ def _with_parts_apart(
 
 
 def _is_large(part: LogRange, size: int) -> bool:
-    """Whether it can only be one group: others are cut where they exceed the size by so much."""
+    """Tell whether it can only be one group: others are cut where they exceed the size by so much."""
     return part.end - part.start > size + size // 4 + INDEX_EVERY_BYTES
 
 
@@ -264,7 +267,7 @@ def _by_path(part: LogRange) -> RelayRange:
 
 
 def _packed(ranges: Iterable[RelayRange], size: int) -> Iterator[ChangePartition]:
-    """Neighbours together, up to some `size` a partition."""
+    """Put neighbours together, up to some `size` a partition."""
     pack: list[RelayRange] = []
     total = 0
     for part in ranges:

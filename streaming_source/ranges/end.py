@@ -1,4 +1,4 @@
-"""Where a reading up to the server's end stops in the relay log: at its place, or where only that helps its position.
+"""The end of a reading up to the server's end, in the relay log: at its place, or where only that helps its position.
 
 In: the end as it was asked for, by position and by place on one server. Out: its place in the log, once that has got
 there. A position may name several places where sequence numbers went back: the reading would stop at the first of them,
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 
 def end_of_log(log: RelayLog, head: RelayHead) -> ServerEnd:
-    """The end of a log, as if its primary had been asked."""
+    """Return the end of a log, as if its primary had been asked."""
     uid = origin_of(log, head.location).uid
     return ServerEnd(head.position, head.primary if head.location.offset and uid else None, uid)
 
 
 def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> RelayHead | None:
-    """The last group end up to a place of the primary's binlog; None before the log, whose head is `head`, has it."""
+    """Find the last group end up to a place of the primary's binlog; None before the log, whose head is `head`, has
+    it.
+    """
     if not head.location.offset or _order(head.primary) < _order(place):
         return head if place.position == FIRST_POSITION and _begins_behind(log, head, place.file) else None
     around = log.steadily(lambda: RelayGroups(log.directory).around(place))
@@ -42,13 +44,13 @@ def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> Relay
 
 
 def is_copy(feed: Feed, end: ServerEnd) -> bool:
-    """Whether the log is a copy of the binlog that the place of `end` is one of."""
+    """Tell whether the log is a copy of the binlog that the place of `end` is one of."""
     head = feed.head().location
     return end.place is not None and (not head.offset or feed.origin(head).uid in (None, end.uid))
 
 
 def found_end(feed: Feed, end: ServerEnd) -> RelayHead | None:
-    """The place in the log, where it is a copy; None before it has got there."""
+    """Return the place in the log, where it is a copy; None before it has got there."""
     if end.place is None:
         return None
     head = feed.head()
@@ -60,12 +62,12 @@ def found_end(feed: Feed, end: ServerEnd) -> RelayHead | None:
 
 
 def has_end(feed: Feed, end: ServerEnd) -> bool:
-    """Whether the log holds everything up to the end."""
+    """Tell whether the log holds everything up to the end."""
     return found_end(feed, end) is not None if is_copy(feed, end) else covers(feed.head().position, end.position)
 
 
 def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
-    """The end of a log that has it, as an offset that names one place."""
+    """Return the end of a log that has it, as an offset that names one place."""
     if not is_copy(feed, end):
         return SourceOffset(end.position, end.position)
     found = found_end(feed, end) or feed.head()  # a file without a group is gone when its replica has closed the log
@@ -77,7 +79,7 @@ def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
 
 
 def _begins_behind(log: RelayLog, head: RelayHead, file: str) -> bool:
-    """Whether the primary's `file` has begun right behind the head: no group is in it, or between."""
+    """Tell whether the primary's `file` has begun right behind the head: no group is in it, or between."""
     numbers = [number for number in relay_numbers(log.directory) if number >= head.location.file]
     for number in numbers:
         path = relay_path(log.directory, number)
@@ -105,7 +107,7 @@ class ReadingEnd:
         self._end = end
 
     def is_done(self, start: SourceOffset) -> bool:
-        """Whether a reading that has got to `start`, in a log that leads through it, has come to the end."""
+        """Tell whether a reading that has got to `start`, in a log that leads through it, has come to the end."""
         end = self._end
         if self._by_place and start.primary is not None and start.uid == end.uid and end.place is not None:
             if is_behind(start.primary, end.place):
@@ -121,7 +123,7 @@ class ReadingEnd:
         return True
 
     def goal(self, place: Place) -> RelayLocation:
-        """How far a batch from `place` may go: to the end, or to the head before that."""
+        """Return how far a batch from `place` may go: to the end, or to the head before that."""
         head, end = self._feed.head(), self._end
         if self._by_place:
             found = self._found()
@@ -133,7 +135,9 @@ class ReadingEnd:
         return min(head.location, self._places.arrived(end.position, place).reached)
 
     def arrived(self, place: Place) -> RelayLocation:
-        """Wait for the end; the head before a transaction that must not be taken, if there is something up to it."""
+        """Wait for the end; return the head before a transaction that must not be taken, if there is something up to
+        it.
+        """
         while self._by_place:
             head = self._feed.head().location
             found = self._found()
@@ -164,11 +168,11 @@ class ReadingEnd:
 
 
 def is_behind(place: BinlogPosition, end: BinlogPosition) -> bool:
-    """Whether a place of one server's binlog is at the end or behind it."""
+    """Tell whether a place of one server's binlog is at the end or behind it."""
     return _order(place) >= _order(end)
 
 
 def _order(place: BinlogPosition) -> tuple[int, int]:
-    """Places of one server's binlog in its order: file names grow a digit at a million."""
+    """Order places of one server's binlog: file names grow a digit at a million."""
     number = place.file.rpartition(".")[2]
     return int(number) if number.isdecimal() else -1, place.position

@@ -1,4 +1,4 @@
-"""How far a batch goes inside a transaction that is over the limits by itself.
+"""The end of a batch inside a transaction that is over the limits by itself.
 
 In: the places where the transaction can be cut, as `replica.rows.decode.row_index` finds them, and the ordinal that the
 batch begins at. Out: the ordinal that it ends before. It holds one row change at least, not more selected ones than
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GroupCut:
-    """One transaction: what lies before each place where it can be cut, its begin and end among them."""
+    """The cuts of one transaction: what lies before each place where it can be cut, its begin and end among them."""
 
     def __init__(self, index: RowIndex) -> None:
         self._rows = _between(0, index.rows, index.total_rows)
@@ -28,7 +28,9 @@ class GroupCut:
         self._bytes = _between(0, index.offsets, index.size)
 
     def end(self, lower: int, *, max_bytes: int, max_rows: int | None) -> int | None:
-        """Where a batch ends that begins at the row change with ordinal `lower`; None where all that is left fits."""
+        """Return where a batch ends that begins at the row change with ordinal `lower`; None where all that is left
+        fits.
+        """
         begin = self._place(lower)
         total = int(self._selected[-1])
         done = self.selected_before(lower)
@@ -45,22 +47,24 @@ class GroupCut:
         return upper if self.selected_before(upper) < total else None
 
     def selected_before(self, ordinal: int) -> int:
-        """Selected row changes with a lower ordinal; where other tables' stand between, those before the last place."""
+        """Count selected row changes with a lower ordinal; where other tables' stand between, those before the last
+        place.
+        """
         if ordinal >= self._rows[-1]:
             return int(self._selected[-1])
         place = self._place(ordinal)
         return int(self._selected[place]) + (ordinal - int(self._rows[place]) if self._pure(place) else 0)
 
     def share_before(self, ordinal: int) -> float:
-        """The part of the transaction's bytes before a row change, from 0 to 1, as if all rows were alike."""
+        """Return the part of the transaction's bytes before a row change, from 0 to 1, as if all rows were alike."""
         return float(np.interp(ordinal, self._rows, self._bytes) / self._bytes[-1])
 
     def _pure(self, place: int) -> bool:
-        """Whether all rows between a place and the next one are selected."""
+        """Tell whether all rows between a place and the next one are selected."""
         return bool(self._rows[place + 1] - self._rows[place] == self._selected[place + 1] - self._selected[place])
 
     def _place(self, ordinal: int) -> int:
-        """The last place before the row change, but not the end."""
+        """Return the last place before the row change, but not the end."""
         found = int(np.searchsorted(self._rows, ordinal, side="right")) - 1
         return min(found, len(self._rows) - 2)
 

@@ -41,7 +41,7 @@ STATEMENT_SHARE: Final = 4
 
 
 class _Key(NamedTuple):
-    """A group, recognised by its first event: numbers of files begin anew when a log does."""
+    """A group, recognised by its first event: numbers of files begin again when a log does."""
 
     path: str
     start: int
@@ -58,14 +58,14 @@ class _Events:
 
 
 class LargeGroups:
-    """Of one query: `tables` are the selected ones."""
+    """The large groups of one query: `tables` are the selected ones."""
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
         self._indexes: OrderedDict[_Key, RowIndex | None] = OrderedDict()
 
     def index(self, group: LogRange) -> RowIndex | None:
-        """Where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
+        """Return where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
         with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
             data = memoryview(mmap.mmap(file.fileno(), group.end, access=mmap.ACCESS_READ))[group.start :]
         if self._tables.include_ddl and data[_FLAGS_AT] & GtidFlag.DDL:
@@ -81,14 +81,13 @@ class LargeGroups:
     def parts(
         self, group: LogRange, target_bytes: int, rows: Sequence[RowBounds] = (), *, commit: LogRange | None = None
     ) -> list[RelayRange]:
-        """The group as ranges of some `target_bytes`.
+        """Cut the group into ranges of some `target_bytes`.
 
         Args:
             group: one event group.
             target_bytes: how large a part should be.
             rows: the rows that are wanted, of this and other groups; parts without any are left out.
             commit: of a prepared group, the one that commits it.
-
         """
         index = self.index(group)
         if index is None:
@@ -130,7 +129,7 @@ def _around(index: RowIndex, group: LogRange, begin: int, head: bytes, tail: byt
 
 
 def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]:
-    """Numbers of borders that the parts lie between: -1 is the group's begin, the number of borders its end.
+    """Return numbers of borders that the parts lie between: -1 is the group's begin, the number of borders its end.
 
     Parts are alike in size, and as many as `target_bytes` asks for, of rows `first` to `end` alone.
     """
@@ -151,7 +150,7 @@ def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]
 
 
 def _offset_at(index: RowIndex, border: int, *, inner: bool = False) -> int:
-    """`inner`: without the group's first and last event."""
+    """Return the offset at a border. `inner`: without the group's first and last event."""
     if border < 0:
         return index.first_event_end if inner else 0
     if border == len(index.offsets):
@@ -172,7 +171,7 @@ def _selected_at(index: RowIndex, border: int) -> int:
 
 
 def _wanted_rows(index: RowIndex, rows: Sequence[RowBounds], gtid_event: bytes = b"") -> tuple[int, int]:
-    """The wanted ordinals of the group [first, end); all of them unless it is named in `rows`."""
+    """Return the wanted ordinals of the group [first, end); all of them unless it is named in `rows`."""
     domain, seq_no = index.gtid.domain_id, index.gtid.seq_no
     if gtid_event:
         seq_no, domain = (int.from_bytes(gtid_event[at : at + n], "little") for at, n in ((19, 8), (27, 4)))
@@ -191,7 +190,7 @@ def _events(group: LogRange, index: RowIndex) -> _Events:
 
 
 def _commit_events(commit: LogRange) -> _Events:
-    """The GTID event of an XA COMMIT, no longer marked as one whose first statement is its last, and a COMMIT.
+    """Return the GTID event of an XA COMMIT, no longer marked as one whose first statement is its last, and a COMMIT.
 
     The group's own statement would not end a transaction, and with an XID the rows would show one that they have not.
     """

@@ -1,4 +1,4 @@
-"""How large the partitions of a micro-batch are: as many as there are cores to read them, and no smaller than pays.
+"""The size of the partitions of a micro-batch: as many as there are cores to read them, and no smaller than pays.
 
 In: the bytes of a batch. Out: bytes of a partition. A task costs Spark some 30 ms, in which a core decodes 4 MB and
 more; and a partition of more than 32 MB keeps one core busy when the others have finished.
@@ -17,13 +17,13 @@ FLOOR_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
-    """`cores` that share a batch; `least` partitions at any rate, None: as many as are worth it."""
+    """The rule for one query. `cores` share a batch; `least` partitions at any rate, None: as many as are worth it."""
 
     cores: int = 1
     least: int | None = None
 
     def bytes(self, total: int) -> int:
-        """For a batch of `total` bytes."""
+        """Return the size for a batch of `total` bytes."""
         size = min(max(-(-total // self.cores), LEAST_BYTES), MOST_BYTES)
         if total > size:
             size = -(-total // -(-total // size))  # alike: none is left with a rest

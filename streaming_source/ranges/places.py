@@ -1,4 +1,4 @@
-"""Where an offset lies in the relay log, and what to do when the log has no such place.
+"""The places of offsets in the relay log, and what to do when the log has no such place.
 
 In: offsets. Out: `Place`s. An offset the replica has just reached is a place of the log by construction. After a
 restart the log may be gone, trimmed, or fetched from another server; then the replica starts again at the offset where
@@ -42,7 +42,7 @@ PLACES_KEPT = 16
 
 
 class Feed(Protocol):
-    """What planning needs of a replica: one of its own, or a daemon's relay log.
+    """All that planning needs of a replica: one of its own, or a daemon's relay log.
 
     Every call raises the fatal error of what is behind it.
     """
@@ -60,33 +60,33 @@ class Feed(Protocol):
 
     @property
     def epoch(self) -> object:
-        """Another value once the log's writer began anew: locations from before may mean other groups."""
+        """Another value once the log's writer started again: locations from before may mean other groups."""
         ...
 
     @property
     def down_s(self) -> float:
-        """For how long nobody has written the log; 0 where somebody does."""
+        """The seconds for which no process has written the log; 0 where one does."""
         ...
 
     def starting_offset(self) -> SourceOffset:
-        """The option startingPosition made definite, with the anchor mark."""
+        """Return the option startingPosition made definite, with the anchor mark."""
         ...
 
     def start(self, offset: SourceOffset) -> SourceOffset:
         """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again.
 
-        Returns the offset that the log does lead through: another one only where transactions behind `offset` are in no
+        Return the offset that the log does lead through: another one only where transactions behind `offset` are in no
         log any more, and the query goes on without them (failOnDataLoss=false).
         """
         ...
 
     @property
     def losses(self) -> Losses:
-        """What was gone on without."""
+        """The transactions that the query has gone on without."""
         ...
 
     def release(self, keep_from: RelayLocation) -> None:
-        """The query needs nothing before this any more: whole files before it may go."""
+        """Let whole files before `keep_from` go: the query needs nothing before it any more."""
         ...
 
     def head(self) -> RelayHead: ...
@@ -94,15 +94,17 @@ class Feed(Protocol):
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool: ...
 
     def server_end(self) -> ServerEnd:
-        """Where the primary's binlog ends now, or a daemon's log."""
+        """Return where the primary's binlog ends now, or a daemon's log."""
         ...
 
     def is_last(self, place: BinlogPosition, uid: str | None) -> bool:
-        """Whether the primary, if it is server `uid`, has no group behind a place."""
+        """Tell whether the primary, if it is server `uid`, has no group behind a place."""
         ...
 
     def latest_and_prepared(self) -> Latest | None:
-        """Where the primary's binlog ends, and the XA transactions that are prepared there; None: nobody to ask."""
+        """Return where the primary's binlog ends, and the XA transactions that are prepared there; None: there is no
+        server to ask.
+        """
         ...
 
     def origin(self, location: RelayLocation) -> Origin: ...
@@ -111,7 +113,8 @@ class Feed(Protocol):
 
 
 class Place(NamedTuple):
-    """All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two are one.
+    """One place. All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two
+    are one.
 
     `prepared` are the XA transactions open at `scan_from`.
     """
@@ -140,12 +143,12 @@ class Place(NamedTuple):
 
 
 def covers(position: GtidPosition, other: GtidPosition) -> bool:
-    """Whether `position` has reached `other` in every domain, by sequence number."""
+    """Tell whether `position` has reached `other` in every domain, by sequence number."""
     return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
 
 
 def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> int:
-    """Relay bytes from one place to a later one; a file that was purged meanwhile counts nothing."""
+    """Count the relay bytes from one place to a later one; a file that was purged meanwhile counts nothing."""
     sizes = {}
     for number in range(start.file, end.file):
         with contextlib.suppress(FileNotFoundError):
@@ -154,7 +157,7 @@ def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> in
 
 
 class RelayPlaces:
-    """Remembers the places of the last offsets and looks up the others."""
+    """The places of the last offsets, remembered; it looks up the others."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -169,7 +172,7 @@ class RelayPlaces:
             self._places.popitem(last=False)
 
     def forget(self, gone: frozenset[PreparedGroup]) -> None:
-        """These transactions are not open any more, wherever they were."""
+        """Forget transactions that are not open any more, wherever they were."""
         for key, place in self._places.items():
             prepared = tuple(group for group in place.prepared if group not in gone)
             self._places[key] = place._replace(prepared=prepared)
@@ -181,11 +184,10 @@ class RelayPlaces:
         return self._places.get((offset.position, offset.primary))
 
     def of_start(self, offset: SourceOffset) -> Place:
-        """Where a batch that starts at `offset` begins; starts the replica there if need be.
+        """Return where a batch that starts at `offset` begins; start the replica there if need be.
 
         Raises:
             DataLossError: the log of a running replica does not lead through `offset`.
-
         """
         place = self.known(offset)
         if place is not None:
@@ -204,7 +206,7 @@ class RelayPlaces:
         return place
 
     def of_end(self, offset: SourceOffset, start: Place) -> Place:
-        """Where a batch that ends at `offset` ends; waits until the replica has got there."""
+        """Return where a batch that ends at `offset` ends; wait until the replica has got there."""
         self._refuse_another_server(offset)
         place = self.known(offset) or self.arrived(offset.position, start, offset)
         if place.reached < start.reached:
@@ -216,7 +218,9 @@ class RelayPlaces:
         return place
 
     def _refuse_another_server(self, offset: SourceOffset) -> None:
-        """Where sequence numbers went back, the end of a batch is a place of one server's binlog."""
+        """Refuse another server where sequence numbers went back: there the end of a batch is a place of one server's
+        binlog.
+        """
         head = self._feed.head()
         if not (offset.highest and head.location.offset):
             return
@@ -248,15 +252,14 @@ class RelayPlaces:
                 self.make_room(start, position)
 
     def prepared_at(self, location: RelayLocation, start: Place) -> Prepared:
-        """The XA transactions open at a place behind `start`."""
+        """Return the XA transactions open at a place behind `start`."""
         return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
 
     def check_room(self, place: Place) -> None:
-        """Raise if receiving waits for room that nobody will make, because of a transaction that stays prepared.
+        """Raise if receiving waits for room that no one will make, because of a transaction that stays prepared.
 
         Raises:
             RelayError: names the transaction and the option.
-
         """
         if place.holds_files and self._feed.full:
             raise RelayError(
@@ -274,7 +277,9 @@ class RelayPlaces:
             )
 
     def _covering(self, position: GtidPosition, start: RelayLocation, head: RelayHead) -> RelayLocation:
-        """The first group end where every domain has reached `position`: halving over the bytes of [start, head]."""
+        """Find the first group end where every domain has reached `position`: halving over the bytes of [start,
+        head].
+        """
         log = self._feed.log
         low, high, found = 0, bytes_between(log, start, head.location), head.location
         while low < high:
@@ -287,7 +292,7 @@ class RelayPlaces:
         return found
 
     def offset_at(self, head: RelayHead, prepared: Prepared = ()) -> SourceOffset:
-        """The offset of a place of the log, where these XA transactions are open."""
+        """Return the offset of a place of the log, where these XA transactions are open."""
         if not head.location.offset:  # no group yet
             return SourceOffset(head.position, head.position)
         resume = self._feed.log.at(prepared[0].location).position if prepared else head.position

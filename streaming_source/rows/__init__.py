@@ -1,1 +1,1 @@
-"""What a task does: a range of a binlog -> the RecordBatches that Spark gets."""
+"""The work of a task: a range of a binlog -> the RecordBatches that Spark gets."""

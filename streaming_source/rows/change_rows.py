@@ -32,7 +32,9 @@ GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class RangeFacts:
-    """What all rows of a range share: the server's name, the primary's binlog file ('' if unknown), and the bytes."""
+    """All that the rows of a range share: the server's name, the primary's binlog file ('' if unknown), and the
+    bytes.
+    """
 
     def __init__(self, server: str, file: str, data: memoryview) -> None:
         self.server = server
@@ -40,7 +42,7 @@ class RangeFacts:
         self._bytes = np.frombuffer(data, np.uint8)
 
     def positions(self, groups: Groups, group: GroupIndex) -> Ints:
-        """Per row, where its transaction begins in the primary's file: modulo 4 GiB."""
+        """Return, per row, where its transaction begins in the primary's file: modulo 4 GiB."""
         return take_positions(self._bytes, groups.start, group)
 
 
@@ -52,17 +54,17 @@ class ChangeRows:
         self.facts = facts
 
     def record_batch(self, schema: pa.Schema, columns: Mapping[str, Builder]) -> pa.RecordBatch:
-        """The columns of `schema`, made by ENVELOPE or FLAT; those FLAT does not name are the table's, in order."""
+        """Make the columns of `schema` by ENVELOPE or FLAT; those FLAT does not name are the table's, in order."""
         images = iter(self.changes.columns)
         arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def taken(self, per_group: Ints, factor: int = 1) -> pa.Array:
-        """A column of the groups, as a column of the rows."""
+        """Return a column of the groups, as a column of the rows."""
         return pa.array(take(per_group, self.changes.group, factor)[0])
 
     def taken_or_null(self, per_group: Ints) -> pa.Array:
-        """The same, where 0 stands for what the server did not log."""
+        """Return the same, with NULL where 0 stands for what the server did not log."""
         values, told = take(per_group, self.changes.group)
         if not told:
             return pa.nulls(len(values), pa.int64())
@@ -75,7 +77,7 @@ class ChangeRows:
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, times: int) -> pa.Array:
-    """Made once for all batches; some megabytes altogether."""
+    """Return an array of one value, made once for all batches; some megabytes altogether."""
     return pa.repeat(text, times)
 
 
@@ -125,11 +127,10 @@ def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:
 
 
 def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    """As the query's schema has it.
+    """Return the sequence numbers as the query's schema has them.
 
     Raises:
         SchemaError: a number that no BIGINT can hold.
-
     """
     groups, group = rows.changes.groups, rows.changes.group
     numbers = take(groups.seq_no, group)[0]
@@ -156,7 +157,7 @@ def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    """Both sides' absent columns; the STRUCT itself is NULL where both images are whole."""
+    """Return both sides' absent columns; the STRUCT itself is NULL where both images are whole."""
     sides = rows.changes.absent_before, rows.changes.absent_after
     if sides[0] is None and sides[1] is None:
         return pa.nulls(rows.changes.rows, kind)
@@ -168,7 +169,7 @@ def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _or_null(column: Callable[[ChangeBatch], pa.Array | None]) -> Builder:
-    """A column that batches without anything to tell there do not have."""
+    """Make a column that batches without anything to tell there do not have."""
 
     def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
         array = column(rows.changes)

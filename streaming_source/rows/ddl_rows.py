@@ -39,7 +39,9 @@ _QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all
 
 
 class DdlRow(NamedTuple):
-    """`group`: its number in the range; `table` is '' where the statement names a database, or is not clear."""
+    """One row of DDL. `group`: its number in the range; `table` is '' where the statement names a database, or is not
+    clear.
+    """
 
     group: int
     ordinal: int
@@ -64,12 +66,12 @@ class DdlRows:
         self._rows = [row for row in self._found(groups) if wanted is None or wanted[row.group]]
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """How many rows there are, per group."""
+        """Return how many rows there are, per group."""
         assert self._groups is not None, "find() comes first"  # noqa: S101
         return np.bincount([row.group for row in self._rows], minlength=len(self._groups)).astype(np.int64)
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
-        """Those that come before rows of this batch: (row that follows, statements), once."""
+        """Return the statements that come before rows of this batch, once: (row that follows, statements)."""
         found: list[tuple[int, ChangeBatch]] = []
         while self._rows and self._rows[0].group <= int(changes.group[-1]):
             group = self._rows[0].group
@@ -78,7 +80,7 @@ class DdlRows:
         return found
 
     def rest(self) -> Iterator[ChangeBatch]:
-        """Those behind the last row change of the range."""
+        """Yield the statements behind the last row change of the range."""
         while self._rows:
             yield self._batch(self._taken(self._rows[0].group), ends=True)
 
@@ -88,7 +90,7 @@ class DdlRows:
         return taken
 
     def _batch(self, rows: list[DdlRow], *, ends: bool) -> ChangeBatch:
-        """The statements of one group; `ends`: no row change of it follows."""
+        """Return the statements of one group; `ends`: no row change of it follows."""
         assert self._groups is not None, "find() comes first"  # noqa: S101
         count = len(rows)
         return ChangeBatch(
@@ -125,7 +127,7 @@ class DdlRows:
         return not database or self._tables.wants_database(database)
 
     def _queries(self, start: int, end: int) -> Iterator[QueryEvent]:
-        """The statements at the beginning of a group: rows, where it has any, come behind them."""
+        """Yield the statements at the beginning of a group: rows, where it has any, come behind them."""
         while start < end:
             header = parse_header(self._data, start)
             if header.event_type == EventType.TABLE_MAP:
@@ -139,7 +141,7 @@ class DdlRows:
 
 @cache
 def _description(*, checksum: bool) -> FormatDescriptionEvent:
-    """What reading a QUERY takes, where the file's own description is not at hand."""
+    """Return what reading a QUERY takes, where the file's own description is not at hand."""
     lengths = bytearray(EventType.QUERY_COMPRESSED)
     for kind in _STATEMENTS:
         lengths[kind - 1] = _QUERY_LENGTH

@@ -1,9 +1,9 @@
-"""Which tables or databases a statement of the binlog defines, changes, empties or removes.
+"""The tables or databases that a statement of the binlog defines, changes, empties or removes.
 
 In: a `QueryEvent` as the server logs it. Out: the names in the statement's order, each once; a database that is named
 as such has no table. Names without a database are those of the session's. What defines no table (data, views, routines,
-triggers) gives nothing, and so do accounts and whatever else may hold a password: only statements on tables, indexes,
-sequences and databases are ever looked at. Temporary tables are no one else's business, and an ALTER that has only
+triggers) gives nothing, and so do accounts and all else that may hold a password: only statements on tables, indexes,
+sequences and databases are ever looked at. Temporary tables are seen by no other session, and an ALTER that has only
 started, or was rolled back, has changed nothing. A statement on a table or database whose names cannot be read is
 counted as one that might be about any table of the session's database.
 """
@@ -48,7 +48,7 @@ class Named(NamedTuple):
 
 
 def named_tables(query: QueryEvent, *, server_version: int = ANY_VERSION) -> tuple[Named, ...]:
-    """What the statement names; `server_version` as executable comments count it."""
+    """Return what the statement names; `server_version` decides which executable comments count."""
     if (query.status.gtid_flags_extra or 0) & _UNDONE or _FIRST.match(query.query) is None:
         return ()
     session, text = session_of(query, server_version), text_of(query)
@@ -76,7 +76,7 @@ def _tokens(text: str, session: Session) -> Tokens:
 
 
 def _emptied_or_indexed(tokens: Tokens, session: Session) -> Named | None:
-    """The table of TRUNCATE, CREATE INDEX and DROP INDEX, which leave its definition as it was."""
+    """Return the table of TRUNCATE, CREATE INDEX and DROP INDEX, which leave its definition as it was."""
     if tokens.accept("SET", "STATEMENT"):
         while not tokens.accept("FOR"):
             tokens.take()
@@ -94,7 +94,7 @@ def _emptied_or_indexed(tokens: Tokens, session: Session) -> Named | None:
 
 
 def _moved(statement: Statement, session: Session) -> list[Named]:
-    """The other tables of an ALTER TABLE: its new name, the table of a partition."""
+    """Return the other tables of an ALTER TABLE: its new name, the table of a partition."""
     try:
         change = read_alteration(
             statement.tokens, session.database, session.sql_mode, explicit_timestamps=session.explicit_timestamps

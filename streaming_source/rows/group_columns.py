@@ -1,4 +1,5 @@
-"""What rows take over from their transactions, by kernels: a number of each group becomes a number of each row.
+"""The numbers that rows take over from their transactions, by kernels: a number of each group becomes a number of each
+row.
 
 In: numbers per group (any stride), and per row the index of its group. Out: new int64 arrays, one value a row. numpy's
 own indexing gives the same, at three times the cost: it is the oracle in tests.
@@ -18,7 +19,7 @@ GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def take(per_group: Ints, group: GroupIndex, factor: int = 1) -> tuple[Ints, int]:
-    """`per_group[group] * factor`, and how many of the values are not 0."""
+    """Take `per_group[group] * factor` for each row, and count how many of the values are not 0."""
     group = np.ascontiguousarray(group, np.int32)
     out = np.empty(len(group), np.int64)
     told = take_values(address(per_group), per_group.strides[0], address(group), len(group), factor, address(out))
@@ -26,8 +27,8 @@ def take(per_group: Ints, group: GroupIndex, factor: int = 1) -> tuple[Ints, int
 
 
 def take_positions(data: np.ndarray[Any, np.dtype[np.uint8]], starts: Ints, group: GroupIndex) -> Ints:
-    """Per row where its transaction begins in the primary's binlog file, modulo 4 GiB, as the header of its GTID event
-    tells; `starts` are the offsets of those events in `data`.
+    """Return, per row, where its transaction begins in the primary's binlog file, modulo 4 GiB, as the header of its
+    GTID event tells; `starts` are the offsets of those events in `data`.
     """
     group = np.ascontiguousarray(group, np.int32)
     out = np.empty(len(group), np.int64)

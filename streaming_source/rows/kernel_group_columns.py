@@ -8,7 +8,9 @@ from replica.native.memory import load_i4, load_u4, load_u8, store_u8
 
 @kernel
 def take_values(values: int, stride: int, group: int, rows: int, factor: int, out: int) -> int:
-    """Addresses, but for `stride`, `rows` and `factor`; gives how many values are not 0."""
+    """Take a number per row; return how many values are not 0. The arguments are addresses, but for `stride`, `rows`
+    and `factor`.
+    """
     told = 0
     for row in range(rows):
         value = load_u8(values + load_i4(group + row * 4) * stride)
@@ -19,7 +21,9 @@ def take_values(values: int, stride: int, group: int, rows: int, factor: int, ou
 
 @kernel
 def take_starts(data: int, starts: int, stride: int, group: int, rows: int, out: int) -> None:
-    """Where each row's group begins in the primary's file: of the GTID event's header, its log_pos less its length."""
+    """Write where each row's group begins in the primary's file: of the GTID event's header, its log_pos less its
+    length.
+    """
     for row in range(rows):
         header = data + load_u8(starts + load_i4(group + row * 4) * stride)
         store_u8(out + row * 8, (load_u4(header + 13) - load_u4(header + 9)) & 0xFFFFFFFF)

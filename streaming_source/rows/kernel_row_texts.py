@@ -10,7 +10,7 @@ from replica.native.memory import load_i4, load_u1, load_u8, store_u1, store_u4
 
 @helper
 def _write_digits(number: np.uint64, last: int, count: int) -> None:
-    """The last `count` decimal digits, zeros in front; `last` is where the last of them goes."""
+    """Write the last `count` decimal digits, zeros in front; `last` is where the last of them goes."""
     for i in range(count):
         store_u1(last - i, np.int64(48 + number % np.uint64(10)))
         number //= np.uint64(10)
@@ -18,7 +18,7 @@ def _write_digits(number: np.uint64, last: int, count: int) -> None:
 
 @helper
 def _write_number(number: np.uint64, out: int) -> int:
-    """The decimal digits of an unsigned number; gives the address behind them."""
+    """Write the decimal digits of an unsigned number and return the address behind them."""
     digits = 1
     rest = number // np.uint64(10)
     while rest:
@@ -30,7 +30,7 @@ def _write_number(number: np.uint64, out: int) -> int:
 
 @kernel
 def write_sequences(seq_no: int, stride: int, group: int, ordinal: int, rows: int, out: int) -> None:
-    """33 bytes a row: 20 digits of its transaction's sequence number, a dot, 12 digits of its ordinal."""
+    """Write 33 bytes a row: 20 digits of its transaction's sequence number, a dot, 12 digits of its ordinal."""
     before = -1
     for row in range(rows):
         start = out + row * 33
@@ -58,7 +58,9 @@ def write_gtids(
     offsets: int,
     out: int,
 ) -> int:
-    """`domain-server-sequence` of each row's transaction; `rows` + 1 offsets. Gives the bytes written."""
+    """Write `domain-server-sequence` of each row's transaction and `rows` + 1 offsets; return how many bytes were
+    written.
+    """
     position = 0
     length = 0
     before = -1

@@ -1,4 +1,5 @@
-"""What one Spark task reads: ranges of relay files, by path or with their bytes on board. Plain values that pickle.
+"""The part of the stream that one Spark task reads: ranges of relay files, by path or with their bytes on board. Plain
+values that pickle.
 
 A range ends where event groups end, or is a part of one large group: then it brings the events that its bytes lack, the
 group's GTID event and running table maps in front, the event that ends it behind. `bounds` is set only where a replayed
@@ -57,7 +58,7 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a part of a group lacks: `head` and `tail` are whole events.
+    """The events around a part of a group that it lacks: `head` and `tail` are whole events.
 
     `statement` is the place in the range's file of the text of the statement that runs where the part begins.
     """
@@ -68,7 +69,7 @@ class Surroundings:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return len(self.head) + len(self.tail) + self.statement[1] - self.statement[0]
 
 
@@ -97,18 +98,17 @@ class RelayRange:
 
     @property
     def place(self) -> str:
-        """Where it is, in the few words that an error has room for."""
+        """The place in the file, in the few words that an error has room for."""
         return f"bytes {self.start} to {self.end} of {self.path}{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
-        """The range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
+        """Return the range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
 
         A part of a group is read into memory, with what it lacks around it: parts are as small as partitions.
 
         Raises:
             DataLossError: the file was removed after the batch was planned.
             RelayError: this machine does not have the folder, or the file cannot be read.
-
         """
         with self._opened() as file:
             if self.around is None:
@@ -116,7 +116,7 @@ class RelayRange:
             return memoryview(self._put_together(file, self.around))
 
     def _put_together(self, file: io.BufferedReader, around: Surroundings) -> bytearray:
-        """The part with what it lacks."""
+        """Put together the part with what it lacks."""
         data = bytearray(around.size + self.end - self.start)
         at = len(around.head)
         data[:at] = around.head
@@ -147,11 +147,11 @@ class RelayRange:
             raise _not_here(self.path, self.end, error) from None
 
     def carried_groups(self) -> list[CarriedGroup]:
-        """The prepared groups that are committed in it."""
+        """Return the prepared groups that are committed in it."""
         return _carried(self.carried)
 
     def inline(self) -> InlineRange:
-        """The same with its bytes on board."""
+        """Return the same with its bytes on board."""
         carried = tuple(part.inline() for part in self.carried)
         return InlineRange(
             *(bytes(self.data()), self.checksum, self.file, self.bounds, carried),
@@ -161,7 +161,7 @@ class RelayRange:
 
 @dataclass(frozen=True)
 class InlineRange:
-    """The same with the bytes themselves, for executors that do not see the driver's files."""
+    """A range of a relay file with the bytes themselves, for executors that do not see the driver's files."""
 
     content: bytes = field(repr=False)
     checksum: bool
@@ -180,15 +180,15 @@ class InlineRange:
 
     @property
     def place(self) -> str:
-        """Where it was, in the few words that an error has room for."""
+        """The place where it was in the file, in the few words that an error has room for."""
         return f"{len(self.content)} bytes in the task{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
-        """The range."""
+        """Return the range."""
         return memoryview(self.content)
 
     def carried_groups(self) -> list[CarriedGroup]:
-        """The prepared groups that are committed in it."""
+        """Return the prepared groups that are committed in it."""
         return _carried(self.carried)
 
 
@@ -207,7 +207,7 @@ class ChangePartition(InputPartition):
         return sum(part.size for part in self.ranges)
 
     def inline(self) -> ChangePartition:
-        """The same with all bytes on board."""
+        """Return the same with all bytes on board."""
         return ChangePartition(tuple(r.inline() if isinstance(r, RelayRange) else r for r in self.ranges))
 
 

@@ -1,4 +1,5 @@
-"""What of a decoded range a query gets: which groups, which rows of a group that was cut, and DDL between the rows.
+"""The part of a decoded range that a query gets: which groups, which rows of a group that was cut, and DDL between the
+rows.
 
 In: the partition's bounds and the plan's selection. Out: the mask of groups the decoder is to decode, the mask of rows
 a batch is to keep, and statements at their places. Where nothing is bounded and no statement is asked for, it says
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RangeChoice:
-    """Of one range. `statements` are None where DDL is not asked for."""
+    """The choice for one range. `statements` are None where DDL is not asked for."""
 
     def __init__(
         self,
@@ -40,12 +41,12 @@ class RangeChoice:
 
     @property
     def of_groups(self) -> GroupChoice | None:
-        """What to ask of the decoder; None where all groups are wanted and nobody needs to know them."""
+        """The groups to ask of the decoder; None where all groups are wanted and nothing needs to know them."""
         asked = self._filter is not None or self._bounds is not None or self._statements is not None
         return self.groups if asked else None
 
     def groups(self, groups: Groups) -> Flags:
-        """Which groups are decoded."""
+        """Mark the groups that are decoded."""
         wanted = np.ones(len(groups), np.bool_) if self._filter is None else self._filter.groups(groups)
         if self._bounds is not None:
             wanted &= wanted_groups(self._bounds, groups)
@@ -58,23 +59,23 @@ class RangeChoice:
         return wanted
 
     def rows(self, changes: ChangeBatch) -> Flags | None:
-        """Which rows of a batch are kept; None: all."""
+        """Mark the rows of a batch that are kept; None: all."""
         if not self._rows:
             return None
         return np.logical_and.reduce([wanted_rows(part, changes) for part in self._rows])
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
-        """Statements that come before rows of this batch, with the number of the row that follows."""
+        """Return the statements that come before rows of this batch, with the number of the row that follows."""
         return [] if self._statements is None else self._statements.before(changes)
 
     def rest(self) -> Iterator[ChangeBatch]:
-        """Statements behind the last row."""
+        """Yield statements behind the last row."""
         if self._statements is not None:
             yield from self._statements.rest()
 
 
 def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
-    """Per group of a range whether it is wanted."""
+    """Mark the wanted groups of a range."""
     wanted = np.ones(len(groups), np.bool_)
     seq_no = groups.seq_no.view(np.uint64)
     for domain, number in bounds.lower or ():
@@ -88,7 +89,7 @@ def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
 
 
 def wanted_rows(part: RowBounds, changes: ChangeBatch) -> Flags:
-    """Per row of a batch whether it is wanted, of the group that `part` names; all rows of other groups are."""
+    """Mark the wanted rows of a batch, of the group that `part` names; all rows of other groups are wanted."""
     wanted = changes.ordinal >= part.first
     if part.end is not None:
         wanted &= changes.ordinal < part.end

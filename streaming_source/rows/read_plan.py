@@ -1,4 +1,4 @@
-"""What a task needs to know to read a query's rows: plain values, pickled with Spark's reader into every task."""
+"""The plan that a task needs to read a query's rows: plain values, pickled with Spark's reader into every task."""
 
 from __future__ import annotations
 
@@ -44,15 +44,14 @@ class ReadPlan:
         return envelope_schema(self.columns, wide_sequence=self.wide_sequence)
 
     def filtered(self, pushed: ChangeFilter) -> ReadPlan:
-        """The plan of a query that wants only the rows that pass."""
+        """Return the plan of a query that wants only the rows that pass."""
         return replace(self, tables=replace(self.tables, filter=pushed))
 
     def project(self, wanted: StructType) -> ReadPlan:
-        """The plan for a schema the user gave: a part of our columns, in any order, of the same types.
+        """Return the plan for a schema the user gave: a part of our columns, in any order, of the same types.
 
         Raises:
             SchemaError: a column that the rows do not have, or has another type there.
-
         """
         own = {field.name: field.dataType for field in self.spark_schema().fields}
         if {field.name: field.dataType for field in wanted.fields} == own and wanted.names == list(own):

@@ -1,4 +1,5 @@
-"""What a Spark task does: a range of a relay log -> RecordBatches. Stateless; runs again at every retry and action.
+"""The work of a Spark task: a range of a relay log -> RecordBatches. Stateless; it runs again at every retry and
+action.
 
 In: a partition and the `ReadPlan` that came with the pickled reader. The same partition gives the same rows in the same
 order, wherever and however often it is read.
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 
 
 def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """The row changes of one partition of a stream.
+    """Yield the row changes of one partition of a stream.
 
     Raises:
         ReplicaError: any of the decoder's errors, with the partition named in a note.
-
     """
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
@@ -48,7 +48,7 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
 
 
 def _tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
-    """The plan with the tables as they are in a range."""
+    """Return the plan with the tables as they are in a range."""
     if not changes:
         return plan
     catalog = {**plan.tables.catalog, **dict(changes)}

@@ -1,4 +1,4 @@
-"""What every task does, wherever its bytes come from: the decoder of its query, and RecordBatches of what it decodes.
+"""The work of every task, wherever its bytes come from: the decoder of its query, and RecordBatches of what it decodes.
 
 Out: batches of 4-16 K rows or some 2 MB, of exactly the query's schema. Numba and pyarrow are imported when the first
 partition is read: every forked worker pays for imports itself.
@@ -30,7 +30,7 @@ BATCH_ROWS = 16_384
 
 
 class RecordBatches:
-    """Makes the batches of a query out of the decoder's."""
+    """A maker of the batches of a query out of the decoder's."""
 
     def __init__(self, plan: ReadPlan) -> None:
         from streaming_source.rows import change_rows
@@ -60,7 +60,7 @@ class RecordBatches:
     def batches(
         self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
     ) -> Iterator[pa.RecordBatch]:
-        """What the decoder gives, less the rows that are not wanted, with statements between."""
+        """Yield what the decoder gives, less the rows that are not wanted, with statements between."""
         import pyarrow as pa
 
         for changes in decoded:
@@ -85,7 +85,7 @@ class RecordBatches:
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Says more in errors of ours."""
+    """Say more in errors of ours."""
     try:
         yield
     except ReplicaError as error:
@@ -95,8 +95,9 @@ def noted(note: str) -> Iterator[None]:
 
 @cache
 def exempt_imports_from_collection() -> None:
-    """Once per process: Spark's worker collects garbage after every task, and walking all that numba made takes 80 ms
-    each time, three times as long as decoding a partition. (Asking how much is frozen walks it, too: 15 ms.)
+    """Exempt from collection all that was imported, once per process: Spark's worker collects garbage after every task,
+    and walking all that numba made takes 80 ms each time, three times as long as decoding a partition. (Asking how much
+    is frozen walks it, too: 15 ms.)
     """
     gc.collect()
     gc.freeze()
@@ -106,7 +107,7 @@ _schemas: list[tuple[Any, pa.Schema]] = []
 
 
 def _arrow_schema(plan: ReadPlan) -> pa.Schema:
-    """Of the last task's query if it is of this one: making it takes a millisecond."""
+    """Return the schema of the last task's query if it is of this one: making it takes a millisecond."""
     from streaming_source.schema.arrow import arrow_schema
 
     key = (plan.shape, plan.columns, plan.schema, plan.wide_sequence)
@@ -119,7 +120,7 @@ _decoders: list[tuple[ReadPlan, RangeDecoder]] = []
 
 
 def decoder_of(plan: ReadPlan) -> RangeDecoder:
-    """The last task's decoder, if it was of the same query: its tables are compiled, its memory is warm."""
+    """Return the last task's decoder, if it was of the same query: its tables are compiled, its memory is warm."""
     if not (_decoders and _decoders[0][0] == plan):
         _decoders[:] = [(plan, _new_decoder(plan))]
     return _decoders[0][1]

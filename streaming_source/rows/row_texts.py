@@ -26,11 +26,10 @@ GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def sequence_texts(seq_no: Ints, group: GroupIndex, ordinal: Ints) -> pa.Array:
-    """`_sequence` of each row.
+    """Make the text `_sequence` of each row.
 
     Raises:
         ProtocolError: an ordinal that does not fit into its digits, so that texts would no longer sort.
-
     """
     rows = len(group)
     if rows and int(ordinal.max()) > MAX_ORDINAL:
@@ -43,7 +42,7 @@ def sequence_texts(seq_no: Ints, group: GroupIndex, ordinal: Ints) -> pa.Array:
 
 
 def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex) -> pa.Array:
-    """`domain-server-sequence` of each row's transaction."""
+    """Make the text `domain-server-sequence` of each row's transaction."""
     rows = len(group)
     out = np.empty(rows * GTID_WIDTH, np.uint8)
     offsets = np.empty(rows + 1, np.int32)

@@ -41,7 +41,7 @@ REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy th
 def changed_selection(
     tables: SelectedTables, statement: Logged, server_version: int, temporary: TemporaryTables
 ) -> tuple[str, ...] | None:
-    """The selected tables, as database.table, that the statement may have changed without a row here."""
+    """Return the selected tables, as database.table, that the statement may have changed without a row here."""
     changed = changed_tables(statement, server_version)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return None
@@ -64,26 +64,26 @@ def _wants(tables: SelectedTables, database: str, table: str) -> bool:
 
 
 def prepares(begin: Event) -> XaId | None:
-    """The XA transaction that a group prepares: its statements count where it is committed, as its rows do."""
+    """Return the XA transaction that a group prepares: its statements count where it is committed, as its rows do."""
     if isinstance(begin, GtidEvent) and begin.flags2 & GtidFlag.PREPARED_XA:
         return begin.xa
     return None
 
 
 def completes(begin: Event) -> XaId | None:
-    """The XA transaction that a group commits or rolls back."""
+    """Return the XA transaction that a group commits or rolls back."""
     if isinstance(begin, GtidEvent) and begin.flags2 & GtidFlag.COMPLETED_XA:
         return begin.xa
     return None
 
 
 def commits(statement: Logged) -> bool:
-    """Whether a group that completes an XA transaction commits it; the server writes the text itself."""
+    """Tell whether a group that completes an XA transaction commits it; the server writes the text itself."""
     return statement.query.startswith(b"XA COMMIT")
 
 
 def shown_statement(statement: Logged) -> str:
-    """The text for a message: one line, cut, nothing that a terminal obeys."""
+    """Return the text for a message: one line, cut, nothing that a terminal obeys."""
     text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text_of(statement).split()))
     return text if len(text) <= STATEMENT_CHARACTERS else f"{text[: STATEMENT_CHARACTERS - 1]}…"
 
@@ -91,7 +91,7 @@ def shown_statement(statement: Logged) -> str:
 def statement_error(
     gtid: str, names: tuple[str, ...], statement: Logged, *, where: str = "", batch: bool = False
 ) -> StatementDmlError:
-    """The end of a query that may not go on without these rows."""
+    """Return the error that ends a query which may not go on without these rows."""
     changed = changed_tables(statement)
     ddl = changed is not None and changed.defines  # no setting of the server makes row changes of it
     remedy = REMEDY_OF_BATCH if batch else f"R{REMEDY[1:]}" if ddl else ROW_FORMAT + REMEDY

@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of the batches of a query with this Spark schema."""
+    """Return the Arrow schema of the batches of a query with this Spark schema."""
     import pyarrow as pa
 
     return pa.schema([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in schema.fields])
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """One Spark type in Arrow.
+    """Return one Spark type in Arrow.
 
     Raises:
         SchemaError: a type this source never produces (a user's own schema may name one).
-
     """
     import pyarrow as pa
     from pyspark.sql import types as spark

@@ -1,4 +1,4 @@
-"""Whether a query may read on behind a change of a table: the option onSchemaChange.
+"""The rule whether a query may read on behind a change of a table: the option onSchemaChange.
 
 In: a table before and after a statement, and as the query was loaded with it. Out: None, or the error that the query
 ends with, right before the change. A change is news only where the query was loaded with the table as it was before:
@@ -34,7 +34,8 @@ _UNDECODABLE = "a type that cannot be decoded"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges:
-    """`columns`: those of a typed query, None for VARIANT; `loaded`: the tables as the query was loaded with them.
+    """The rule for one query. `columns`: those of a typed query, None for VARIANT; `loaded`: the tables as the query
+    was loaded with them.
 
     `shown`: the columns that changes count of; None: all.
     """
@@ -48,7 +49,7 @@ class SchemaChanges:
     def refusal(
         self, step: TableStep, name: TableName, before: TableSchema | None, after: TableSchema | None
     ) -> SchemaError | None:
-        """The error that the query ends with before `step`, if it may not go on behind it."""
+        """Return the error that the query ends with before `step`, if it may not go on behind it."""
         loaded = self.loaded.get(name)
         if after is None or loaded is None:
             return None
@@ -83,7 +84,7 @@ class SchemaChanges:
         return None
 
     def _types(self, table: TableSchema) -> dict[str, str]:
-        """Spark's type of each column, by its name without regard to case."""
+        """Return Spark's type of each column, by its name without regard to case."""
         return {
             column.name.casefold(): self._type(column)
             for column in table.columns

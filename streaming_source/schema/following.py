@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 class TableStep(NamedTuple):
-    """From the group at `location` on, `state` holds. `tables`: what changed; `reason`: what was not understood.
+    """One change. From the group at `location` on, `state` holds. `tables`: what changed; `reason`: what was not
+    understood.
 
     `late`: tables that were known as they are after this statement already, so not as they were before it.
     """
@@ -50,18 +51,19 @@ class TableStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """`catalog` is what states are differences to; `wants` says of which tables an unknown one is worth a question."""
+    """The parser's view of the stream. `catalog` is what states are differences to; `wants` says of which tables an
+    unknown one is worth a question.
+    """
 
     catalog: Mapping[TableName, TableSchema]
     wants: Callable[[TableName], bool]
     reread: Reread | None = None
 
     def follow(self, state: TableState, statements: Iterable[RelayStatement]) -> list[TableStep]:
-        """The steps of these statements, in order.
+        """Return the steps of these statements, in order.
 
         Raises:
             ProtocolError: the bytes that the statements come from are damaged.
-
         """
         steps: list[TableStep] = []
         below: _Below | None = None
@@ -74,7 +76,9 @@ class Follower:
         return steps
 
     def anew(self, state: TableState) -> TableState:
-        """The state where nobody knows what happened since: wanted tables as the server has them now, or unknown."""
+        """Return the state where it is not known what happened since: wanted tables as the server has them now, or
+        unknown.
+        """
         names = sorted(filter(self.wants, {**self.catalog, **state.changes}))
         changes: dict[TableName, TableSchema | None] = dict.fromkeys(names)
         read_at: dict[TableName, GtidPosition] = {}
@@ -128,7 +132,7 @@ class Follower:
 
 
 class _Below:
-    """What a history stands on: the tables of a state, brought into it when a statement names them."""
+    """The ground that a history stands on: the tables of a state, brought into it when a statement names them."""
 
     def __init__(self, catalog: Mapping[TableName, TableSchema], state: TableState) -> None:
         self.state = state
@@ -140,7 +144,7 @@ class _Below:
             self.history.known.databases[name] = encoding_of(collation or None)
 
     def get(self, name: TableName) -> Table | None:
-        """A table that no statement of this stretch has touched."""
+        """Return a table that no statement of this stretch has touched."""
         if name in self._changed:
             return None
         schema = self.state.changes[name] if name in self.state.changes else self._catalog.get(name)
@@ -176,6 +180,6 @@ _SHOWN_CHARACTERS = 200
 
 
 def _shown(query: bytes) -> str:
-    """The statement for a message, on one line."""
+    """Return the statement for a message, on one line."""
     text = " ".join(query.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -32,13 +32,12 @@ _DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information
 def tables_and_origin(
     read: Callable[[], Steps[dict[TableName, TableSchema]]], wants: Callable[[str], bool], *, from_primary: bool
 ) -> Steps[tuple[dict[TableName, TableSchema], CatalogOrigin]]:
-    """The tables that `read` reads, and where they come from. `wants` says in which databases new ones matter.
+    """Return the tables that `read` reads, and where they come from. `wants` says in which databases new ones matter.
 
     `from_primary`: the server writes the binlog that is read; another one applies it, and has its position elsewhere.
 
     Raises:
-        SchemaError: what `read` raises; or the tables are another thing at each reading.
-
+        SchemaError: what `read` raises; or the tables differ at each reading.
     """
     place = _PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos")
     tables = yield from read()
@@ -58,5 +57,5 @@ def tables_and_origin(
 
 
 def _is_told(table: TableSchema) -> bool:
-    """Whether rows with their full metadata tell all that the catalog does."""
+    """Tell whether rows with their full metadata tell all that the catalog does."""
     return not any(c.data_type in UNTOLD_TYPES or (c.period and not c.hidden) for c in table.columns)

@@ -102,7 +102,7 @@ class TableColumn(NamedTuple):
     """A column of the selected table as it appears in rows: Spark's type name, and what MariaDB says of it.
 
     `declared` is the declared type, '' where only the rows tell of the column; `nullable` and `key` (of the primary
-    key) are MariaDB's, None where nobody tells. In rows every column is nullable, whatever they say.
+    key) are MariaDB's, None where nothing tells it. In rows every column is nullable, whatever they say.
     """
 
     name: str
@@ -113,7 +113,7 @@ class TableColumn(NamedTuple):
     key: bool | None = None
 
     def metadata(self) -> dict[str, str | bool]:
-        """What goes into the metadata of the column's StructField; `comment` is Spark's own name there."""
+        """Return what goes into the metadata of the column's StructField; `comment` is Spark's own name there."""
         told: dict[str, str | bool | None] = {
             "comment": self.comment or None,
             "mariadb.type": self.declared or None,
@@ -124,7 +124,7 @@ class TableColumn(NamedTuple):
 
 
 def without_metadata(kind: DataType) -> DataType:
-    """A type without what is only said about its columns: what two types are compared by."""
+    """Return a type without what is only said about its columns: what two types are compared by."""
     from pyspark.sql import types as spark
 
     if isinstance(kind, spark.StructType):
@@ -137,7 +137,7 @@ def without_metadata(kind: DataType) -> DataType:
 
 
 def spark_type(name: str) -> DataType:
-    """Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `ARRAY<FLOAT>`) -> the type, without a session."""
+    """Read Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `ARRAY<FLOAT>`) as the type, without a session."""
     from pyspark.sql import types as spark
 
     if name == "GEOMETRY(ANY)":
@@ -172,7 +172,7 @@ def spark_type(name: str) -> DataType:
 
 
 def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool = False) -> StructType:
-    """Schema of rowShape=envelope: typed images of one table, or VARIANT without one."""
+    """Return schema of rowShape=envelope: typed images of one table, or VARIANT without one."""
     from pyspark.sql.types import StructType
 
     kinds: dict[str, DataType] = {
@@ -189,11 +189,10 @@ def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool 
 
 
 def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) -> StructType:
-    """Schema of rowShape=flat.
+    """Return schema of rowShape=flat.
 
     Raises:
         SchemaError: the table has a column with the name of a metadata column.
-
     """
     taken = {column.name for column in FLAT}
     for column in columns:
@@ -206,7 +205,7 @@ def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) 
 
 
 def _sequence_columns(columns: Sequence[RowColumn], *, wide: bool) -> Sequence[RowColumn]:
-    """The columns with sequence numbers of the type that the query asks for."""
+    """Return the columns with sequence numbers of the type that the query asks for."""
     names = {"sequence_number", "_commit_version"} if wide else ()
     return [column._replace(type=WIDE_SEQUENCE_NUMBER) if column.name in names else column for column in columns]
 

@@ -10,12 +10,11 @@ from replica.schema.history import SchemaHistory
 
 
 def declared_tables(path: str | None) -> SchemaHistory | None:
-    """The tables of the file; None where the option is not set.
+    """Return the tables of the file; None where the option is not set.
 
     Raises:
         ConfigError: the file cannot be read.
         SchemaError: a statement in it does not tell which table it makes.
-
     """
     if path is None:
         return None

@@ -1,4 +1,5 @@
-"""Where the state of the tables is kept beside an offset: in its text, or in a file of the option schemaLocation.
+"""The place where the state of the tables is kept beside an offset: in its text, or in a file of the option
+schemaLocation.
 
 In: text. Out: what the offset says: the text itself, or the name of a file with it. A file is named by the digest of
 its content and put in place whole, so a torn or a foreign one is noticed, and two queries may share a folder. The
@@ -30,18 +31,17 @@ _SUFFIX: Final = ".tables"
 
 
 class SchemaStore:
-    """`folder` None: offsets carry the text."""
+    """The store of one query. `folder` None: offsets carry the text."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._used: dict[str, None] = {}
 
     def write(self, text: str) -> str:
-        """Keep a text; what the offset says of it.
+        """Keep a text; return what the offset says of it.
 
         Raises:
             ConfigError: it is too long for an offset, or the folder cannot be written.
-
         """
         if self._folder is None:
             if len(text) > MAX_INLINE:
@@ -66,11 +66,10 @@ class SchemaStore:
         return _FILE + name
 
     def read(self, stored: str) -> str:
-        """The text that an offset speaks of.
+        """Return the text that an offset speaks of.
 
         Raises:
             ConfigError: its file is not there, or is another.
-
         """
         if not stored.startswith(_FILE):
             return stored
@@ -91,7 +90,7 @@ class SchemaStore:
         return text
 
     def release(self, stored: str | None) -> None:
-        """No offset before the one that says `stored` will be asked for again."""
+        """Remove files that no offset before the one that says `stored` asks for."""
         if self._folder is None or stored is None:
             return
         needed = stored.removeprefix(_FILE)

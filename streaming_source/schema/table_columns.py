@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def catalog_table_columns(
     table: TableSchema, policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> tuple[TableColumn, ...]:
-    """The columns of a table that the catalog, or DDL, describes; `chosen`: the option columns."""
+    """Return the columns of a table that the catalog, or DDL, describes; `chosen`: the option columns."""
     wanted = column_matcher(chosen or ())
     check_columns(
         chosen or (), [column.name for column in table.columns], f"{table.database}.{table.table} does not have"
@@ -42,11 +42,10 @@ def catalog_table_columns(
 def logged_table_columns(
     table_map: TableMapEvent, schema: TableSchema | None, policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> tuple[TableColumn, ...]:
-    """The columns of a table as its rows describe it, with what is known of it apart from them.
+    """Return the columns of a table as its rows describe it, with what is known of it apart from them.
 
     Raises:
         SchemaError: the rows do not name their columns, and `schema` does not either; or a column cannot be decoded.
-
     """
     layout = compile_layout(table_map, schema, None, policy, shown=column_matcher(chosen or ()))
     check_columns(

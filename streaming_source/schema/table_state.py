@@ -1,4 +1,4 @@
-"""What the tables of a query look like at one position of the binlog: plain values, and as text in an offset.
+"""The columns of a query's tables at one position of the binlog: plain values, and as text in an offset.
 
 In: the catalog that the query was loaded with, and what statements of the stream changed since. Out: `TableState`, the
 difference to that catalog. Rows that do not name their columns (binlog_row_metadata=NO_LOG) mean what the state at
@@ -35,7 +35,7 @@ Changes = tuple[tuple["TableName", "TableSchema | None"], ...]
 
 
 def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | None) -> Mapping[TableName, TableSchema]:
-    """The catalog as it is where `changes` hold."""
+    """Return the catalog as it is where `changes` hold."""
     if not changes:
         return catalog
     changed = dict(catalog)
@@ -49,10 +49,10 @@ def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | No
 
 @dataclass(frozen=True, slots=True)
 class CatalogOrigin:
-    """Where the catalog of a query comes from.
+    """The source of the catalog of a query.
 
     `position`: all its tables are as they are there. `described`: the rows tell as much as the catalog does
-    (binlog_row_metadata=FULL, and no type that a row cannot tell), so that nobody has to remember it. `databases`: the
+    (binlog_row_metadata=FULL, and no type that a row cannot tell), so that nothing has to remember it. `databases`: the
     default collation of each. `from_rows`: the one table as the newest of its rows tells it, where no server is asked;
     then no row is read with anything but what it tells itself.
     """
@@ -65,7 +65,7 @@ class CatalogOrigin:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """`changes` to the catalog of the query, and by database the character set of new tables.
+    """The state of the tables. `changes` to the catalog of the query, and by database the character set of new tables.
 
     `as_of`: where the catalog's other tables were read, while the stream has not got there; `read_at`: the same for
     tables among the changes that were read from the server again.
@@ -77,20 +77,22 @@ class TableState:
     read_at: Mapping[TableName, GtidPosition] = field(default_factory=dict)
 
     def includes(self, name: TableName, gtid: Gtid) -> bool:
-        """Whether what is known of the table was read after this transaction, so that it knows its outcome already."""
+        """Tell whether what is known of the table was read after this transaction, so that it knows its outcome
+        already.
+        """
         read = self.read_at.get(name) if name in self.changes else self.as_of
         last = None if read is None else read.get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
 
     def only(self, wanted: Callable[[TableName], bool]) -> Changes:
-        """The changes of wanted tables, as partitions carry them."""
+        """Return the changes of wanted tables, as partitions carry them."""
         return tuple((name, table) for name, table in sorted(self.changes.items()) if wanted(name))
 
 
 def state_to_text(
     state: TableState, catalog: Mapping[TableName, TableSchema], kept: Callable[[TableName], bool]
 ) -> str:
-    """The kept tables at this state, whole: what the catalog of a later start is, does not matter."""
+    """Write the kept tables at this state, whole: what the catalog of a later start is, does not matter."""
     tables = {name: table for name, table in with_changes(catalog, tuple(state.changes.items())).items() if kept(name)}
     value: dict[str, Any] = {"tables": tables_to_json(tables)}
     if state.databases:
@@ -106,11 +108,10 @@ def state_to_text(
 
 
 def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> TableState:
-    """What `state_to_text` made text of, as the difference to the catalog of today.
+    """Read what `state_to_text` made text of, as the difference to the catalog of today.
 
     Raises:
         ConfigError: the text is damaged, or was written by a newer version.
-
     """
     try:
         value = json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_STORED_BYTES))

@@ -1,1 +1,1 @@
-"""Which tables, columns and rows a query asks for."""
+"""The tables, columns and rows that a query asks for."""

@@ -1,7 +1,8 @@
-"""Whether the account may read the tables that a query selects: said when it is loaded, with the GRANT that mends it.
+"""The check that the account may read the tables that a query selects: said when it is loaded, with the GRANT that
+allows it.
 
 In: the options, and the catalog as the account sees it. Out: an error where a selected table cannot be read; else what
-else it may not see, `Unreadable`: behind a pattern there may be tables that nobody told us of, and the first of their
+else it may not see, `Unreadable`: behind a pattern there may be tables that we were not told of, and the first of their
 rows is refused by its table's name (resolver.py). Where rows name their columns, or schemaFile describes the tables,
 nothing is needed but REPLICATION SLAVE: then it is a warning.
 """
@@ -53,12 +54,11 @@ def refuse_absent(table: TableName) -> Steps[None]:
 
 
 def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Steps[Unreadable | None]:
-    """What of the selection the account may not read.
+    """Find what of the selection the account may not read.
 
     Raises:
         AuthenticationError: rows do not name their columns, and a selected table, or all that a pattern could select,
             cannot be read.
-
     """
     seen = {(database.lower(), table.lower()) for database, table in catalog}
     denied = [".".join(name) for name in (yield from read_in_part(catalog))]

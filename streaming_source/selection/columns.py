@@ -1,4 +1,4 @@
-"""Which columns a query asks for, by name or pattern, and that what it names is there.
+"""The columns that a query asks for, by name or pattern, and the check that what it names is there.
 
 In: the option `columns` (names and patterns with `*`, compared without regard to case, as MariaDB compares column
 names) and the names that a table has. Out: a matcher of names, and the chosen names in the table's own order. Refused:
@@ -21,7 +21,7 @@ SHOWN: Final = 12
 
 
 def column_matcher(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """One expression for all patterns; None without any: then every column is asked for."""
+    """Compile one expression for all patterns; None without any: then every column is asked for."""
     parts = [_expression(pattern) for pattern in patterns]
     return re.compile("|".join(parts), re.DOTALL | re.IGNORECASE) if parts else None
 

@@ -1,4 +1,4 @@
-"""Which transactions a range holds, in a few numbers: enough to tell that none of them can match a condition.
+"""The transactions that a range holds, in a few numbers: enough to tell that none of them can match a condition.
 
 In: the groups of a range, as its planner has scanned it. Out: `GroupExtent`, plain values that pickle. Commit times are
 the seconds in which groups ended; they need not rise with the sequence numbers, so both ends are kept.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GroupExtent(NamedTuple):
-    """Where the transactions of a range lie: (domain, lowest, highest sequence number) of each of its domains.
+    """The extent of the transactions of a range: (domain, lowest, highest sequence number) of each of its domains.
 
     `seconds`: the earliest and the latest commit, in seconds since 1970; None where that is not known.
     """
@@ -22,7 +22,7 @@ class GroupExtent(NamedTuple):
     seconds: tuple[int, int] | None = None
 
     def joined(self, other: GroupExtent) -> GroupExtent:
-        """The extent of both ranges together."""
+        """Return the extent of both ranges together."""
         ends = {domain: (low, high) for domain, low, high in self.domains}
         for domain, low, high in other.domains:
             mine = ends.get(domain, (low, high))
@@ -34,7 +34,7 @@ class GroupExtent(NamedTuple):
 
 
 def extent_of(groups: Groups) -> GroupExtent:
-    """The extent of some groups, at least one."""
+    """Return the extent of some groups, at least one."""
     import numpy as np
 
     domains = []

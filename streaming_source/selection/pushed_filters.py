@@ -82,7 +82,7 @@ class Condition:
         return mine is not None and _TESTS[self.test](mine, self.value) != self.negated
 
     def mask(self, mine: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """The same for a column of numbers."""
+        """Return the same for a column of numbers."""
         import numpy as np
 
         # A signed list would make numpy compare large unsigned numbers as floats.
@@ -91,7 +91,7 @@ class Condition:
         return np.asarray(found, np.bool_) != self.negated
 
     def may_pass(self, low: int, high: int) -> bool:
-        """Whether any number from `low` to `high` could."""
+        """Tell whether any number from `low` to `high` could pass."""
         if not self.negated:
             return _OF_RANGES[self.test](low, high, self.value)
         return any(self.passes(mine) for mine in (low, high)) or (self.test in ("In", "EqualTo") and high > low + 1)
@@ -99,22 +99,22 @@ class Condition:
 
 @dataclass(frozen=True)
 class ChangeFilter:
-    """All of `conditions` hold."""
+    """A filter that all of `conditions` make: a row passes where all hold."""
 
     conditions: tuple[Condition, ...]
 
     def operations(self, database: str, table: str) -> int:
-        """Which operations of a table are left: a bit each, in the order of OPERATIONS."""
+        """Return which operations of a table are left: a bit each, in the order of OPERATIONS."""
         if not self._names(database, table):
             return 0
         return sum(1 << number for number in range(len(OPERATIONS)) if self._operation(number))
 
     def passes_ddl(self, database: str | None, table: str | None) -> bool:
-        """Whether a row of a statement is left, as far as its names say."""
+        """Tell whether a row of a statement is left, as far as its names say."""
         return self._names(database, table)
 
     def groups(self, groups: Groups) -> npt.NDArray[np.bool_]:
-        """Per transaction of a range whether its rows are left."""
+        """Mark the transactions of a range whose rows are left."""
         import numpy as np
 
         columns = {
@@ -130,7 +130,9 @@ class ChangeFilter:
         return left
 
     def may_match(self, extent: GroupExtent) -> bool:
-        """Whether a range with such transactions can hold a row that is left; False only if it certainly cannot."""
+        """Tell whether a range with such transactions can hold a row that is left; False only if it certainly
+        cannot.
+        """
         times = self._of("commit_timestamp")
         if extent.seconds is not None:
             first, last = (second * _SECOND for second in extent.seconds)
@@ -158,7 +160,8 @@ class ChangeFilter:
 def push_filters(
     filters: Iterable[spark.Filter], *, flat: bool, ddl: bool = False
 ) -> tuple[ChangeFilter | None, list[spark.Filter]]:
-    """The filters as far as they are the source's, None if none is; and those that Spark has to apply, by reference.
+    """Divide the filters into those that are the source's, None if none is, and those that Spark has to apply, by
+    reference.
 
     `ddl`: statements come as rows. Then operations are Spark's to choose: whether a statement is the last row of its
     transaction depends on the row changes behind it.
@@ -174,7 +177,7 @@ def push_filters(
 
 
 def _exact(conditions: Sequence[Condition]) -> bool:
-    """Whether the conditions leave nothing over for Spark: both rows of a flat update go or stay together."""
+    """Tell whether the conditions leave nothing over for Spark: both rows of a flat update go or stay together."""
     return all(
         len({condition.passes(name) for name in names}) == 1
         for condition in conditions
@@ -184,7 +187,7 @@ def _exact(conditions: Sequence[Condition]) -> bool:
 
 
 def _conditions(given: spark.Filter, *, flat: bool) -> list[Condition]:
-    """One filter as conditions; none if it is not the source's to decide."""
+    """Turn one filter into conditions; none if it is not the source's to decide."""
     negated = isinstance(given, spark.Not)
     inner: Any = given.child if isinstance(given, spark.Not) else given
     test = type(inner).__name__
@@ -198,7 +201,7 @@ def _conditions(given: spark.Filter, *, flat: bool) -> list[Condition]:
 
 
 def _field(path: Sequence[str], *, flat: bool) -> str:
-    """The field that a column is; '' for those that differ within a transaction."""
+    """Return the field that a column is; '' for those that differ within a transaction."""
     if flat:
         return _FLAT_NAMES.get(path[0], "") if len(path) == 1 else ""
     if len(path) == 1:
@@ -208,7 +211,7 @@ def _field(path: Sequence[str], *, flat: bool) -> str:
 
 
 def _value(field: str, test: str, value: Any) -> Any:
-    """What to compare with, in the unit of the field; None if it is not of its type."""
+    """Return what to compare with, in the unit of the field; None if it is not of its type."""
     if test == "In":
         items = tuple(_value(field, "EqualTo", item) for item in value)
         return None if None in items else items

@@ -1,4 +1,4 @@
-"""Which tables of the stream a query wants, and what its rows are decoded with: the decoder's `TableResolver`.
+"""The tables of the stream that a query wants, and what its rows are decoded with: the decoder's `TableResolver`.
 
 Plain values that pickle into tasks. Names are compared as the binlog spells them; `*` stands for any text, in database
 and table alike. The catalog's word on a table (names, signs and labels the stream may lack) was read when the query
@@ -33,7 +33,7 @@ Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
 
 @dataclass(frozen=True)
 class SelectedTables:
-    """What of the stream is asked for.
+    """The part of the stream that is asked for.
 
     `patterns` as in the option tables, or the one name of the option table; `exclude` wins over them. `catalog` by
     (database, table). `columns`: what VARIANT shows, by name or pattern, all if empty (typed columns are chosen in the
@@ -55,14 +55,14 @@ class SelectedTables:
     unreadable: Unreadable | None = None
 
     def wants(self, database: str, table: str) -> bool:
-        """Whether changes of this table are asked for."""
+        """Tell whether changes of this table are asked for."""
         name = f"{database}.{table}"
         if not matcher(self.patterns).fullmatch(name) or self._excludes(name):
             return False
         return self.shadows or not is_shadow(database, table, self.patterns)
 
     def wants_database(self, database: str) -> bool:
-        """Whether any table of a database could be asked for."""
+        """Tell whether any table of a database could be asked for."""
         patterns = {pattern.partition(".")[0] for pattern in self.patterns}
         return bool(matcher(patterns).fullmatch(database)) and f"{database}.*" not in self.exclude
 
@@ -92,11 +92,10 @@ class SelectedTables:
 
 
 def announce_selection(options: RowOptions, catalog: Catalog) -> None:
-    """Of a query over many tables: log what matches no table yet, and refuse columns that no table has.
+    """Log, of a query over many tables, what matches no table yet, and refuse columns that no table has.
 
     Raises:
         SchemaError: a name in the option columns that none of the selected tables has.
-
     """
     names = [".".join(name) for name in catalog]
     for pattern in options.patterns:
@@ -110,7 +109,7 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
 def selected_tables(
     options: RowOptions, patterns: tuple[str, ...], catalog: Catalog, unreadable: Unreadable | None = None
 ) -> SelectedTables:
-    """What these options select; `patterns` are theirs, or the one table as the server spells it."""
+    """Return what these options select; `patterns` are theirs, or the one table as the server spells it."""
     return SelectedTables(
         patterns,
         catalog,

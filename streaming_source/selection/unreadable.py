@@ -1,6 +1,6 @@
-"""What of the selected tables the account may not read: plain values, which tasks carry beside the selection.
+"""The part of the selected tables that the account may not read: plain values, which tasks carry beside the selection.
 
-Out: the error for rows of such a table that do not name their columns, with the statement that mends it.
+Out: the error for rows of such a table that do not name their columns, with the statement that allows it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from replica.schema.patterns import matcher
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Patterns of which `account` may not read all tables; `grant`: the statement, with PLACE for what it is about."""
+    """The tables that are not readable. Patterns of which `account` may not read all tables; `grant`: the statement,
+    with PLACE for what it is about.
+    """
 
     PLACE: ClassVar[str] = "{table}"
 
@@ -23,12 +25,12 @@ class Unreadable:
     patterns: tuple[str, ...]
 
     def mended_by(self, pattern: str) -> str:
-        """The GRANT for a table, or for all that a pattern selects."""
+        """Return the GRANT for a table, or for all that a pattern selects."""
         database, _, table = pattern.partition(".")
         return self.grant.replace(self.PLACE, ".".join(map(_quoted, (database, table))), 1)
 
     def refusal(self, database: str, table: str) -> SchemaError | None:
-        """Why rows of a table that do not name their columns cannot be read, if that is why."""
+        """Return why rows of a table that do not name their columns cannot be read, if that is why."""
         name = f"{database}.{table}"
         if not matcher(self.patterns).fullmatch(name):
             return None

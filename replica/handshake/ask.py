@@ -1,6 +1,6 @@
 """A question to the primary over a connection of its own: log in, hold the conversation, hang up.
 
-In: a configuration and a conversation (steps, made anew for each attempt). Out: its result. A broken connection is
+In: a configuration and a conversation (steps, made again for each attempt). Out: its result. A broken connection is
 tried again with back-off, the configured hosts in turn, for `connect_retry_s`: a primary may be restarting. A host that
 does not speak the protocol is passed over while another one may. Every other error is the answer.
 """
@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Result]]) -> _Result:
-    """The result of `question`, which is told the server it is put to; errors as with `attempt`."""
+    """Return the result of `question`, which is told the server it is put to; errors as with `attempt`."""
 
     async def once(endpoint: Endpoint) -> _Result:
         login = await log_in(config, endpoint)
@@ -37,13 +37,12 @@ async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Resul
 
 
 async def attempt(config: ReplicaConfig, conversation: Callable[[Endpoint], Awaitable[_Result]]) -> _Result:
-    """The same for a conversation that makes its own connections: it is repeated as a whole.
+    """Repeat as a whole, in the same way, a conversation that makes its own connections.
 
     Raises:
         DisconnectedError: no server could be asked within `connect_retry_s`.
         ProtocolError: not one of the hosts speaks the protocol.
         ReplicaError: whatever login or conversation raise.
-
     """
     endpoints = itertools.cycle(config.endpoints)
     no_servers: set[Endpoint] = set()

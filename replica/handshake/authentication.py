@@ -24,7 +24,7 @@ MAX_ROUNDS = 32
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """By which plugin, and what the server said with its OK."""
+    """The plugin that logged us in, and what the server said with its OK."""
 
     plugin: Plugin
     info: bytes

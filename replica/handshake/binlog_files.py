@@ -41,11 +41,10 @@ class BegunFile(NamedTuple):
 
 
 def binlog_files() -> Steps[BinlogFiles]:
-    """Which files the server still has.
+    """Return the numbers of the files that the server still has.
 
     Raises:
         PrerequisiteError: it writes no binlog.
-
     """
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_file'")
     current = rows[0][1] if rows else None
@@ -64,7 +63,8 @@ def binlog_files() -> Steps[BinlogFiles]:
 
 
 def state_at(file: str, position: int) -> Steps[str | None]:
-    """GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an event.
+    """Return GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an
+    event.
 
     Inside an event group, behind its GTID event, the group counts as reached although it is not.
     """
@@ -74,7 +74,7 @@ def state_at(file: str, position: int) -> Steps[str | None]:
 
 
 async def begun_at(config: ReplicaConfig, endpoint: Endpoint, file: str) -> int | None:
-    """When the server began the file; None where it was purged."""
+    """Return the time at which the server began the file; None where it was purged."""
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
         try:
@@ -86,7 +86,9 @@ async def begun_at(config: ReplicaConfig, endpoint: Endpoint, file: str) -> int 
 
 
 async def last_begun_by(config: ReplicaConfig, endpoint: Endpoint, files: BinlogFiles, time_s: int) -> BegunFile | None:
-    """The last file that was begun at `time_s` or before, by halving; None where the oldest one was begun later."""
+    """Return the last file that was begun at `time_s` or before, by halving; None where the oldest one was begun
+    later.
+    """
     found = None
     low, high = files.oldest, files.newest + 1  # the first one begun later is in [low, high]
     while low < high:

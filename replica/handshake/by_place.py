@@ -1,4 +1,4 @@
-"""Where a dump is told to begin: at a place of the server's binlog, or behind a GTID position.
+"""Choose where a dump is told to begin: at a place of the server's binlog, or behind a GTID position.
 
 In: what is stored of the place where we stopped, and whether this very server has it still, byte for byte (resume.py).
 Out: that place, or None for the position. A place names one point of one server's binlog, whatever the sequence numbers
@@ -32,11 +32,11 @@ HINT: Final = (
 
 
 def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
-    """The place to begin at; None: behind the stored position. `there`: the server has the place, unchanged.
+    """Return the place to begin at; None means behind the stored position. `there`: the server has the place,
+    unchanged.
 
     Raises:
         AmbiguousPositionError: only the position is left, and it names more than one place.
-
     """
     place = stored.primary
     of_start = stored.reached in (None, stored.position)
@@ -51,7 +51,7 @@ def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
 def ambiguous_error(
     position: GtidPosition, several: Iterable[Gtid], place: BinlogPosition | None
 ) -> AmbiguousPositionError:
-    """The error for a position whose GTIDs `several` may each name more than one place."""
+    """Return the error for a position whose GTIDs `several` may each name more than one place."""
     named = GtidPosition(tuple(several))
     meant = "" if place is None else f" Meant is the one at {place} of the server it was read from."
     return AmbiguousPositionError(

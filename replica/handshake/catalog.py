@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, str], TableSchema]]:
-    """The selected tables (a database and a table, or a database and None for all of it) by their names.
+    """Return the selected tables (a database and a table, or a database and None for all of it) by their names.
 
     Raises:
         SchemaError: a table that was asked for by name does not exist, or the account may not see it.
-
     """
     columns = yield Query(*columns_query(selection), MAX_CATALOG_BYTES)
     keys = yield Query(*keys_query(selection), MAX_CATALOG_BYTES)

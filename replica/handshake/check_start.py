@@ -1,4 +1,4 @@
-"""Can a replica go on at this position? Asked before anything is read, and before a relay log is touched.
+"""Ask whether a replica can go on at this position, before anything is read and before a relay log is touched.
 
 In: the configuration and where we stopped. Out: nothing, or the error that the dump would end with. The position is
 looked up and compared (resume.py), then a dump is asked for and ended at its first event (peek.py), because only the

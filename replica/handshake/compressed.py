@@ -124,7 +124,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._below.resume_reading()
 
     def _deliver(self) -> None:
-        """Everything that is complete, as long as the protocol above takes it; then the end, if it has come."""
+        """Pass on everything that is complete, as long as the protocol above takes it; then the end, if it has come."""
         try:
             while not self._paused and not self._aborted and self._pass_on():
                 pass
@@ -143,7 +143,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._protocol.connection_lost(self._reason)
 
     def _pass_on(self) -> int:
-        """One piece upwards; its size, 0 when there is none."""
+        """Pass one piece upwards and return its size, 0 when there is none."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             count = self._reader.read_into(memoryview(protocol.get_buffer(-1)))

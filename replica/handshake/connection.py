@@ -64,7 +64,7 @@ class DriverConnection(Connection):
         self.expect(MAX_LOGIN_BYTES)
 
     def expect(self, most: int) -> None:
-        """From now on the server may say so many bytes, until the next call."""
+        """Allow the server to say so many bytes from now on, until the next call."""
         self._most = self._left = most
 
     @property
@@ -153,13 +153,12 @@ class DriverConnection(Connection):
         return certificate
 
     async def read_payload(self, longest: int = MAX_PAYLOAD) -> bytes:
-        """The next payload, whatever its sequence id: inside frames the server counts in its own way.
+        """Return the next payload, whatever its sequence id: inside frames the server counts in its own way.
 
         One that is longer than `longest` is cut there, and the connection closed.
 
         Raises:
             ProtocolError: it is empty, or longer than what is left of what we expect.
-
         """
         payload = bytearray()
         length = MAX_PIECE
@@ -192,7 +191,7 @@ class DriverConnection(Connection):
             )
 
     async def _read_packet(self, packet_type: Any = MysqlPacket, *, longest: int = MAX_PAYLOAD) -> Any:
-        """The same as the driver's packet; an ERR packet is raised as its error."""
+        """Return the next payload as the driver's packet; an ERR packet is raised as its error."""
         payload = await self.read_payload(longest)
         if payload[0] == ERR:
             reply = parse_reply(payload)
@@ -202,17 +201,16 @@ class DriverConnection(Connection):
 
 
 def error_of(packet: ErrPacket) -> pymysql.err.OperationalError:
-    """The driver's error for an ERR packet: `refusals.translated` knows what it means."""
+    """Return the driver's error for an ERR packet; `refusals.translated` knows what it means."""
     return pymysql.err.OperationalError(packet.code, packet.message, sqlstate=packet.sqlstate)
 
 
 def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:
-    """The password, and whether a connection to `endpoint` keeps what is sent to itself.
+    """Return the password, and whether a connection to `endpoint` keeps what is sent to itself.
 
     Raises:
         AuthenticationError: the certificate is to be verified through a password that is empty.
         ConfigError: the password's file cannot be read.
-
     """
     password, mode = config.read_password().encode(), config.tls_mode
     if mode == "verify-password" and not password:

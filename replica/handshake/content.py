@@ -1,4 +1,4 @@
-"""Is the last stored transaction the one that the server has? Compared itself, because numbers come again.
+"""Check that the last stored transaction is the one that the server has: compare it itself, because numbers come again.
 
 On the server where we stopped, the last event of the group is compared byte for byte with the one at its place: XID,
 time and thread are never all the same again. On any other server, the group is looked up by its GTID, and what all
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """`there`: our place is in the binlog, unchanged. `elsewhere`: the server is another one; then `why` says what kept
-    its copy of the last group from being compared, or nothing where that is the same.
-    """
+    """The outcome of a comparison."""
 
     there: bool
     elsewhere: bool = False

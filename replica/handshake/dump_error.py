@@ -1,4 +1,4 @@
-"""What the ERR packet that ends a dump means: the typed error for it, and what to do.
+"""The meaning of the ERR packet that ends a dump: the typed error for it, and what to do.
 
 In: the packet. Out: an error that says whether another attempt makes sense (only a DisconnectedError does). The server
 sends almost everything as 1236 and says what it is in the text only (sql_repl.cc: mysql_binlog_send, set_read_error).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Meaning(NamedTuple):
-    """What an ERR packet in a dump means: its code, words that stand in its text, our error, our advice."""
+    """One meaning of an ERR packet in a dump: its code, words that stand in its text, our error, our advice."""
 
     code: int
     words: str
@@ -74,7 +74,7 @@ MEANINGS = (
 
 
 def dump_error(packet: ErrPacket) -> ReplicaError:
-    """The typed error for an ERR packet that ended a dump."""
+    """Return the typed error for an ERR packet that ended a dump."""
     for meaning in MEANINGS:
         if packet.code == meaning.code and meaning.words in packet.message:
             text = f"The server ended the dump with error {packet.code}: {packet.message}."

@@ -1,4 +1,4 @@
-"""Where the server's binlog ends: its position, and the place in its files, which names one point whatever numbers do.
+"""The end of the server's binlog: its position, and the place in its files, which names one point whatever numbers do.
 
 In: a configuration. Out: a `ServerEnd`. Where sequence numbers go back, the last GTID may stand in the binlog more than
 once (protocol/ambiguity.py), and a reading that ends at the first one has less than the server.
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class ServerEnd(NamedTuple):
-    """`place`: in the binlog of server `uid`, where its last group ends, or the beginning of a file without a group.
+    """The end of a server's binlog. `place` is in the binlog of server `uid`: where its last group ends, or the
+    beginning of a file without a group.
 
-    None: nothing but the position is known.
+    `place` is None where nothing but the position is known.
     """
 
     position: GtidPosition
@@ -35,7 +36,7 @@ class ServerEnd(NamedTuple):
 
 
 async def server_end(config: ReplicaConfig) -> ServerEnd:
-    """The end of the first server that answers; errors as with `attempt`."""
+    """Return the end of the first server that answers; errors as with `attempt`."""
 
     async def once(endpoint: Endpoint) -> ServerEnd:
         login = await log_in(config, endpoint)
@@ -52,7 +53,7 @@ async def server_end(config: ReplicaConfig) -> ServerEnd:
 
 
 async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None) -> bool:
-    """Whether no group follows a place in the binlog of server `uid`: only binlog checkpoints and the like.
+    """Tell whether no group follows a place in the binlog of server `uid`, only binlog checkpoints and the like.
 
     A server that is asked for its end names the place behind those. False where another server answers; True for a
     place that the dump command cannot name.
@@ -71,7 +72,9 @@ async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None)
 
 
 def _end() -> Steps[tuple[ServerEnd, bool]]:
-    """The end, and whether its file may hold no group: where it begins, the position is the same one."""
+    """Return the end, and whether its file may hold no group: then the position where the file begins is the same
+    one.
+    """
     uid = yield from ask_uid()
     place = yield from snapshot_place()
     there = None if place is None else (yield from state_at(*place))

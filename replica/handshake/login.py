@@ -122,7 +122,7 @@ class Login:
 
     @contextlib.asynccontextmanager
     async def _translating(self, until: float | None = None) -> AsyncIterator[None]:
-        """A limit in time (of the loop's clock), and our errors for the driver's."""
+        """Limit the time (by the loop's clock), and raise our errors for the driver's."""
         if self._connection.closed:
             raise DisconnectedError(f"the connection to {self.endpoint} is closed.")
         try:
@@ -172,10 +172,9 @@ class Login:
         An event beyond `longest` bytes is cut to them, and the last: the connection is closed behind it.
 
         Raises:
-            DisconnectedError: the connection ended, or whoever looks did not see enough within STATEMENT_TIMEOUT_S.
+            DisconnectedError: the connection ended, or the caller did not see enough within STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet.
             ProtocolError: more small events than come before one that tells.
-
         """
         connection = self._connection
         until = asyncio.get_running_loop().time() + STATEMENT_TIMEOUT_S
@@ -206,7 +205,7 @@ class Login:
 
 
 def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
-    """The same error with the server's name: of several, one may be no server at all."""
+    """Return the same error with the server's name: of several, one may be no server at all."""
     return type(error)(f"{endpoint}: {error.message}.", hint=error.hint or _NO_SERVER)
 
 

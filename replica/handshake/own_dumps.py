@@ -1,8 +1,9 @@
 """Our own dump threads on a primary, and those of others that use our server id.
 
 A primary does not notice that a client vanished before it next has something to send, and counts it as a semi-sync
-replica till then. So whoever leaves ends its dump there, and whoever comes back after a crash ends what it left behind.
-Both need no privilege, because an account may end its own threads; neither touches a thread that is not proven ours.
+replica until then. So a replica that leaves ends its dump there, and one that comes back after a crash ends what it
+left behind. Both need no privilege, because an account may end its own threads; neither touches a thread that is not
+proven ours.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LISTED_AS = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = '{}'
 class ServerThread(NamedTuple):
     """One connection to one run of one server process.
 
-    Thread ids begin anew when a server restarts: `started` (seconds since 1970, by the server's clock) tells the runs
+    Thread ids begin again when a server restarts: `started` (seconds since 1970, by the server's clock) tells the runs
     apart, and `client`, the address and port that the server sees, a restart within the same second.
     """
 
@@ -41,7 +42,7 @@ class ServerThread(NamedTuple):
 
 
 def this_thread() -> Steps[ServerThread]:
-    """The connection that asks."""
+    """Return this connection's thread."""
     rows = yield Query(_SELF)
     server_id, started, thread_id, client = rows[0]
     return ServerThread(int(server_id or 0), int(started or 0), int(thread_id or 0), client or "")
@@ -64,7 +65,8 @@ def end_dump(thread: ServerThread) -> Steps[bool]:
 
 
 def is_leaving(thread: ServerThread) -> Steps[bool]:
-    """Whether another connection of this account has been ended but not left: registered still, and never again served.
+    """Tell whether another connection of this account has been ended but has not gone: it is still registered, and
+    never served again.
 
     Mostly for a moment; a 10.11 was seen to keep one for as long as no other replica came (state "Waiting to finalize
     termination").
@@ -80,10 +82,11 @@ def _listed_as(command: str, thread: ServerThread) -> Steps[bool]:
 
 
 def namesake(server_id: int, patience_s: float) -> Steps[str | None]:
-    """Where another replica with our server id is registered, or None; ask before this connection registers itself.
+    """Return where another replica with our server id is registered, or None; ask before this connection registers
+    itself.
 
     One whose client is gone vanishes as soon as the primary tries to send it something, so it is looked at again for
-    `patience_s`. None too where the account may not list replicas (REPLICATION MASTER ADMIN).
+    `patience_s`. It is None too where the account may not list replicas (REPLICATION MASTER ADMIN).
     """
     found = yield from _registered(server_id)
     for _ in range(round(patience_s / NAMESAKE_STEP_S)):

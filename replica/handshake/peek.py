@@ -1,7 +1,7 @@
 """A look at the server's binlog: an event by file and offset, a group by its GTID, or whether a position can be had.
 
-A dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server then
-neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
+It is a dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server
+then neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
 afterwards.
 """
 
@@ -43,12 +43,11 @@ ER_NO_SUCH_PLACE = 1236
 
 
 async def first_event(login: Login, file: str) -> bytes:
-    """The FORMAT_DESCRIPTION event that a binlog file begins with.
+    """Return the FORMAT_DESCRIPTION event that a binlog file begins with.
 
     Raises:
         ServerError: the server has no such file (ER_NO_SUCH_PLACE).
         DisconnectedError: the connection ended.
-
     """
     await login.run(_announce())
     command = com_binlog_dump(0, flags=DumpFlag.NON_BLOCK, file=file, position=FIRST_POSITION)
@@ -60,11 +59,11 @@ async def first_event(login: Login, file: str) -> bytes:
 
 
 async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_BYTES) -> bytes | None:
-    """The event, checksum included, that starts at `place`, its first `longest` bytes; None at the end of the binlog.
+    """Return the event, checksum included, that starts at `place`, or its first `longest` bytes; None at the end of the
+    binlog.
 
     Raises:
         ServerError: the server has no such file, or no event starts there (1236).
-
     """
     async with contextlib.aclosing(_events_from(login, place, longest)) as events:
         async for event in events:
@@ -73,18 +72,19 @@ async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_B
 
 
 class GroupHere(NamedTuple):
-    """`inside`: the place lies inside of an event group. `gtid` is of the group that begins at or behind it."""
+    """What stands at a place. `inside`: the place lies inside of an event group. `gtid` is of the group that begins at
+    or behind it.
+    """
 
     inside: bool
     gtid: Gtid | None
 
 
 async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
-    """What stands at a place where an event starts.
+    """Return what stands at a place where an event starts.
 
     Raises:
         ServerError: as `event_at`.
-
     """
     async with contextlib.aclosing(_events_from(login, place)) as events:
         async for event in events:
@@ -99,13 +99,13 @@ async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
 
 
 async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fingerprint | None:
-    """What the group of a GTID is known by; None where it is not in the binlog between the groups around it.
+    """Return the fingerprint of the group of a GTID; None where the group is not in the binlog between the groups
+    around it.
 
     `position`: where the dump may begin in the other domains, so that little is sent.
 
     Raises:
         ServerError: the server does not have what the dump would have to begin with: it was purged.
-
     """
     others = tuple(one for one in position if one.domain_id != gtid.domain_id)
     # The place right before it, whether or not a group is there: outside of strict mode a server starts behind a hole.

@@ -1,4 +1,4 @@
-"""How far a primary is, and how long it keeps its binlog: what a monitor asks beside the stream.
+"""The progress of a primary, and how long it keeps its binlog: what a monitor asks beside the stream.
 
 In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. Everything but the sizes of the binlog files is
 answered to an account with REPLICATION SLAVE alone; those need BINLOG MONITOR and are None without it. What a version
@@ -102,7 +102,7 @@ def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
 
 
 def list_binlogs() -> Steps[tuple[BinlogFile, ...] | None]:
-    """The primary's binlog files, oldest first; None where the account may not see them (BINLOG MONITOR)."""
+    """Return the primary's binlog files, oldest first; None where the account may not see them (BINLOG MONITOR)."""
     try:
         rows = yield Query("SHOW BINARY LOGS")
     except ServerError as error:

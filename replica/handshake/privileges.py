@@ -1,4 +1,4 @@
-"""What the account may read, asked of the server by reading nothing.
+"""The tables that the account may read, asked of the server by reading nothing.
 
 information_schema leaves out what the account has no privilege on, and so cannot tell a table that is hidden from one
 that is not there. A SELECT can: it is denied, or the table does not exist. Of a whole database it is asked with a name
@@ -26,7 +26,9 @@ _COLUMN_GRANTS: Final = "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM informati
 
 
 def may_read(database: str, table: str) -> Steps[Answer]:
-    """Whether the account may read all columns of a table. One that is absent is denied to who may not read it."""
+    """Tell whether the account may read all columns of a table. One that is absent counts as denied for an account that
+    may not read it.
+    """
     try:
         yield Query(f"SELECT * FROM {_quoted(database)}.{_quoted(table)} LIMIT 0")  # noqa: S608  (names are quoted)
     except ServerError as error:
@@ -35,12 +37,12 @@ def may_read(database: str, table: str) -> Steps[Answer]:
 
 
 def may_read_all(database: str | None) -> Steps[bool]:
-    """Whether the account may read every table of a database, those to come included; None: of all databases."""
+    """Tell whether the account may read every table of a database, those to come included; None: of all databases."""
     return (yield from may_read(_NO_NAME if database is None else database, _NO_NAME)) != "denied"
 
 
 def read_in_part(among: Collection[tuple[str, str]]) -> Steps[list[tuple[str, str]]]:
-    """Tables of which the account may read some columns only, granted by name: the catalog hides the others."""
+    """Return tables of which the account may read some columns only, granted by name: the catalog hides the others."""
     found = []
     for database, table in (yield Query(_COLUMN_GRANTS)):
         name = str(database), str(table)

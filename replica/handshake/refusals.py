@@ -25,7 +25,7 @@ TLS_REFUSALS = (
 
 
 def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
-    """What to raise for what the driver or the socket raised while talking to `endpoint`."""
+    """Return the error to raise for what the driver or the socket raised while talking to `endpoint`."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLError) and _is_refusal(cause):
         return _tls_refused(cause, endpoint)
@@ -56,7 +56,7 @@ def _advice(code: int) -> str:
 
 
 def _is_refusal(error: ssl.SSLError) -> bool:
-    """Whether one side does not want the other; anything else, such as a wrong MAC, is damage on the way."""
+    """Tell whether one side does not want the other; anything else, such as a wrong MAC, is damage on the way."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
     return any(words in (error.reason or "") for words in TLS_REFUSALS)

@@ -59,7 +59,7 @@ Steps = Generator[Step, Rows, _Result]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What we tell the primary about ourselves and where we want to start."""
+    """All that we tell the primary about ourselves and where we want to start."""
 
     server_id: int
     position: GtidPosition
@@ -76,7 +76,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What the primary answered: how to read the stream's first bytes."""
+    """The primary's answer: how to read the stream's first bytes."""
 
     checksum: ChecksumAlgorithm
     """Whether the first artificial ROTATE carries a CRC32; later events follow their file's own FORMAT_DESCRIPTION."""
@@ -118,7 +118,7 @@ def _checksum(rows: Rows) -> ChecksumAlgorithm:
 
 
 def _ask_semi_sync() -> Steps[bool]:
-    """Ask for semi-sync headers and the right to acknowledge. Whether commits wait for acknowledgements now."""
+    """Ask for semi-sync headers and the right to acknowledge. Return whether commits wait for acknowledgements now."""
     rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{SEMI_SYNC_VARIABLE}', '{ENGINE_VARIABLE}')")
     variables = {(name or "").lower(): value or "" for name, value in rows}
     if SEMI_SYNC_VARIABLE not in variables:

@@ -1,4 +1,4 @@
-"""Is the server's binlog still the one we were reading? Asked before every start from a stored position.
+"""Check that the server's binlog is still the one we were reading, before every start from a stored position.
 
 The server itself accepts positions it should refuse: after RESET MASTER, or on a foreign server, a stored GTID of a
 domain it does not know, or whose sequence number the new log has reached again, is taken silently and changes are lost.
@@ -40,7 +40,8 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where we stopped. `primary` is where the last group of `position` ended in the binlog of the server `uid`.
+    """The point where we stopped. `primary` is where the last group of `position` ended in the binlog of the server
+    `uid`.
 
     `reached`: the dump starts at `position`, but we have been here before, and `primary` is of this position. So it is
     while XA transactions are prepared: their groups are read again. `last`: what the last group is known by.
@@ -56,7 +57,7 @@ class Stored:
     last: Fingerprint | None = None
 
     def is_of(self, server: ServerInfo) -> bool | None:
-        """Whether the place is one of this server's; None where it may be, or where there is none."""
+        """Tell whether the place is one of this server's; None where it may be, or where there is none."""
         if self.primary is None:
             return None
         if self.uid is not None:
@@ -65,7 +66,7 @@ class Stored:
 
 
 class Here(Enum):
-    """What a server has where we stopped."""
+    """All that a server has where we stopped."""
 
     PLACE = "our place is in its binlog: the event there can be compared"
     GONE = "it is the server we stopped at, and has removed that file since"
@@ -108,7 +109,9 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
 
 
 def _node_local(gtid: Gtid, state: frozenset[Gtid], server: ServerInfo) -> bool:
-    """Whether a GTID is of what only one node of a Galera cluster has: other nodes never get it, and lack nothing."""
+    """Tell whether a GTID belongs to what only one node of a Galera cluster has: other nodes never get it, and lack
+    nothing.
+    """
     shared = server.wsrep_gtid_domain_id if server.wsrep_on and server.wsrep_gtid_mode else None
     known = any(have.domain_id == gtid.domain_id for have in state)
     return shared is not None and gtid.domain_id != shared and not known
@@ -120,7 +123,7 @@ def _contains(state: frozenset[Gtid], gtid: Gtid) -> bool:
 
 
 def _refuse_a_silent_replica(unlogged: list[Gtid]) -> Steps[None]:
-    """The server takes its own gtid_slave_pos for a start, but what it goes on to replicate would never reach us."""
+    """Refuse a replica that does not log what it replicates."""
     running = yield Query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
     if running and running[0][1] != "0":
         raise PrerequisiteError(
@@ -174,7 +177,9 @@ def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool
 
 
 def _agree(position: GtidPosition, there: frozenset[Gtid]) -> bool:
-    """The group that ended there is in both; other domains may be ahead, if the start position already was."""
+    """Tell whether the group that ended there is in both; other domains may be ahead, if the start position already
+    was.
+    """
     seen = {gtid.domain_id: gtid for gtid in there}
     others = [gtid for gtid in position if gtid not in there]
     ahead = all(gtid.domain_id not in seen or seen[gtid.domain_id].seq_no < gtid.seq_no for gtid in others)

@@ -1,7 +1,7 @@
-"""What a primary must be like before it can be replicated from, and how to say all that is wrong in one go.
+"""The prerequisites of a primary that can be replicated from, and how to say all that is wrong in one go.
 
 `inspect_server()` asks, as a generator of steps; `check()` judges, without I/O. Every unmet prerequisite comes with the
-exact statement that mends it, because an administrator who fixes one thing a run gives up at the third. What only makes
+exact statement that meets it, because an administrator who fixes one thing a run gives up at the third. What only makes
 life harder (no column names in the binlog, partial row images, no checksums) is a warning.
 """
 
@@ -94,7 +94,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and what to do about it (SQL first, where SQL can mend it)."""
+    """One thing that is not as it should be, and what to do about it (SQL first, where SQL can change it)."""
 
     check: str
     what: str
@@ -110,12 +110,12 @@ class Findings:
 
 
 def plain_version(greeting: str) -> str:
-    """'5.5.5-10.11.19-MariaDB' -> '10.11.19-MariaDB': the prefix that servers before 11.0 send is no version."""
+    """Cut '5.5.5-10.11.19-MariaDB' to '10.11.19-MariaDB': the prefix that servers before 11.0 send is no version."""
     return greeting.removeprefix("5.5.5-")
 
 
 def inspect_server(server_id: int) -> Steps[ServerInfo]:
-    """Ask the server about itself; registers as `server_id` to find out whether the account may."""
+    """Ask the server about itself; register as `server_id` to find out whether the account may."""
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     # SHOW VARIABLES leaves out what a server does not know, where SELECT @@name would fail as a whole.
     variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
@@ -143,13 +143,15 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
 
 
 def ask_uid() -> Steps[str]:
-    """What tells this server from all others."""
+    """Return the text that tells this server from all others."""
     names = ", ".join(f"'{name}'" for name in PLACE_OF_A_SERVER)
     return uid_of(_pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))))
 
 
 def uid_of(variables: Mapping[str, str]) -> str:
-    """The same in short, from the server's variables: a hash, so that no path of the server gets into an offset."""
+    """Return the same in short, from the server's variables: a hash, so that no path of the server gets into an
+    offset.
+    """
     place = "\0".join(variables.get(name, "") for name in PLACE_OF_A_SERVER)
     return hashlib.sha256(place.encode()).hexdigest()[:_UID_DIGITS]
 
@@ -170,7 +172,7 @@ def _may_register(server_id: int) -> Steps[bool]:
 
 
 def check(server: ServerInfo, server_id: int, *, hosts: int = 1) -> Findings:
-    """Everything that stands between this server and a replica with this id, which may go to one of `hosts`."""
+    """Find everything that stands between this server and a replica with this id, which may go to one of `hosts`."""
     if not server.is_mariadb:
         named = f"{server.version} ({server.version_comment})" if server.version_comment else server.version
         mysql = Finding(
@@ -225,7 +227,7 @@ def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
 
 
 def grant(privilege: str, account: str, on: str = "*.*") -> str:
-    """The statement that gives an account (as CURRENT_USER() names it) a privilege."""
+    """Return the statement that gives an account (as CURRENT_USER() names it) a privilege."""
     user, _, host = account.rpartition("@")
     return f"GRANT {privilege} ON {on} TO {_quote(user)}@{_quote(host)};"
 
@@ -236,7 +238,9 @@ def _quote(name: str) -> str:
 
 
 def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError | None:
-    """The one error for all unmet prerequisites, or None. A missing privilege alone is an AuthenticationError."""
+    """Return the one error for all unmet prerequisites, or None. A missing privilege alone is an
+    AuthenticationError.
+    """
     if not findings.unmet:
         return None
     numbered = [f"({number}) {one.what}" for number, one in enumerate(findings.unmet, 1)]

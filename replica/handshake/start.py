@@ -1,4 +1,4 @@
-"""Where to start on a server nobody has read yet: after its last transaction, or before its oldest.
+"""The start on a server that no one has read yet: after its last transaction, or before its oldest.
 
 Neither is a value the server takes: an empty position means the very first transaction ever, which is refused as soon
 as one binlog file was purged, and there is no word for "from now on". Both are looked up with REPLICATION SLAVE alone.
@@ -20,11 +20,10 @@ PREPARE_S = 0.1
 
 
 def starting_position(start: str) -> Steps[GtidPosition]:
-    """'latest', 'earliest' or a GTID position, as a position to start after.
+    """Return 'latest', 'earliest' or a GTID position as a position to start after.
 
     Raises:
         ConfigError: the text is none of these.
-
     """
     if start == "latest":
         return (yield from latest_position())
@@ -34,7 +33,7 @@ def starting_position(start: str) -> Steps[GtidPosition]:
 
 
 def latest_position() -> Steps[GtidPosition]:
-    """After the last transaction in the server's binlog.
+    """Return the position after the last transaction in the server's binlog.
 
     @@gtid_current_pos would be wrong: on a server that was a replica it may name GTIDs that are not in the binlog.
     """
@@ -43,9 +42,11 @@ def latest_position() -> Steps[GtidPosition]:
 
 
 def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
-    """Where the server's binlog ends, if that is where `position` ends: it may name an earlier place too.
+    """Return the place where the server's binlog ends, if that is where `position` ends: it may name an earlier place
+    too.
 
-    None where transactions were committed since, and where the server does not tell: then the position is all there is.
+    It is None where transactions were committed since, and where the server does not tell: then the position is all
+    there is.
     """
     place = yield from snapshot_place()
     if place is None:
@@ -55,7 +56,9 @@ def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
 
 
 def snapshot_place() -> Steps[BinlogPosition | None]:
-    """Where the last commit that is done stands in the server's binlog; None where it does not tell."""
+    """Return the place of the last commit that is done in the server's binlog; None where the server does not tell
+    it.
+    """
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_%'")
     told = {(name or "").lower(): value or "" for name, value in rows}
     file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", "")
@@ -74,7 +77,7 @@ class Latest(NamedTuple):
 
 
 def latest_and_prepared() -> Steps[Latest]:
-    """What a start at the end must know so as to miss no transaction that is prepared now and committed later."""
+    """Find what a start at the end must know so as to miss no transaction that is prepared now and committed later."""
     before = yield from latest_position()
     # A transaction is in the binlog a moment before XA RECOVER lists it: the storage engine prepares it in between.
     yield Query(f"DO SLEEP({PREPARE_S})")
@@ -84,24 +87,24 @@ def latest_and_prepared() -> Steps[Latest]:
 
 
 def _xa_id(format_id: int, text: str) -> XaId:
-    """From what XA RECOVER prints: one or two parts in quotes, in hexadecimal where they are not plain ASCII."""
+    """Read what XA RECOVER prints: one or two parts in quotes, in hexadecimal where they are not plain ASCII."""
     parts = [bytes.fromhex(part) if marked else part.encode() for marked, part in re.findall(r"(X?)'([^']*)'", text)]
     gtrid, bqual = (*parts, b"", b"")[:2]
     return XaId(format_id & 0xFFFFFFFF, gtrid, bqual)
 
 
 def earliest_position() -> Steps[GtidPosition]:
-    """Before the first transaction of the oldest binlog file that still exists."""
+    """Return the position before the first transaction of the oldest binlog file that still exists."""
     return (yield from earliest())[0]
 
 
 def earliest() -> Steps[tuple[GtidPosition, BinlogPosition]]:
-    """The same, and its place: where that file begins."""
+    """Return the same position and its place: where that file begins."""
     files = yield from binlog_files()
     place = BinlogPosition(files.name(files.oldest), FIRST_POSITION)
     return GtidPosition.last_of(gtids((yield from state_at(*place)))), place
 
 
 def gtids(text: str | None) -> tuple[Gtid, ...]:
-    """A GTID list of any shape and order: @@gtid_binlog_state names several servers of one domain."""
+    """Read a GTID list of any shape and order: @@gtid_binlog_state names several servers of one domain."""
     return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
-    """The context for `config.tls_mode`, None for disabled.
+    """Return the context for `config.tls_mode`, None for disabled.
 
     required encrypts and checks nothing; verify-ca checks who signed the certificate; verify-identity also that it
     names the host. Without tls_ca the system's authorities are trusted. verify-password takes any certificate here:
@@ -20,7 +20,6 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
 
     Raises:
         ConfigError: a certificate or key file cannot be read or is none.
-
     """
     mode = config.tls_mode
     if mode == "disabled":

@@ -29,7 +29,7 @@ _WITHOUT_EFFECT = (
 
 
 def read_alteration(tokens: Tokens, database: str, sql_mode: int, *, explicit_timestamps: bool) -> Alteration:
-    """The actions of ALTER TABLE, from behind the table's name on."""
+    """Read the actions of ALTER TABLE, from behind the table's name on."""
     found = Alteration()
     while not tokens.at_end:
         if not _read_column_action(tokens, found, sql_mode, explicit_timestamps=explicit_timestamps):

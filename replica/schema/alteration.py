@@ -1,4 +1,4 @@
-"""What one ALTER TABLE asks for, and the `Table` before -> the `Table` after.
+"""One ALTER TABLE, applied: the `Table` before -> the `Table` after.
 
 The order is the server's (mysql_prepare_alter_table): columns are dropped, changed and renamed where they stand; then
 those that are added or moved take their places in the order of the statement; character sets are converted last. A
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """What one ALTER TABLE asks for. Names in `changed`, `renamed` and `dropped` are the old ones, folded."""
+    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed` and `dropped` are the old ones,
+    folded.
+    """
 
     added: list[tuple[str | None, ColumnItem]] = field(default_factory=list)  # (old name of a changed column, column)
     changed: dict[str, ColumnItem] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Alteration:
 
 
 def altered(table: Table, change: Alteration, default: Encoding) -> Table:
-    """The table after the statement; `default` is the database's encoding."""
+    """Return the table after the statement; `default` is the database's encoding."""
     encoding = change.options.encoding(default, table.encoding)
     if change.convert is not None:
         encoding = own_encoding(*change.convert, default) or default
@@ -66,7 +68,7 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
 
 
 def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Column], dict[str, str]]:
-    """The columns that stay, in their old places, and by old name, folded, what each is called now."""
+    """Return the columns that stay, in their old places, and by old name, folded, what each is called now."""
     columns, names = [], {}
     for column in table.columns:
         old = column.name.casefold()
@@ -87,7 +89,7 @@ def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Co
 
 
 def _placed(table: Table, columns: list[Column], change: Alteration, encoding: Encoding) -> list[Column]:
-    """Added columns and moved ones at their places."""
+    """Return added columns and moved ones at their places."""
     known = {column.name.casefold() for column in table.columns}
     for old, item in change.added:
         name = item.column.name.casefold()
@@ -108,7 +110,7 @@ def _placed(table: Table, columns: list[Column], change: Alteration, encoding: E
 
 
 def _keys(table: Table, change: Alteration, names: dict[str, str]) -> list[Key]:
-    """The old keys that are left, with the new names of their columns."""
+    """Return the old keys that are left, with the new names of their columns."""
     dropped = {name.casefold() for name in change.dropped_keys}
     kept = []
     for key in table.keys:

@@ -47,19 +47,21 @@ Selection = tuple[str, str | None]
 
 
 def columns_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
-    """SQL and arguments (%s) that list the columns of the selected tables; of all user tables without a selection."""
+    """Return SQL and arguments (%s) that list the columns of the selected tables; of all user tables without a
+    selection.
+    """
     condition, arguments = _condition(selection)
     return _COLUMNS.format(condition=condition), arguments
 
 
 def keys_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
-    """SQL and arguments (%s) that list the columns of primary keys, in key order, and of keys kept as hashes."""
+    """Return SQL and arguments (%s) that list the columns of primary keys, in key order, and of keys kept as hashes."""
     condition, arguments = _condition(selection)
     return _KEYS.format(condition=condition), arguments
 
 
 def read_catalog(columns: Iterable[Sequence[Any]], keys: Iterable[Sequence[Any]]) -> dict[tuple[str, str], TableSchema]:
-    """The rows of both queries as tables, by (database, table)."""
+    """Return the rows of both queries as tables, by (database, table)."""
     found: dict[tuple[str, str], list[ColumnSchema]] = {}
     versioned, collations = set(), {}
     for database, table, *row, table_type, collation in columns:
@@ -79,7 +81,7 @@ def read_catalog(columns: Iterable[Sequence[Any]], keys: Iterable[Sequence[Any]]
 
 
 def parse_labels(column_type: str) -> tuple[str, ...]:
-    """The labels of an ENUM or SET, from the declaration as the server prints it: enum('a','it''s','x,y')."""
+    """Return the labels of an ENUM or SET, from the declaration as the server prints it: enum('a','it''s','x,y')."""
     inner = column_type[column_type.index("(") + 1 : column_type.rindex(")")]
     labels, at = [], 0
     while at < len(inner):

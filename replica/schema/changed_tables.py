@@ -1,4 +1,4 @@
-"""Whose rows a statement of the binlog changes by itself: what stands there as text and not as row changes.
+"""The tables whose rows a statement of the binlog changes by itself, where it stands as text and not as row changes.
 
 In: a statement as logged (a QUERY, or the LOAD DATA of an EXECUTE_LOAD_QUERY). Out: `Changed`, or None for what changes
 no rows: the borders of transactions, settings, accounts, DDL. Of a statement on several tables those count whose rows
@@ -42,7 +42,7 @@ _MODIFIERS: Final = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "CONCURRENT", "
 
 
 class Changed(NamedTuple):
-    """`tables` is empty where any table may have been changed.
+    """The tables that a statement changes. `tables` is empty where any table may have been changed.
 
     `defines`: it is DDL that takes rows along. `removes`: rows go, and none are made or changed.
     """
@@ -53,7 +53,7 @@ class Changed(NamedTuple):
 
 
 def changed_tables(statement: Logged, server_version: int = ANY_VERSION) -> Changed | None:
-    """What the statement changes; `server_version` as executable comments count it."""
+    """Return what the statement changes; `server_version` decides which executable comments count."""
     if (statement.status.gtid_flags_extra or 0) & _UNDONE:
         return None
     session = session_of(statement, server_version)
@@ -90,14 +90,14 @@ def _begun(tokens: Tokens, _: str) -> Changed | None:
 
 
 def _inserted(tokens: Tokens, database: str) -> Changed:
-    """INSERT and REPLACE, whatever the rows come from."""
+    """Read INSERT and REPLACE, whatever the rows come from."""
     _skip_modifiers(tokens)
     tokens.accept("INTO")
     return Changed((tokens.table_name(database),))
 
 
 def _loaded(tokens: Tokens, database: str) -> Changed:
-    """LOAD DATA and LOAD XML: INFILE '…' [REPLACE | IGNORE] INTO TABLE."""
+    """Read LOAD DATA and LOAD XML: INFILE '…' [REPLACE | IGNORE] INTO TABLE."""
     while not tokens.accept("INTO", "TABLE"):
         tokens.take()
     return Changed((tokens.table_name(database),))
@@ -109,7 +109,7 @@ def _emptied(tokens: Tokens, database: str) -> Changed:
 
 
 def _deleted(tokens: Tokens, database: str) -> Changed:
-    """DELETE FROM t, DELETE a, b FROM …, DELETE FROM a, b USING …, DELETE HISTORY FROM t."""
+    """Read DELETE FROM t, DELETE a, b FROM …, DELETE FROM a, b USING …, DELETE HISTORY FROM t."""
     _skip_modifiers(tokens)
     if tokens.accept("HISTORY", "FROM"):
         return Changed((tokens.table_name(database),), removes=True)
@@ -127,7 +127,7 @@ def _deleted(tokens: Tokens, database: str) -> Changed:
 
 
 def _deletion_target(tokens: Tokens) -> tuple[str, str]:
-    """`t`, `t.*`, `d.t` or `d.t.*`; '' where no database is named."""
+    """Read `t`, `t.*`, `d.t` or `d.t.*`; the database is '' where none is named."""
     tokens.accept(".")
     names = [tokens.name()]
     while tokens.accept("."):
@@ -159,7 +159,7 @@ def _updated(tokens: Tokens, database: str) -> Changed:
 
 
 def _column(tokens: Tokens) -> list[str]:
-    """`c`, `t.c` or `d.t.c`."""
+    """Read `c`, `t.c` or `d.t.c`."""
     names = [tokens.name()]
     while tokens.accept("."):
         names.append(tokens.name())
@@ -167,7 +167,7 @@ def _column(tokens: Tokens) -> list[str]:
 
 
 def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableName]:
-    """The table that a name among the references stands for; all of them where none does."""
+    """Return the table that a name among the references stands for; all of them where none does."""
     database, name = (part.casefold() for part in target)
     there = [(one.name.casefold(), one.table) for one in references if one.table is not None]
     meant = [table for alias, table in there if alias == name and (not database or table[0].casefold() == database)]
@@ -175,7 +175,7 @@ def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableNa
 
 
 def _created(tokens: Tokens, database: str) -> Changed | None:
-    """CREATE TABLE … SELECT: in statement format its rows are in the text only."""
+    """Read CREATE TABLE … SELECT: in statement format its rows are in the text only."""
     tokens.accept("OR", "REPLACE")
     if not tokens.accept("TABLE"):
         return None  # of a temporary table, or no table
@@ -195,7 +195,7 @@ def _is_option(tokens: Tokens) -> bool:
 
 
 def _altered(tokens: Tokens, database: str) -> Changed | None:
-    """ALTER TABLE on partitions and table spaces, which takes rows along."""
+    """Read ALTER TABLE on partitions and table spaces, which takes rows along."""
     tokens.accept("ONLINE")
     tokens.accept("IGNORE")
     if not tokens.accept("TABLE"):
@@ -226,7 +226,7 @@ def _altered(tokens: Tokens, database: str) -> Changed | None:
 
 
 def _analyzed(tokens: Tokens, database: str) -> Changed | None:
-    """ANALYZE TABLE, or ANALYZE [FORMAT = JSON] UPDATE …, which carries the statement out."""
+    """Read ANALYZE TABLE, or ANALYZE [FORMAT = JSON] UPDATE …, which carries the statement out."""
     if tokens.accept("FORMAT"):
         tokens.accept("=")
         tokens.take()
@@ -236,7 +236,7 @@ def _analyzed(tokens: Tokens, database: str) -> Changed | None:
 
 
 def _skip_queries(tokens: Tokens) -> None:
-    """The queries of WITH, up to the statement that uses them."""
+    """Step over the queries of WITH, up to the statement that uses them."""
     tokens.accept("RECURSIVE")
     while True:
         tokens.name()

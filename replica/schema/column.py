@@ -63,7 +63,7 @@ class Column:
         return None
 
     def schema(self, *, key: bool) -> ColumnSchema:
-        """The column as information_schema would describe it."""
+        """Return the column as information_schema would describe it."""
         decimal = self.digits if self.data_type == "decimal" else (None, None)
         temporal = self.data_type in ("time", "datetime", "timestamp", "date")
         return ColumnSchema(
@@ -85,7 +85,7 @@ class Column:
         )
 
     def _declaration(self) -> str:
-        """COLUMN_TYPE as the server prints it."""
+        """Return COLUMN_TYPE as the server prints it."""
         text = self.data_type
         if self.labels is not None:
             text += f"({','.join(map(_quoted, self.labels))})"
@@ -98,7 +98,9 @@ class Column:
 
 
 def with_charset(column: Column, charset: str | None, collation: str | None) -> Column:
-    """The column with a character set: BINARY of CHAR where it is binary, and the size that TEXT(n) asked for."""
+    """Return the column with a character set: BINARY of CHAR where it is binary, and the size that TEXT(n) asked
+    for.
+    """
     if column.data_type in TEXTUAL:
         data_type = column.data_type
         if charset == "binary" and data_type in _AS_BYTES:
@@ -112,7 +114,7 @@ def with_charset(column: Column, charset: str | None, collation: str | None) -> 
 
 
 def converted(column: Column, charset: str, collation: str | None) -> Column:
-    """The column after CONVERT TO CHARACTER SET: a TEXT grows where its characters would no longer fit."""
+    """Return the column after CONVERT TO CHARACTER SET: a TEXT grows where its characters would no longer fit."""
     if column.data_type not in TEXTUAL or column.charset == "binary":
         return column
     if column.labels is not None and any(_bytes(x, column.charset) != _bytes(x, charset) for x in column.labels):
@@ -127,13 +129,15 @@ def converted(column: Column, charset: str, collation: str | None) -> Column:
 
 
 def _check_labels(column: Column) -> None:
-    """The server stores labels in the column's set; what it makes of a character that the set lacks is its secret."""
+    """Refuse labels that the server would store as something else: it stores them in the column's character set, and
+    what it makes of a character that the set lacks is not known.
+    """
     if any(_bytes(label, column.charset) is None for label in column.labels or ()):
         raise SchemaError(f"Column {column.name} has a label with characters that its character set may not have.")
 
 
 def _bytes(label: str, charset: str | None) -> bytes | None:
-    """A label in a character set, None if that may not have its characters."""
+    """Encode a label in a character set; None if that may not have its characters."""
     codec = "ascii" if charset in (None, "binary") else charset_named(charset).codec
     try:
         return label.encode(codec)
@@ -142,7 +146,9 @@ def _bytes(label: str, charset: str | None) -> bytes | None:
 
 
 def _sized(column: Column) -> Column:
-    """TEXT(n) as the smallest type that holds n characters; a VARCHAR too long for its type (no strict mode)."""
+    """Give TEXT(n) the smallest type that holds n characters, and so a VARCHAR too long for its type (no strict
+    mode).
+    """
     width = width_of(column.charset)
     names = list(TEXTS if column.data_type in TEXTS or column.data_type == "varchar" else BLOBS)
     wanted = column.wanted
@@ -155,12 +161,12 @@ def _sized(column: Column) -> Column:
 
 
 def width_of(charset: str | None) -> int:
-    """The most bytes a character takes; 1 for what is not text."""
+    """Return the most bytes a character takes; 1 for what is not text."""
     return 1 if charset is None else 1 if charset == "binary" else charset_named(charset).max_bytes
 
 
 def with_default_width(column: Column) -> Column:
-    """An integer whose width was left out gets the one that the server prints, once its sign is known."""
+    """Give an integer whose width was left out the one that the server prints, once its sign is known."""
     if column.data_type in _WIDTHS and not column.digits:
         return replace(column, digits=(_WIDTHS[column.data_type][column.unsigned],))
     return column

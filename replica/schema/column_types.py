@@ -1,4 +1,4 @@
-"""What stands behind a column's name in CREATE TABLE -> a `Column`: the type as the server resolves it.
+"""The type behind a column's name in CREATE TABLE -> a `Column`, as the server resolves it.
 
 Synonyms become the one name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
 unsigned), and lengths that were left out become the server's defaults. A type that is not in the table here, or that
@@ -43,7 +43,9 @@ _FIRST_DOUBLE: Final = 25  # FLOAT(p) with p of 25 and more digits is a double
 
 
 def read_type(tokens: Tokens, name: str, sql_mode: int) -> Column:
-    """The type's name with its parentheses; attributes like UNSIGNED or CHARACTER SET come after and are not read."""
+    """Read the type's name with its parentheses; attributes like UNSIGNED or CHARACTER SET come after and are not
+    read.
+    """
     token = tokens.take()
     word = token.upper
     column = _special(tokens, name, word)
@@ -67,7 +69,7 @@ def read_type(tokens: Tokens, name: str, sql_mode: int) -> Column:
 
 
 def _special(tokens: Tokens, name: str, word: str) -> Column | None:
-    """Types of several words, and those that stand for a type with attributes."""
+    """Read types of several words, and those that stand for a type with attributes."""
     if word in _STANDS_FOR:
         return replace(_STANDS_FOR[word], name=name)
     national = (word == "NATIONAL" and tokens.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")) or ""
@@ -85,7 +87,7 @@ def _special(tokens: Tokens, name: str, word: str) -> Column | None:
 
 
 def _with_digits(column: Column, digits: tuple[int, ...]) -> Column:
-    """The numbers in parentheses, or the server's defaults."""
+    """Return the column with the numbers in parentheses, or with the server's defaults."""
     match column.data_type:
         case "decimal":
             precision, scale = (*digits, *(10, 0)[len(digits) :])

@@ -49,7 +49,7 @@ _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 
 
 def read_column(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool = True) -> ColumnItem:
-    """A column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
+    """Read a column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
     column = read_type(tokens, tokens.name(), sql_mode)
     item = ColumnItem(column=column, unique=column.nullable is False)  # SERIAL has a unique key
     while not _ends(tokens):
@@ -89,7 +89,7 @@ def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
 
 
 def _with_value(tokens: Tokens, column: Column) -> Column:
-    """COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
+    """Read COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
     if tokens.accept("BYTE") and column.data_type in _BINARY_TYPES:
         return replace(column, data_type=_BINARY_TYPES[column.data_type])
     if tokens.accept("COMMENT"):
@@ -147,7 +147,9 @@ def _skip_references(tokens: Tokens) -> None:
 
 
 def skip_default(tokens: Tokens) -> None:
-    """A literal, a function call, CASE … END, or an expression in parentheses: all that may follow DEFAULT bare."""
+    """Step over a literal, a function call, CASE … END, or an expression in parentheses: all that may follow DEFAULT
+    bare.
+    """
     while tokens.accept_any("+", "-", "~"):
         pass
     if tokens.sees("("):
@@ -174,7 +176,7 @@ def skip_default(tokens: Tokens) -> None:
 
 
 def _skip_number(tokens: Tokens, text: str) -> None:
-    """The rest of 1e-5, 1.5e+3 or 1.e5, which the lexer takes for several tokens."""
+    """Step over the rest of 1e-5, 1.5e+3 or 1.e5, which the lexer takes for several tokens."""
     if not text[:1].isdigit():
         return
     following = tokens.peek(1)
@@ -192,7 +194,7 @@ def _skip_case(tokens: Tokens) -> None:
 
 
 def accept_charset(tokens: Tokens) -> str | None:
-    """The set behind CHARACTER SET, in lower case; None if the words do not come next."""
+    """Read the set behind CHARACTER SET, in lower case; None if the words do not come next."""
     if not any(tokens.accept(*words) for words in _CHARSET):
         return None
     tokens.accept("=")
@@ -204,7 +206,7 @@ def _option(tokens: Tokens) -> str:
 
 
 def starts_key(tokens: Tokens) -> bool:
-    """Whether no column comes next, but a key, a constraint or a period."""
+    """Tell whether no column comes next, but a key, a constraint or a period."""
     token = tokens.peek()
     if token is None or not token.upper:
         return False
@@ -216,7 +218,7 @@ def starts_key(tokens: Tokens) -> bool:
 
 
 def read_key(tokens: Tokens) -> Key | None:
-    """A primary or unique key, or a period; None for other keys and constraints, which are stepped over."""
+    """Read a primary or unique key, or a period; None for other keys and constraints, which are stepped over."""
     if tokens.accept("PERIOD", "FOR"):
         return Key(name=period_key(tokens.name()), parts=tuple(_key_parts(tokens)), period=True)
     named = ""

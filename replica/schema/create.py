@@ -36,7 +36,7 @@ _TYPED_BY_AS: Final = ("next_not_cached_value", "minimum_value", "maximum_value"
 
 
 class Like(NamedTuple):
-    """CREATE TABLE … LIKE this one."""
+    """The table that CREATE TABLE … LIKE names."""
 
     database: str
     table: str
@@ -52,14 +52,14 @@ class Options:
     select: bool = False
 
     def encoding(self, default: Encoding, otherwise: Encoding | None = None) -> Encoding:
-        """What the options ask for; without them `otherwise`, or the default."""
+        """Return the encoding that the options ask for; without them `otherwise`, or the default."""
         return own_encoding(self.charset, self.collation, default) or otherwise or default
 
 
 def read_create_table(
     tokens: Tokens, database: str, default: Encoding, sql_mode: int, *, explicit_timestamps: bool
 ) -> Table | Like:
-    """What CREATE TABLE makes, from behind the table's name on. `default` is the database's encoding."""
+    """Read what CREATE TABLE makes, from behind the table's name on. `default` is the database's encoding."""
     if tokens.accept("LIKE") or (tokens.sees("(", "LIKE") and tokens.accept("(", "LIKE")):
         return Like(*tokens.table_name(database))
     items: list[ColumnItem] = []
@@ -76,7 +76,7 @@ def read_create_table(
 
 
 def read_items(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool) -> tuple[list[ColumnItem], list[Key]]:
-    """The list in parentheses: columns, and the keys that identify rows."""
+    """Read the list in parentheses: columns, and the keys that identify rows."""
     items: list[ColumnItem] = []
     keys: list[Key] = []
     tokens.expect("(")
@@ -93,7 +93,7 @@ def read_items(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool) -> t
 
 
 def read_option(tokens: Tokens, options: Options) -> None:
-    """One table option, or a word or value of one that does not matter."""
+    """Read one table option, or a word or value of one that does not matter."""
     charset = accept_charset(tokens)
     if charset is not None:
         options.charset = charset
@@ -112,7 +112,9 @@ def read_option(tokens: Tokens, options: Options) -> None:
 
 
 def read_sequence(tokens: Tokens, otherwise: Table | None) -> Table | None:
-    """A sequence's columns, from behind its name on, of the type that AS names (11.5 and newer); else `otherwise`."""
+    """Read a sequence's columns, from behind its name on, of the type that AS names (11.5 and newer); else
+    `otherwise`.
+    """
     while not tokens.at_end:
         if tokens.accept("AS"):
             declared = read_type(tokens, "", 0)

@@ -42,7 +42,7 @@ class Tokens:
         return token
 
     def sees(self, *keywords: str, ahead: int = 0) -> bool:
-        """Whether these words or symbols come next."""
+        """Tell whether these words or symbols come next."""
         for place, wanted in enumerate(keywords, ahead):
             token = self.peek(place)
             if token is None or wanted != (token.text if token.kind == "symbol" else token.upper):
@@ -67,7 +67,7 @@ class Tokens:
             raise SchemaError(f"{' '.join(keywords)} was expected before {token.text if token else 'the end'!r}.")
 
     def name(self) -> str:
-        """An identifier, quoted or not."""
+        """Read an identifier, quoted or not."""
         token = self.take()
         if token.kind not in ("word", "name", "double"):
             raise SchemaError(f"A name was expected, not {token.text!r}.")
@@ -86,7 +86,7 @@ class Tokens:
         return int(token.upper)
 
     def numbers(self) -> tuple[int, ...]:
-        """`(5, 2)`; () if no parenthesis comes next."""
+        """Read `(5, 2)`; () if no parenthesis comes next."""
         if not self.accept("("):
             return ()
         found = [self.number()]
@@ -96,7 +96,7 @@ class Tokens:
         return tuple(found)
 
     def table_name(self, database: str) -> tuple[str, str]:
-        """`table`, `database.table` or `.table`: the default database where none is named."""
+        """Read `table`, `database.table` or `.table`: the default database where none is named."""
         if self.accept("."):
             return database, self.name()
         first = self.name()

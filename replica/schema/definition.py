@@ -65,7 +65,7 @@ class Table:
     versioned: bool = False
 
     def place(self, name: str) -> int:
-        """The index of a column; SchemaError if there is none of that name."""
+        """Return the index of a column; raise a SchemaError if there is none of that name."""
         return place(self.columns, name)
 
     def schema(self, database: str, table: str) -> TableSchema:
@@ -104,7 +104,9 @@ def place(columns: Iterable[Column], name: str) -> int:
 
 
 def new_table(items: Iterable[ColumnItem], keys: Iterable[Key], encoding: Encoding, *, versioned: bool) -> Table:
-    """A table of declared columns. SchemaError for two columns of one name or a key of a column that is not there."""
+    """Make a table of declared columns. Two columns of one name, or a key of a column that is not there, are a
+    SchemaError.
+    """
     items = tuple(items)
     return with_keys(
         [met(item, encoding) for item in items],
@@ -115,12 +117,12 @@ def new_table(items: Iterable[ColumnItem], keys: Iterable[Key], encoding: Encodi
 
 
 def period_key(name: str) -> str:
-    """What a period is called among the keys, which a column's WITHOUT OVERLAPS refers to."""
+    """Return the name of a period among the keys, which a column's WITHOUT OVERLAPS refers to."""
     return f"PERIOD {name.casefold()}"
 
 
 def with_keys(columns: Iterable[Column], keys: Sequence[Key], encoding: Encoding, *, versioned: bool) -> Table:
-    """The table of these parts; columns of the primary key and of periods become NOT NULL for good."""
+    """Make the table of these parts; columns of the primary key and of periods become NOT NULL for good."""
     # WITHOUT OVERLAPS puts the end of a period into the key, then the start.
     periods = {key.name: key.parts[::-1] for key in keys if key.period}
     resolved = tuple(
@@ -141,7 +143,7 @@ def with_keys(columns: Iterable[Column], keys: Sequence[Key], encoding: Encoding
 
 
 def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
-    """The keys that columns declare of themselves."""
+    """Return the keys that columns declare of themselves."""
     return [
         Key(
             name=PRIMARY if item.primary else item.column.name,
@@ -154,7 +156,7 @@ def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
 
 
 def met(item: ColumnItem, encoding: Encoding) -> Column:
-    """The column with its own character set, or else the table's."""
+    """Return the column with its own character set, or else the table's."""
     column = with_default_width(item.column)
     if column.charset is not None and item.charset is None and item.collation is None:
         return with_charset(column, column.charset, column.collation)  # JSON and NCHAR bring theirs
@@ -164,7 +166,7 @@ def met(item: ColumnItem, encoding: Encoding) -> Column:
 
 
 def own_encoding(charset: str | None, collation: str | None, default: Encoding) -> Encoding | None:
-    """What CHARACTER SET and COLLATE ask for; None if neither was written. DEFAULT stands for `default`."""
+    """Return what CHARACTER SET and COLLATE ask for; None if neither was written. DEFAULT stands for `default`."""
     if charset is None and collation is None:
         return None
     if charset == "default":

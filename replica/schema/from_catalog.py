@@ -23,11 +23,10 @@ _COMPRESSED: Final = "COMPRESSED*/"
 
 
 def table_of(schema: TableSchema) -> Table:
-    """The definition of a table as the catalog, or an earlier definition, describes it.
+    """Return the definition of a table as the catalog, or an earlier definition, describes it.
 
     Raises:
         SchemaError: a column's declaration is none that a server prints.
-
     """
     shown = [column for column in schema.columns if not column.hidden]
     parts = tuple((column.name, None) for column in shown)
@@ -44,7 +43,7 @@ def table_of(schema: TableSchema) -> Table:
 
 
 def encoding_of(collation: str | None) -> Encoding:
-    """The encoding that a collation's name, or a character set's, stands for."""
+    """Return the encoding that a collation's name, or a character set's, stands for."""
     if collation is None:
         return Encoding(None)
     charset, _, rest = collation.partition("_")
@@ -80,7 +79,7 @@ def _column(schema: ColumnSchema) -> Column:
 
 
 def _digits(schema: ColumnSchema) -> tuple[int, ...]:
-    """What stands in parentheses behind a type, where the declaration leaves it out, as that of rows does."""
+    """Return the numbers in parentheses behind a type as rows have them, where the declaration leaves them out."""
     if schema.data_type == "decimal":
         return (schema.precision or 0, schema.scale or 0)
     if schema.data_type == "bit":

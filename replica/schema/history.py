@@ -39,7 +39,9 @@ _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`tables`: whose definition changed or became unknown; `reason`: what was not understood, '' if all was."""
+    """The effect of one statement. `tables`: those whose definition changed or became unknown; `reason`: what was not
+    understood, '' if all was.
+    """
 
     tables: tuple[TableName, ...] = ()
     reason: str = ""
@@ -49,7 +51,8 @@ class Applied:
 
 
 class SchemaHistory:
-    """`base`: what is known of tables whose own DDL is not read (a schema file); it is not changed.
+    """The tables of a stream so far. `base`: what is known of tables whose own DDL is not read (a schema file); it is
+    not changed.
 
     `lower_case_table_names`: names meet without regard to case, as on a server that stores them in lower case.
     """
@@ -61,7 +64,7 @@ class SchemaHistory:
 
     @classmethod
     def from_file(cls, path: str | Path, *, database: str = "") -> SchemaHistory:
-        """The tables of a file of SQL (mariadb-dump's output, or CREATE TABLE statements).
+        """Read the tables of a file of SQL (mariadb-dump's output, or CREATE TABLE statements).
 
         Tables that no database is named for, neither by them nor by a USE, belong to `database`, or if that is '' to
         any. A statement that is not understood leaves its table unknown, with the reason; one that does not even
@@ -109,20 +112,20 @@ class SchemaHistory:
         return self._execute(self._read(text_of(event), session), session)
 
     def table(self, database: str, table: str) -> TableSchema | None:
-        """What the table looks like now; None if that is not known, and `reason` says why."""
+        """Return what the table looks like now; None if that is not known, and `reason` says why."""
         found = self.known.get(self._name((database, table)))
         return None if found is None else found.schema(database, table)
 
     def reason(self, database: str, table: str) -> str:
-        """Why a table is not known; '' if it is."""
+        """Return the reason why a table is not known; '' if it is."""
         return self.known.reason(self._name((database, table)))
 
     def assumption(self, database: str, table: str) -> str:
-        """What was taken for granted of a table; '' for nothing."""
+        """Return what was taken for granted of a table; '' for nothing."""
         return self.known.assumptions.get(self._name((database, table)), "")
 
     def tables(self) -> list[TableName]:
-        """The names of all tables that are known from statements."""
+        """Return the names of all tables that are known from statements."""
         return self.known.names()
 
     def _name(self, name: TableName) -> TableName:

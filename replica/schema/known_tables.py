@@ -16,13 +16,13 @@ NEVER_SEEN: Final = "its CREATE TABLE is not among the statements that were read
 
 
 class Definitions(Protocol):
-    """Where tables are looked up."""
+    """A source of table definitions by name."""
 
     def get(self, name: TableName) -> Table | None: ...
 
 
 class KnownTables:
-    """`assumptions`: what was taken for granted of a table, in words."""
+    """The tables known so far. `assumptions`: what was taken for granted of a table, in words."""
 
     def __init__(self, base: Definitions | None = None) -> None:
         self._base = base
@@ -32,7 +32,7 @@ class KnownTables:
         self.assumptions: dict[TableName, str] = {}
 
     def __contains__(self, name: TableName) -> bool:
-        """Whether the table was defined here, not in the base."""
+        """Tell whether the table was defined here, not in the base."""
         return name in self._tables
 
     def get(self, name: TableName) -> Table | None:
@@ -42,15 +42,15 @@ class KnownTables:
         return self._base.get(name) if found is None and self._base is not None else found
 
     def reason(self, name: TableName) -> str:
-        """Why a table is not known; '' if it is."""
+        """Return the reason why a table is not known; '' if it is."""
         return "" if self.get(name) is not None else self._unknown.get(name, NEVER_SEEN)
 
     def names(self) -> list[TableName]:
-        """The tables that were defined here."""
+        """Return the tables that were defined here."""
         return list(self._tables)
 
     def in_database(self, database: str) -> tuple[TableName, ...]:
-        """The tables of a database of which anything was said here."""
+        """Return the tables of a database of which anything was said here."""
         return tuple(name for name in (*self._tables, *self._unknown) if name[0] == database)
 
     def define(self, name: TableName, table: Table) -> None:
@@ -58,7 +58,7 @@ class KnownTables:
         self._tables[name] = table
 
     def distrust(self, name: TableName, reason: str) -> None:
-        """From here on the table is not known."""
+        """Treat the table as unknown from here on."""
         self.forget(name)
         self._unknown[name] = reason
 
@@ -69,13 +69,13 @@ class KnownTables:
         return tuple(names)
 
     def forget(self, name: TableName) -> None:
-        """The table is no more: nothing is said of it."""
+        """Forget a table that is no more: nothing is said of it."""
         self._tables.pop(name, None)
         self._unknown.pop(name, None)
         self.assumptions.pop(name, None)
 
     def copy(self, old: TableName, new: TableName) -> None:
-        """`new` looks like `old`, or is as little known."""
+        """Let `new` look like `old`, or be as little known."""
         table, assumption = self.get(old), self.assumptions.get(old)
         if table is None:
             self.distrust(new, f"it comes from {'.'.join(old)}: {self.reason(old)}")

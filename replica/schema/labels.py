@@ -33,7 +33,9 @@ class DoubtfulLabels(NamedTuple):
     labels: tuple[int, ...]
 
     def query(self) -> str:
-        """One statement that answers with one row: the labels in hexadecimal UTF-8. Needs SELECT on the table."""
+        """Return a statement that answers with one row: the labels in hexadecimal UTF-8. It needs SELECT on the
+        table.
+        """
         column = self.schema.columns[self.column]
         place = (self.schema.database, self.schema.table, column.name)
         names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
@@ -44,7 +46,7 @@ class DoubtfulLabels(NamedTuple):
         return f"BEGIN NOT ATOMIC {' '.join(steps)} SELECT {shown}; END"
 
     def answered(self, rows: Iterable[Sequence[object]]) -> ColumnSchema:
-        """The column with the labels that the server answered."""
+        """Return the column with the labels that the server answered."""
         column = self.schema.columns[self.column]
         row = next(iter(rows), ())
         if column.labels is None or len(row) != len(self.labels):
@@ -59,7 +61,7 @@ class DoubtfulLabels(NamedTuple):
 
 
 def doubtful_labels(schema: TableSchema) -> Iterator[DoubtfulLabels]:
-    """The columns of a table whose labels have to be asked for."""
+    """Yield the columns of a table whose labels have to be asked for."""
     for number, column in enumerate(schema.columns):
         labels = tuple(index for index, label in enumerate(column.labels or ()) if _LOST in label)
         if labels and column.charset and _may_have_lost(column.charset):

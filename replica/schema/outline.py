@@ -1,4 +1,4 @@
-"""Which tables a statement of the stream makes, changes, moves or removes, without a look at what it makes of them.
+"""The tables that a statement of the stream makes, changes, moves or removes, without a look at what it makes of them.
 
 In: a QUERY of a binlog. Out: an `Outline`, or None for what defines no table, or is not carried out yet (START ALTER).
 A statement whose head is not understood has an empty one: it may concern any table.
@@ -27,7 +27,8 @@ UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """`tables`: all that are named; `defined`: those that exist after it; `gone`: those that do not.
+    """The tables that a statement names. `tables`: all of them; `defined`: those that exist after it; `gone`: those
+    that do not.
 
     `creates`: what exists after it owes nothing to what was there before.
     """
@@ -39,7 +40,7 @@ class Outline:
 
 
 def outline_of(event: QueryEvent, server_version: int = ANY_VERSION) -> Outline | None:
-    """The outline of a logged statement."""
+    """Return the outline of a logged statement."""
     if (event.status.gtid_flags_extra or 0) & UNDONE or not may_define(event.query):
         return None
     try:
@@ -62,7 +63,7 @@ def outline_of(event: QueryEvent, server_version: int = ANY_VERSION) -> Outline 
 
 
 def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> bool:
-    """Whether a table has other columns after the statement; of what is not understood, that is assumed."""
+    """Tell whether a table has other columns after the statement; True for one that is not understood."""
     try:
         statement = _statement(event, server_version)
         if statement is None or statement.verb is not Verb.ALTER_TABLE:

@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 
 def matcher(patterns: Iterable[str]) -> re.Pattern[str]:
-    """One expression for all patterns; it has to match all of `database.table`, as the binlog spells them."""
+    """Compile one expression for all patterns; it has to match all of `database.table`, as the binlog spells them."""
     return re.compile("|".join(".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns), re.DOTALL)

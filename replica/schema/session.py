@@ -1,4 +1,4 @@
-"""What the meaning of a statement depends on besides its text, and both as a QUERY of a binlog brings them.
+"""All that the meaning of a statement depends on besides its text, and both as a QUERY of a binlog brings them.
 
 In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY. Out: its text in characters (a client that said nothing
 of its character set, or 'binary', is taken to speak UTF-8; what is not valid becomes U+FFFD, which no name or label may
@@ -27,7 +27,9 @@ EXPLICIT_TIMESTAMPS: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """`encoding` is the server's default; `explicit_timestamps` is explicit_defaults_for_timestamp."""
+    """The settings of a session. `encoding` is the server's default; `explicit_timestamps` is
+    explicit_defaults_for_timestamp.
+    """
 
     database: str = ""
     sql_mode: int = 0
@@ -59,7 +61,7 @@ def text_of(event: Logged) -> str:
 
 
 def charset_name(collation: int | None) -> str | None:
-    """The name of a collation's character set, 'binary' among them; None where it is not known."""
+    """Return the name of a collation's character set, 'binary' among them; None where it is not known."""
     if collation is None or collation == BINARY:
         return None if collation is None else "binary"
     try:

@@ -21,13 +21,15 @@ _COPY: Final = re.compile(r"_+(?P<table>.+?)_(?:gho|ghc|ghk|(?:\d{14}_)?del|new|
 
 
 def shadowed(table: str) -> str | None:
-    """The table that `table` is a copy of, by its name; None if it is none."""
+    """Return the table that `table` is a copy of, by its name; None if it is none."""
     match = _COPY.fullmatch(table)
     return match["table"] if match else None
 
 
 def is_shadow(database: str, table: str, patterns: Collection[str]) -> bool:
-    """Whether a table that `patterns` select is the copy of another that they select; a table that is named is none."""
+    """Tell whether a table that `patterns` select is a copy of another that they select; a table that is named is
+    none.
+    """
     original = shadowed(table)
     if original is None or f"{database}.{table}" in patterns:
         return False

@@ -33,7 +33,7 @@ _BODY: Final = rb"""(?>(?:
 
 
 def statements_of(path: str | Path) -> Iterator[str]:
-    """The statements of a file that may define tables, in its order. OSError if it cannot be read."""
+    """Yield the statements of a file that may define tables, in its order. An OSError says that it cannot be read."""
     with Path(path).open("rb") as file:
         if file.seekable():
             yield from _mapped(file)
@@ -68,5 +68,5 @@ def _statements(data: mmap.mmap) -> Iterator[str]:
 
 
 def _body(delimiter: bytes) -> re.Pattern[bytes]:
-    """What matches a statement up to its delimiter, or to the end."""
+    """Return the expression that matches a statement up to its delimiter, or to the end."""
     return re.compile(_BODY % (re.escape(delimiter[:1]), re.escape(delimiter)), re.VERBOSE | re.DOTALL)

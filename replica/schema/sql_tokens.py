@@ -50,7 +50,9 @@ _LEXERS: Final = {(b, a): _lexer(backslash=b, ansi_quotes=a) for b in (True, Fal
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`text` is without quotes and escapes; `upper` is a word in capitals, '' for all that is not an unquoted word."""
+    """One token. `text` is without quotes and escapes; `upper` is a word in capitals, '' for all that is not an
+    unquoted word.
+    """
 
     kind: Literal["word", "name", "string", "double", "symbol"]  # double: "…", a string that may stand for a name
     text: str
@@ -58,7 +60,9 @@ class Token:
 
 
 def tokenize(text: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION) -> Iterator[Token]:
-    """The tokens of a text, of executable comments too where a server of `server_version` (101118) executes them."""
+    """Yield the tokens of a text, of executable comments too where a server of `server_version` (101118) executes
+    them.
+    """
     backslash = not sql_mode & NO_BACKSLASH_ESCAPES
     ansi_quotes = bool(sql_mode & ANSI_QUOTES)
     match_at = _LEXERS[backslash, ansi_quotes].match
@@ -100,7 +104,7 @@ def _token(found: re.Match[str], text: str, *, backslash: bool, ansi_quotes: boo
 
 
 def _unescape(text: str, quote: str, *, backslash: bool) -> str:
-    """One pass: a doubled quote after a backslash is not a doubled quote."""
+    """Resolve all escapes in one pass: a doubled quote after a backslash is not a doubled quote."""
     if backslash and "\\" in text:
         return _ESCAPE[quote].sub(lambda m: _CONTROL.get(m[1], m[1]) if m[1] else quote, text)
     return text.replace(quote * 2, quote)
@@ -112,7 +116,7 @@ def _executed(opening: str, version: str | None, server_version: int) -> bool:
 
 
 def _comment_end(text: str, at: int) -> int:
-    """Where a comment ends that may hold plain comments."""
+    """Return where a comment ends that may hold plain comments."""
     while True:
         end, inner = text.find("*/", at), text.find("/*", at)
         if end < 0:

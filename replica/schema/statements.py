@@ -1,4 +1,4 @@
-"""Which statement a text is, and which tables or databases it names: the head of DDL, from its first words.
+"""Recognise a statement by its text, and the tables or databases it names: the head of DDL, from its first words.
 
 In: the text of a statement. Out: a `Statement` whose `tokens` stand behind the head, or None for what defines no table
 (DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError.
@@ -42,7 +42,9 @@ TableNames = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """`tables`: (database, table) in order; of RENAME old, new, old, new. `database`: of CREATE DATABASE, USE …"""
+    """The head of a statement. `tables`: (database, table) in order; of RENAME old, new, old, new. `database`: of
+    CREATE DATABASE, USE …
+    """
 
     verb: Verb
     tokens: Tokens
@@ -54,14 +56,14 @@ class Statement:
 
 
 def may_define(query: bytes) -> bool:
-    """Whether a text may be DDL, from its first letters: most statements are not, and need no lexer."""
+    """Tell whether a text may be DDL, from its first letters: most statements are not, and need no lexer."""
     return _FIRST.match(query) is not None
 
 
 def read_statement(
     text: str, database: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION
 ) -> Statement | None:
-    """The statement's head; `database` is the session's default."""
+    """Return the statement's head; `database` is the session's default."""
     tokens = Tokens(tokenize(text, sql_mode=sql_mode, server_version=server_version))
     if tokens.accept("SET", "STATEMENT"):
         while not tokens.accept("FOR"):
@@ -156,5 +158,5 @@ def _renamed(tokens: Tokens, database: str) -> TableNames:
 
 
 def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
-    """The (old, new) names of RENAME."""
+    """Return the (old, new) names of RENAME."""
     return list(zip(tables[::2], tables[1::2], strict=True))

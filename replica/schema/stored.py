@@ -1,4 +1,4 @@
-"""Tables as text, and back: for whoever has to remember what a table looked like at a position of the binlog.
+"""Tables as text, and back: for the places that have to remember what a table looked like at a position of the binlog.
 
 In: plain values. Out: JSON in which what has its default is left out, with its keys in one order: equal tables give
 equal text. Refused on the way back: text that is not this, or of a newer version.
@@ -23,17 +23,16 @@ _Value = TypeVar("_Value", ColumnSchema, TableSchema)
 
 
 def tables_to_json(tables: Mapping[TableName, TableSchema]) -> str:
-    """The tables, in the order of their names, as compact JSON."""
+    """Return the tables as compact JSON, in the order of their names."""
     stored = [_told(tables[name]) for name in sorted(tables)]
     return json.dumps({"v": VERSION, "tables": stored}, separators=(",", ":"), ensure_ascii=False)
 
 
 def tables_from_json(text: str) -> dict[TableName, TableSchema]:
-    """What `tables_to_json` made text of.
+    """Read what `tables_to_json` made text of.
 
     Raises:
         SchemaError: it is something else, or was written by a newer version.
-
     """
     try:
         value = json.loads(text)

@@ -1,4 +1,4 @@
-"""What a table looks like, as the server's catalog tells it: plain values, picklable, no I/O.
+"""The definition of a table, as the server's catalog tells it: plain values, picklable, no I/O.
 
 Row images of a server with `binlog_row_metadata=NO_LOG` (the default) carry type codes and nothing else. What they lack
 (names, signedness, character sets, ENUM and SET labels, keys) comes from here. Lengths and precisions are kept too, so

@@ -28,14 +28,14 @@ _NO_ALIAS: Final = frozenset(
 
 
 class Reference(NamedTuple):
-    """`name` is what columns are qualified with: the alias, or the table's own."""
+    """One table of the list. `name` is what columns are qualified with: the alias, or the table's own."""
 
     name: str
     table: TableName | None
 
 
 def read_references(tokens: Tokens, database: str) -> list[Reference]:
-    """The references up to what ends them; at least one."""
+    """Read the references up to what ends them; at least one."""
     found: list[Reference] = []
     depth = 0
     expected = True

@@ -1,4 +1,4 @@
-"""Which names are temporary tables, per session, as far as statements tell: they are no one else's business.
+"""The names that are temporary tables, per session, as far as statements tell: no other session sees them.
 
 In: statements of the binlog in order. Out: whether a statement means a temporary table by a name. A server marks each
 statement that uses one (THREAD_SPECIFIC); of one that is not marked no name is. A table that was made before the first
@@ -25,12 +25,12 @@ MAX_NAMES: Final = 1 << 16
 
 
 def uses_temporary(statement: Logged) -> bool:
-    """Whether the server says that the statement belongs to its session's temporary tables."""
+    """Tell whether the server says that the statement belongs to its session's temporary tables."""
     return bool(statement.header.flags & HeaderFlag.THREAD_SPECIFIC)
 
 
 class TemporaryTables:
-    """The names of all sessions."""
+    """The names of the temporary tables of all sessions."""
 
     def __init__(self) -> None:
         self._names: set[tuple[int, int, str, str]] = set()
@@ -55,7 +55,7 @@ class TemporaryTables:
             self._apply(statement, read)
 
     def means(self, statement: Logged, name: TableName) -> bool:
-        """Whether `name` in this statement is a temporary table."""
+        """Tell whether `name` in this statement is a temporary table."""
         return uses_temporary(statement) and _key(statement, name) in self._names
 
     def _apply(self, statement: Logged, read: Statement) -> None:

@@ -21,7 +21,9 @@ MAX_FILE_NAME: Final = 512
 
 
 def strip(content: memoryview) -> tuple[memoryview, bool]:
-    """A payload after its status byte: (the event, whether a transaction on the primary waits for its ack)."""
+    """Split a payload after its status byte into the event and whether a transaction on the primary waits for its
+    ack.
+    """
     if len(content) < HEADER_LENGTH or content[0] != MAGIC:
         raise ProtocolError(
             "an event came without the semi-sync header that every event of this connection has",
@@ -32,7 +34,7 @@ def strip(content: memoryview) -> tuple[memoryview, bool]:
 
 
 def ack_packet(file: str, position: int) -> bytes:
-    """The whole packet that says: everything up to `position` of the primary's `file` is safe here.
+    """Build the whole packet that says: everything up to `position` of the primary's `file` is safe here.
 
     Its sequence id is 0 whatever was received (another id and the primary stops listening), and it must go out in ONE
     write: the primary waits 1 ms for the rest of a reply it has begun to read. `file` is the base name from the last
@@ -45,7 +47,9 @@ def ack_packet(file: str, position: int) -> bytes:
 
 @functools.lru_cache(maxsize=2)  # the file that is read, and the one before it
 def _around_position(file: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the position: the same for a whole file, and a client's COMMIT waits for it."""
+    """Return what stands before and behind the position: the same for a whole file, and a client's COMMIT waits for
+    it.
+    """
     name = file.encode()
     if not 0 < len(name) <= MAX_FILE_NAME or b"/" in name or b"\0" in name:
         raise ProtocolError(f"{file!r} is not the base name of a binlog file")

@@ -1,8 +1,8 @@
 """caching_sha2_password: a SHA-256 scramble for a server that remembers the account, else the password itself.
 
 Source: the server's plugin/auth_mysql_sha2 and MySQL's sha2_password. The password goes out only inside TLS or the unix
-socket, or encrypted with an RSA key that the user gave. A key that the server sends is not asked for: whoever stands in
-between would send his own, for any account, and read its password.
+socket, or encrypted with an RSA key that the user gave. A key that the server sends is not asked for: an attacker in
+between would send one of their own, for any account, and read its password.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _PASSWORD_WANTED = b"\x04"
 
 
 class CachingSha2(Plugin):
-    """One answer, or two; what the server keeps is salted, so it proves no certificate."""
+    """The plugin caching_sha2_password, with one answer or two; what the server keeps is salted, so it proves no
+    certificate.
+    """
 
     name: ClassVar[str] = "caching_sha2_password"
 

@@ -17,7 +17,7 @@ _LAST = 1
 
 
 class ClearPassword(Plugin):
-    """One answer: the password and a NUL."""
+    """The plugin mysql_clear_password, with one answer: the password and a NUL."""
 
     name: ClassVar[str] = "mysql_clear_password"
 
@@ -29,7 +29,7 @@ class ClearPassword(Plugin):
 
 
 class Dialog(Plugin):
-    """PAM over its dialog: the first question is answered with the password, a second one by nobody."""
+    """PAM over its dialog: the first question is answered with the password, a second one is not answered."""
 
     name: ClassVar[str] = "dialog"
 

@@ -20,7 +20,7 @@ from replica.handshake.plugins.plugin import NONCE_BYTES, Plugin
 
 
 class Ed25519(Plugin):
-    """One answer of 64 bytes; the server keeps the public key."""
+    """The plugin ed25519, with one answer of 64 bytes; the server keeps the public key."""
 
     name: ClassVar[str] = "client_ed25519"
 
@@ -41,7 +41,7 @@ class Ed25519(Plugin):
 
 
 def _scalar(expanded: bytes) -> bytes:
-    """The lower half of the expanded key, clamped as RFC 8032 says, modulo the group's order."""
+    """Return the lower half of the expanded key, clamped as RFC 8032 says, modulo the group's order."""
     clamped = bytearray(expanded[:32])
     clamped[0] &= 0b1111_1000
     clamped[31] = clamped[31] & 0b0111_1111 | 0b0100_0000

@@ -12,7 +12,7 @@ from replica.handshake.plugins.plugin import Plugin
 
 
 class NativePassword(Plugin):
-    """One answer; the server keeps SHA1(SHA1(password))."""
+    """The plugin mysql_native_password, with one answer; the server keeps SHA1(SHA1(password))."""
 
     name: ClassVar[str] = "mysql_native_password"
 

@@ -25,7 +25,7 @@ _HEAD_BYTES = 2  # algorithm and exponent
 
 
 class Parsec(Plugin):
-    """Two answers; the server keeps the salt with its head, and the public key."""
+    """The plugin parsec, with two answers; the server keeps the salt with its head, and the public key."""
 
     name: ClassVar[str] = "parsec"
 

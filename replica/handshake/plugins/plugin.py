@@ -1,7 +1,8 @@
-"""What every authentication plugin is: an answer to the server's first data, answers to more of it, and a proof.
+"""The parts that every authentication plugin has: an answer to the server's first data, answers to more of it, and a
+proof.
 
 In: the account's secret. Out: the payloads to send, none of which holds the password itself unless `Secret.private`
-says that nobody between us and the server can read it.
+says that no one between us and the server can read it.
 """
 
 from __future__ import annotations
@@ -43,20 +44,21 @@ class Plugin(ABC):
 
     @abstractmethod
     def begin(self, data: bytes) -> bytes:
-        """The first answer, to the data of the greeting or of an AuthSwitchRequest.
+        """Return the first answer, to the data of the greeting or of an AuthSwitchRequest.
 
         Raises:
             AuthenticationError: the answer would give the password away.
             ProtocolError: the data is not what this plugin's server sends.
-
         """
 
     def more(self, data: bytes) -> bytes | None:
-        """The answer to what the server says next (AuthMoreData); None where it wants none and goes on itself."""
+        """Return the answer to what the server says next (AuthMoreData); None where it wants none and goes on
+        itself.
+        """
         raise ProtocolError(f"the server goes on with {self.name}, which ends after one answer ({len(data)} bytes)")
 
     def stored(self) -> bytes | None:
-        """What the server keeps of the password (`hash_password_bin`); None where it does not tell a secret.
+        """Return what the server keeps of the password (`hash_password_bin`); None where it does not tell a secret.
 
         A server of 11.4 or later mixes it with its certificate, so that only one that knows the account can do so.
         """
@@ -69,7 +71,7 @@ class Plugin(ABC):
 
 
 def would_expose(plugin: str) -> AuthenticationError:
-    """The refusal to send a password where others may read it."""
+    """Return the refusal to send a password where others may read it."""
     return AuthenticationError(
         f"authentication plugin {plugin} would send the password where it can be read.",
         hint="Use TLS that verifies the server (tls=verify-identity), the unix socket, or an account with ed25519 or "

@@ -23,11 +23,10 @@ FOR_GREETINGS: Final = (NativePassword.name, CachingSha2.name)
 
 
 def plugin_named(name: str, secret: Secret) -> Plugin:
-    """The plugin an AuthSwitchRequest asks for.
+    """Return the plugin an AuthSwitchRequest asks for.
 
     Raises:
         AuthenticationError: there is none of that name.
-
     """
     kind = PLUGINS.get(name)
     if kind is None:
@@ -38,10 +37,12 @@ def plugin_named(name: str, secret: Secret) -> Plugin:
 
 
 def plugin_for_greeting(name: str, secret: Secret) -> Plugin:
-    """The plugin to begin with: the server's own default where that can begin, else the one every server knows."""
+    """Return the plugin to begin with: the server's own default where that can begin, else the one every server
+    knows.
+    """
     return PLUGINS[name if name in FOR_GREETINGS else NativePassword.name](secret)
 
 
 def advice() -> str:
-    """Which accounts can be used."""
+    """Name the accounts that can be used."""
     return "Use an account with one of: ed25519, parsec, mysql_native_password, caching_sha2_password, unix_socket."

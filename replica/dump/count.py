@@ -23,7 +23,6 @@ from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.native.arrays import address
-from replica.native.record import column_of
 from replica.plain_text import one_line
 from replica.protocol.constants import BINLOG_MAGIC, EventType, event_name
 from replica.rows.decode.batch import Groups
@@ -107,7 +106,7 @@ class Summary:
             reading.say_left_out(part, one)
         self.skipped["transactions that cannot be read"] += len(broken)
         self.skipped["transactions that a crash cut short"] += found.cut_groups
-        undone = column_of(found.groups, r.GROUP_ENDING) == r.ENDS_ROLLBACK
+        undone = found.groups["ending"] == r.ENDS_ROLLBACK
         self.skipped["transactions that were rolled back"] += int(undone.sum())
         for kind, count in found.skipped.items():
             self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count

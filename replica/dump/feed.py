@@ -9,8 +9,6 @@ import numpy as np
 
 from replica.dump.rows_text import Place
 from replica.errors import ProtocolError
-from replica.native.record import column_of
-from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +65,7 @@ def _chunks(part: Part, rows: Iterator[Rows], texts: RowTexts) -> Iterator[Chunk
         assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.event is not None  # noqa: S101
         text, ends = texts.write(batch, place, shown=shown, gtids=gtids)
-        starts = column_of(batch.events, r.EVENT_START)[batch.event]
+        starts = batch.events["start"][batch.event]
         groups = batch.groups.start[batch.group]
         borders = np.flatnonzero((np.diff(starts) != 0) | (np.diff(groups) != 0)) + 1
         bounds = [0, *borders.tolist(), batch.rows]

@@ -32,7 +32,7 @@ from replica.dump.kernel_values import (
 )
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_i1, load_i4, load_u1, load_u4, load_u8, store_u1, store_u8
-from replica.rows.scan import records as r
+from replica.rows.scan.records import GroupRecord
 
 # A template piece is an address and a size. One column of one side:
 COLUMN_RANK = 0  # its place among the sorted names of the table
@@ -105,7 +105,7 @@ HEAD_ROOM = 256
 @helper
 def put_head(q: int, batch: int, row: int, group: int) -> int:
     """The start of a JSON object: which transaction the row belongs to, where it stands."""
-    record = load_u8(batch + BATCH_GROUPS) + group * r.GROUP_BYTES
+    record = load_u8(batch + BATCH_GROUPS) + group * GroupRecord.BYTES
     q = put_bytes(q, batch + BATCH_GTID_PIECE)
     gtids = load_u8(batch + BATCH_GTIDS)
     if gtids:
@@ -114,15 +114,15 @@ def put_head(q: int, batch: int, row: int, group: int) -> int:
         copy(q, load_u8(batch + BATCH_GTIDS_DATA) + start, size)
         q += size
     else:
-        q = put_number(q, load_u8(record + r.GROUP_DOMAIN))
+        q = put_number(q, load_u8(record + GroupRecord.domain))
         store_u1(q, 45)
-        q = put_number(q + 1, load_u8(record + r.GROUP_SERVER))
+        q = put_number(q + 1, load_u8(record + GroupRecord.server))
         store_u1(q, 45)
-        q = put_unsigned(q + 1, load_u8(record + r.GROUP_SEQUENCE))
+        q = put_unsigned(q + 1, load_u8(record + GroupRecord.sequence))
     q = put_bytes(q, batch + BATCH_ORDINAL_PIECE)
     q = put_number(q, load_u8(load_u8(batch + BATCH_ORDINAL) + row * 8))
     q = put_bytes(q, batch + BATCH_TIME_PIECE)
-    q = put_time(q, load_u8(record + r.GROUP_TIMESTAMP))
+    q = put_time(q, load_u8(record + GroupRecord.timestamp))
     q = put_bytes(q, batch + BATCH_POSITION_PIECE)
     q = put_number(q, load_u8(batch + BATCH_ORIGIN) + load_u8(load_u8(batch + BATCH_STARTS) + group * 8))
     history = load_u8(batch + BATCH_HISTORY)

@@ -20,8 +20,6 @@ from replica.dump.kernel_escapes import JSON
 from replica.dump.templates import Program, piece, write_piece
 from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
-from replica.native.record import column_of
-from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +115,7 @@ class RowTexts:
         assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.events is not None  # noqa: S101
         record = np.zeros(k.BATCH_WORDS, np.int64)
-        slots = np.ascontiguousarray(column_of(batch.events, r.EVENT_SLOT)[batch.event])
+        slots = np.ascontiguousarray(batch.events["slot"][batch.event])
         programs = self._addresses(batch, slots)
         keep: list[object] = [slots, programs]
         record[k.BATCH_OP // 8] = address(batch.op)

@@ -1,19 +1,108 @@
-"""Int64 records: rows of a C-contiguous int64 matrix, shared by kernels and numpy.
+"""Declare memory that kernels and Python share: each field of a record once, by its name and its meaning.
 
-Kernels address a field as `record + FIELD` with FIELD in bytes, numpy as a column of the matrix.
+A subclass of `Record` lists its fields in the order in which they lie in memory:
+
+    class FoundRecord(Record):
+        \"\"\"One row that was found.\"\"\"
+
+        row = word("its number")
+        place = word("its offset in the range")
+
+For kernels `FoundRecord.place` is the field's offset in bytes and `FoundRecord.BYTES` the size of the whole: they load
+and store at `found + FoundRecord.place`. For Python `FoundRecord.dtype` is the same layout as a type of numpy's:
+`np.zeros(n, FoundRecord.dtype)["place"]` are the places of all records, and a misspelt field is an error in both.
+
+Fields follow each other, so they cannot overlap; what else can go wrong is refused when the class is made.
+`python -m replica.native.records_page > docs/records.md` writes down all of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
+
+import numpy as np
+from numba import types
+from numba.extending import typeof_impl
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
-WORD: Final = 8
+Records: TypeAlias = "npt.NDArray[np.void]"
+"""An array of one of the types below: `records["place"]` is a view of one field of all of them."""
+
+_WORD: Final = np.dtype("<i8")
+_RESERVED: Final = frozenset({"BYTES", "FIELDS", "dtype"})
 
 
-def column_of(records: npt.NDArray[np.int64], field: int) -> npt.NDArray[np.int64]:
-    """One field of all records, as a view."""
-    return records[:, field // WORD]
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record; `count` numbers or records of one type, one after the other."""
+
+    meaning: str
+    dtype: np.dtype[Any]
+    kind: str = ""  # what it is, where it is not one int64
+    count: int = 1
+    offset: int = -1
+
+    @property
+    def size(self) -> int:
+        return self.dtype.itemsize * self.count
+
+
+def word(meaning: str, *, count: int = 1) -> int:
+    """Declare an int64, or `count` of them: a number, or an address."""
+    return cast("int", Field(meaning, _WORD, "" if count == 1 else f"{count} int64", count))
+
+
+def part(record: type[Record], meaning: str, *, count: int = 1) -> int:
+    """Declare a record inside of this one, or `count` of them."""
+    return cast(
+        "int", Field(meaning, record.dtype, record.__name__ if count == 1 else f"{count} {record.__name__}", count)
+    )
+
+
+class Layout(type):
+    """Lay out the fields of a record when its class is made."""
+
+    BYTES: int
+    FIELDS: dict[str, Field]
+    dtype: np.dtype[Any]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Layout:
+        """Replace each field by its offset."""
+        fields: dict[str, Field] = {}
+        offset = 0
+        for member, field in members.items():
+            if not isinstance(field, Field):
+                continue
+            if member in _RESERVED or hasattr(type, member):
+                raise TypeError(f"{name}.{member}: a record has no field of that name")
+            if offset % _WORD.itemsize or field.count < 1:
+                raise TypeError(f"{name}.{member} begins at byte {offset}, and it is {field.count} numbers")
+            fields[member] = replace(field, offset=offset)
+            offset += field.size
+        offsets = {member: field.offset for member, field in fields.items()}
+        layout = super().__new__(cls, name, bases, members | offsets)
+        layout.BYTES = offset
+        layout.FIELDS = fields
+        layout.dtype = np.dtype(
+            [(member, field.dtype, (field.count,) if field.count > 1 else ()) for member, field in fields.items()]
+        )
+        if layout.dtype.itemsize != offset:
+            raise TypeError(f"{name} takes {offset} bytes for kernels, {layout.dtype.itemsize} for numpy")
+        return layout
+
+
+class Record(metaclass=Layout):
+    """Stand for memory that is laid out as the subclass says; never made itself."""
+
+    BYTES: ClassVar[int]
+    FIELDS: ClassVar[dict[str, Field]]
+    dtype: ClassVar[np.dtype[Any]]
+
+
+@typeof_impl.register(Layout)
+def _as_module(record: Layout, _: Any) -> types.Type:
+    """Let kernels read a record's offsets as they read the constants of a module: when they are compiled."""
+    return types.Module(record)

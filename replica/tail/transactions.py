@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.dump.event_words import statement_text, utc, xa_words
 from replica.dump.unseen import visible
-from replica.native.record import column_of
 from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
-from replica.rows.scan import records as r
 from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class Transactions:
         assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.event is not None  # noqa: S101
         assert batch.slots is not None  # noqa: S101
-        slots = column_of(batch.events, r.EVENT_SLOT)
+        slots = batch.events["slot"]
         writer = RowLines(self.colours, full=self.full)
         for number in rows.numbers:
             table = self.compiled(batch.slots.table(int(slots[batch.event[number]])))

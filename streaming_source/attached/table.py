@@ -13,10 +13,8 @@ import mmap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError, SchemaError
-from replica.native.record import column_of
 from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_numbers
-from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from replica.rows.tables.unnamed import unnamed_schema
 from streaming_source.files.survey import in_order_of_last_use
@@ -71,7 +69,7 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
         if others and mapped.rfind(sought, part.start) < 0:
             continue
         found = scan(memoryview(mapped)[part.start :], checksum=part.checksum)
-        for slot in reversed(in_order_of_last_use(column_of(found.events, r.EVENT_SLOT), len(found.maps))):
+        for slot in reversed(in_order_of_last_use(found.events["slot"], len(found.maps))):
             body = found.table_map_body(slot)
             if bytes(body[_NAME_AT : _NAME_AT + len(sought)]) == sought:
                 return parse_table_map(body)

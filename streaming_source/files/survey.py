@@ -21,7 +21,6 @@ import numpy as np
 
 from replica.errors import DataLossError, ProtocolError, SchemaError
 from replica.files.ranges import relocated
-from replica.native.record import WORD, column_of
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
@@ -144,7 +143,7 @@ class FileSurvey:
         self._follow(part, found)
         known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
         wanted = np.array([table.wanted for table in known], np.bool_)
-        met = in_order_of_last_use(column_of(found.events, r.EVENT_SLOT), len(known))
+        met = in_order_of_last_use(found.events["slot"], len(known))
         if len(self.found.names) < MAX_KEPT:
             self.found.names.update(".".join(known[slot].name) for slot in met)
         catalog: dict[tuple[str, str], TableSchema] = {}
@@ -163,8 +162,8 @@ class FileSurvey:
 
     def _follow(self, part: FileRange, found: Scan) -> None:
         """Take in the DDL of a range, before its rows: CREATE TABLE … SELECT has both in one group."""
-        ddl = column_of(found.groups, r.GROUP_FLAGS) & GtidFlag.DDL != 0
-        alone = column_of(found.groups, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        ddl = found.groups["flags"] & GtidFlag.DDL != 0
+        alone = found.groups["ending"] == r.ENDS_STANDALONE
         groups = Groups(found.groups, found.expansion)  # offsets in the range, also where the scan had to write it out
         data = part.data
         for number in np.flatnonzero(ddl | alone):
@@ -284,5 +283,5 @@ def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
 
 
 def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
-    first, last = (int(found.groups[xa.number, field // WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
-    return bool(wanted[column_of(found.events, r.EVENT_SLOT)[first:last]].any())
+    first, last = (int(found.groups[field][xa.number]) for field in ("first", "last"))
+    return bool(wanted[found.events["slot"][first:last]].any())

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from replica.native.record import column_of
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.events import decode
 from replica.protocol.format_description import FormatDescriptionEvent
@@ -107,7 +106,7 @@ class DdlRows:
 
     def _found(self, groups: Groups) -> Iterator[DdlRow]:
         marked = groups.flags & GtidFlag.DDL != 0
-        alone = column_of(groups.records, r.GROUP_ENDING) == r.ENDS_STANDALONE
+        alone = groups.records["ending"] == r.ENDS_STANDALONE
         for number in np.flatnonzero(marked | alone).tolist():
             named = [
                 (name, query)

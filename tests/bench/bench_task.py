@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from replica.native.record import column_of
 from replica.protocol.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
@@ -94,7 +92,7 @@ class Task:
 
 def _cuts(found: Any) -> Iterator[tuple[int, int]]:
     start = MAGIC_BYTES
-    ends = column_of(found.groups, r.GROUP_END).tolist()
+    ends = found.groups["end"].tolist()
     for end, following in zip(ends, [*ends[1:], None], strict=True):
         if following is None or following - start > RANGE_BYTES:
             yield start, end

@@ -70,7 +70,7 @@ def count_bad_checksums(data: int, size: int) -> int:
 def ranges(path: Path) -> list[tuple[int, int]]:
     """The file cut at group ends, as a relay log's index cuts it for tasks: (start, end) offsets."""
     found = scan(np.fromfile(path, np.uint8), checksum=True)
-    ends = [int(end) for end in found.groups[:, 10]]
+    ends = [int(end) for end in found.groups["end"]]
     cuts, start = [], MAGIC_BYTES
     for i, end in enumerate(ends):
         if i + 1 == len(ends) or ends[i + 1] - start > RANGE_BYTES:

@@ -13,8 +13,6 @@ from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.rows_text import Place, RowTexts
 from replica.dump.selection import Selection
-from replica.native.record import column_of
-from replica.rows.scan import records as r
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def our_rows(*files: Path) -> Iterator[OurRow]:
             assert len(lines) == batch.rows
             assert batch.events is not None
             assert batch.slots is not None
-            slots = column_of(batch.events, r.EVENT_SLOT)[batch.event].tolist()
+            slots = batch.events["slot"][batch.event].tolist()
             for line, slot in zip(lines, slots, strict=True):
                 table = batch.slots.table(slot)
                 pairs = list(zip(table.layout.columns, table.table_map.columns, strict=True))

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.wire import is_set
 from replica.rows.decode.kernel_absent import number_choices
-from replica.rows.scan import records as r
+from replica.rows.scan.records import EventRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,8 +33,8 @@ class AbsentColumns:
     def __init__(self, found: Scan, names: Callable[[int], Sequence[str | None]]) -> None:
         self._found = found
         self._names = names
-        self.any = not column_of(found.events, r.EVENT_WHOLE).all()  # else nobody need ask
-        self._choices: dict[int, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
+        self.any = not found.events["whole"].all()  # else nobody need ask
+        self._choices: dict[str, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
 
     def before(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
         """For rows of these events: what their before images lack. NULL outside `rows`; None if nothing is lacking."""
@@ -52,8 +51,8 @@ class AbsentColumns:
     def _lists(
         self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]
     ) -> pa.ListArray | None:
-        before, before_names = self._of(r.EVENT_BEFORE)
-        after, after_names = self._of(r.EVENT_AFTER)  # where an event has one image only, it has one bitmap only
+        before, before_names = self._of("before")
+        after, after_names = self._of("after")  # where an event has one image only, it has one bitmap only
         taken = np.where(second, after[events] + len(before_names), before[events])
         taken[~rows | (np.where(second, after[events], before[events]) < 0)] = -1
         names = [*before_names, *after_names]
@@ -62,7 +61,7 @@ class AbsentColumns:
             return None
         return pa.array(names, NAMES).take(pa.array(taken, pa.int32(), mask=taken < 0))
 
-    def _of(self, field: int) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
+    def _of(self, field: str) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
         """Per event the number of its choice of columns, -1 for all of them; per number the names that it lacks."""
         if field not in self._choices:
             events = self._found.events
@@ -72,7 +71,7 @@ class AbsentColumns:
                 address(self._found.data),
                 address(events),
                 len(events),
-                field,
+                EventRecord.FIELDS[field].offset,
                 address(numbers),
                 address(table),
                 len(table) - 1,
@@ -81,12 +80,12 @@ class AbsentColumns:
             self._choices[field] = numbers, [self._missing(int(event), field) for event in firsts[:count]]
         return self._choices[field]
 
-    def _missing(self, event: int, field: int) -> list[str] | None:
+    def _missing(self, event: int, field: str) -> list[str] | None:
         record = self._found.events[event]
-        width, start = int(record[r.EVENT_WIDTH // WORD]), int(record[field // WORD])
+        width, start = int(record["width"]), int(record[field])
         # Bitmaps of rewritten events stand outside the range: an offset may lead there.
         bitmap = ctypes.string_at(address(self._found.data) + start, (width + 7) // 8)
         if all(is_set(bitmap, i) for i in range(width)):
             return None
-        names = self._names(int(record[r.EVENT_SLOT // WORD]))
+        names = self._names(int(record["slot"]))
         return [name for i, name in enumerate(names) if name is not None and not is_set(bitmap, i)]

@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.native.record import WORD
 from replica.protocol.values import SRID_BYTES
-from replica.rows.decode.records import TAIL_BYTES, TAIL_CAPACITY, TAIL_DATA, TAIL_END, TAIL_VALUES
+from replica.rows.decode.records import SideRecord, TailRecord
 from replica.rows.types.types import GEOMETRY_ARROW, VECTOR_ARROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
+
+    from replica.native.record import Records
 
 ALIGN: Final = 64
 # Columns of equal size would start at equal page offsets and fight for the same lines of the first-level cache.
@@ -68,12 +69,12 @@ class ColumnSet:
         self._bitmap = bitmap
         self.valid: npt.NDArray[np.int64] = self._base + np.arange(count, dtype=np.int64) * bitmap
         self.values: npt.NDArray[np.int64] = self._base + starts[:count].astype(np.int64)
-        self.tails: npt.NDArray[np.int64] = np.zeros((len(strings), TAIL_BYTES // WORD), np.int64)
-        self.tails[:, TAIL_DATA // WORD] = self._base + starts[count : count + len(strings)]
-        self.tails[:, TAIL_CAPACITY // WORD] = self.capacities
-        self.tails[:, TAIL_VALUES // WORD] = self.values[strings]
+        self.tails: Records = np.zeros(len(strings), TailRecord.dtype)
+        self.tails["data"] = self._base + starts[count : count + len(strings)]
+        self.tails["capacity"] = self.capacities
+        self.tails["values"] = self.values[strings]
         self.tail: npt.NDArray[np.int64] = np.zeros(count, np.int64)
-        self.tail[strings] = address(self.tails) + np.arange(len(strings)) * TAIL_BYTES
+        self.tail[strings] = address(self.tails) + np.arange(len(strings)) * TailRecord.BYTES
         for index in strings:
             offset = int(self.values[index]) - address(self._memory)
             self._memory[offset : offset + 4] = 0
@@ -85,27 +86,28 @@ class ColumnSet:
             valid = self._slice(int(self.valid[index]), bitmap) if nullable else None
             self._buffers.append([valid, self._slice(int(self.values[index]), size)])
         for index, tail in zip(strings, self.tails, strict=True):
-            self._buffers[index].append(self._slice(int(tail[TAIL_DATA // WORD]), int(tail[TAIL_CAPACITY // WORD])))
-        self.side: npt.NDArray[np.int64] = np.array(
-            [address(self.tails), len(strings), self._base, bitmap, count if nullable else 0], np.int64
-        )
+            self._buffers[index].append(self._slice(int(tail["data"]), int(tail["capacity"])))
+        self.side: Records = np.zeros((), SideRecord.dtype)
+        self.side["tails"], self.side["tail_count"] = address(self.tails), len(strings)
+        self.side["valid"], self.side["stride"] = self._base, bitmap
+        self.side["valid_count"] = count if nullable else 0
         self.reset()
 
     def reset(self) -> None:
         """Forget the rows: all values count as set, all strings are empty."""
         start = self._base - address(self._memory)
         self._memory[start : start + self._bitmap * len(self.kinds)] = 0xFF
-        self.tails[:, TAIL_END // WORD] = 0
+        self.tails["end"] = 0
         for place, capacity in enumerate(self.capacities):
-            if capacity > self.tails[place, TAIL_CAPACITY // WORD]:
+            if capacity > self.tails[place]["capacity"]:
                 data = np.empty(capacity + SLACK, np.uint8)
                 self._buffers[self._strings[place]][2] = pa.py_buffer(data)
-                self.tails[place, TAIL_DATA // WORD] = address(data)
-                self.tails[place, TAIL_CAPACITY // WORD] = capacity
+                self.tails[place]["data"] = address(data)
+                self.tails[place]["capacity"] = capacity
 
     def want_room(self, tail_address: int, need: int) -> bool:
         """From the next `reset` on, a column of strings holds `need` bytes at least; False if it is not of this set."""
-        place, rest = divmod(tail_address - address(self.tails), TAIL_BYTES)
+        place, rest = divmod(tail_address - address(self.tails), TailRecord.BYTES)
         if rest or not 0 <= place < len(self.capacities):
             return False
         if need > MAX_DATA:
@@ -123,7 +125,7 @@ class ColumnSet:
 
     def text(self, index: int) -> tuple[int, int]:
         """The addresses of the offsets and of the data of a column of strings."""
-        return int(self.values[index]), int(self.tails[self._strings.index(index), TAIL_DATA // WORD])
+        return int(self.values[index]), int(self.tails["data"][self._strings.index(index)])
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
         return self._buffer.slice(start - address(self._memory), size)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.native.record import column_of
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from replica.native.record import Records
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.expand import Expansion
 
@@ -29,18 +29,18 @@ class Groups:
     `expansion`: of a range that was written out for the scan; `start` and `end` are offsets in the range itself.
     """
 
-    def __init__(self, records: npt.NDArray[np.int64], expansion: Expansion | None = None) -> None:
+    def __init__(self, records: Records, expansion: Expansion | None = None) -> None:
         self._records = records
-        self.domain = column_of(records, r.GROUP_DOMAIN)
-        self.server_id = column_of(records, r.GROUP_SERVER)
-        self.seq_no = column_of(records, r.GROUP_SEQUENCE)
-        self.commit_ts = column_of(records, r.GROUP_TIMESTAMP)  # seconds since 1970, of the event that ends the group
-        self.flags = column_of(records, r.GROUP_FLAGS)
-        self.commit_id = column_of(records, r.GROUP_COMMIT_ID)
-        self.xid = column_of(records, r.GROUP_XID)  # 0 where the group does not end with XID
-        self.thread_id = column_of(records, r.GROUP_THREAD)  # 0 where the server does not log it (before 11.5)
-        self.start = column_of(records, r.GROUP_START)  # offsets in the range
-        self.end = column_of(records, r.GROUP_END)
+        self.domain = records["domain"]
+        self.server_id = records["server"]
+        self.seq_no = records["sequence"]
+        self.commit_ts = records["timestamp"]  # seconds since 1970, of the event that ends the group
+        self.flags = records["flags"]
+        self.commit_id = records["commit_id"]
+        self.xid = records["xid"]  # 0 where the group does not end with XID
+        self.thread_id = records["thread"]  # 0 where the server does not log it (before 11.5)
+        self.start = records["start"]  # offsets in the range
+        self.end = records["end"]
         if expansion is not None:
             self.start, self.end = expansion.origins(self.start), expansion.origins(self.end)
 
@@ -53,8 +53,8 @@ class Groups:
         return self.seq_no.view(np.uint64)
 
     @property
-    def records(self) -> npt.NDArray[np.int64]:
-        """All fields, laid out as GROUP_* say."""
+    def records(self) -> Records:
+        """All fields: GroupRecords."""
         return self._records
 
 
@@ -92,8 +92,8 @@ class ChangeBatch:
     absent: pa.ListArray | None = None  # flat
     history: pa.BooleanArray | None = None
     event: npt.NDArray[np.int32] | None = None  # per row the number of its rows event in `events`
-    events: npt.NDArray[np.int64] | None = None  # the range's rows events, laid out as EVENT_* say
-    slots: SlotTable | None = None  # the compiled tables, by EVENT_SLOT
+    events: Records | None = None  # the range's rows events, EventRecords
+    slots: SlotTable | None = None  # the compiled tables, by `slot` of EventRecord
 
     @property
     def before_valid(self) -> npt.NDArray[np.bool_]:

@@ -12,25 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from replica.native.arrays import address
-from replica.native.record import WORD
 from replica.protocol.values import fraction_width
 from replica.rows.tables.layout import ABSENT
 from replica.rows.tables.widening import SIGNED
 from replica.rows.types.charsets import conversion
-from replica.rows.types.plan_record import (
-    KIND_ROW_END,
-    KIND_ROW_END_TEXT,
-    KIND_WIDENED,
-    PLAN_A,
-    PLAN_AUX,
-    PLAN_B,
-    PLAN_BYTES,
-    PLAN_KIND,
-    PLAN_TAIL,
-    PLAN_VALID,
-    PLAN_VALUES,
-    PLAN_WIDTH,
-)
+from replica.rows.types.plan_record import KIND_ROW_END, KIND_ROW_END_TEXT, KIND_WIDENED, PlanRecord
 from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
@@ -38,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.rows.decode.arena import ColumnSet
     from replica.rows.tables.plan import ColumnPlan
     from replica.rows.types.types import ValuePolicy
@@ -52,18 +39,18 @@ class Template:
     """PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
 
     def __init__(self, columns: Sequence[ColumnPlan], outputs: Sequence[int], policy: ValuePolicy) -> None:
-        self.records = np.zeros((len(columns), PLAN_BYTES // WORD), np.int64)
+        self.records: Records = np.zeros(len(columns), PlanRecord.dtype)
         self.outputs = np.array(outputs, np.int64)
         self._keep: list[npt.NDArray[Any]] = []
         self._missing: npt.NDArray[np.int64] | None = None  # output columns without a wire column
         for record, plan, output in zip(self.records, columns, outputs, strict=True):
-            record[PLAN_WIDTH // WORD] = -plan.prefix if plan.prefix else plan.width
+            record["width"] = -plan.prefix if plan.prefix else plan.width
             if output != ABSENT:
                 self._parameters(record, plan, policy)
             elif plan.row_end:
-                record[PLAN_KIND // WORD] = KIND_ROW_END
+                record["kind"] = KIND_ROW_END
 
-    def _parameters(self, record: npt.NDArray[np.int64], plan: ColumnPlan, policy: ValuePolicy) -> None:
+    def _parameters(self, record: Records, plan: ColumnPlan, policy: ValuePolicy) -> None:
         kind = plan.kind
         code: int = kind
         a = b = aux = 0
@@ -90,29 +77,29 @@ class Template:
             code, a, b = KIND_WIDENED, plan.widened, int(kind in SIGNED)
         if plan.row_end:
             code = KIND_ROW_END_TEXT if kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
-        record[[PLAN_KIND // WORD, PLAN_A // WORD, PLAN_B // WORD, PLAN_AUX // WORD]] = code, a, b, aux
+        record["kind"], record["a"], record["b"], record["aux"] = code, a, b, aux
 
     def _address(self, table: npt.NDArray[Any]) -> int:
         self._keep.append(table)
         return address(table)
 
-    def bind(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
+    def bind(self, columns: ColumnSet) -> Records:
         """The records with the addresses of a set of output columns."""
         bound = self.records.copy()
         wanted = self.outputs >= 0
         slots = self.outputs[wanted]
-        for field, addresses in ((PLAN_VALUES, columns.values), (PLAN_VALID, columns.valid), (PLAN_TAIL, columns.tail)):
-            bound[wanted, field // WORD] = addresses[slots]
+        for field, addresses in (("values", columns.values), ("valid", columns.valid), ("tail", columns.tail)):
+            bound[field][wanted] = addresses[slots]
         return bound
 
-    def absent(self, columns: ColumnSet) -> npt.NDArray[np.int64]:
+    def absent(self, columns: ColumnSet) -> Records:
         """PLAN records of the output columns that no column of the wire feeds."""
         if self._missing is None:
             self._missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
         missing = self._missing
-        bound = np.zeros((len(missing), PLAN_BYTES // WORD), np.int64)
-        for field, addresses in ((PLAN_VALUES, columns.values), (PLAN_VALID, columns.valid), (PLAN_TAIL, columns.tail)):
-            bound[:, field // WORD] = addresses[missing]
+        bound = np.zeros(len(missing), PlanRecord.dtype)
+        for field, addresses in (("values", columns.values), ("valid", columns.valid), ("tail", columns.tail)):
+            bound[field] = addresses[missing]
         return bound
 
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from replica.errors import ConfigError, ProtocolError, ReplicaError
-from replica.native.record import WORD, column_of
 from replica.rows.decode import records as d
 from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.faults import run_fault
@@ -176,14 +175,14 @@ class RangeDecoder:
         slots.load(found, work)
         images = PlainImages(found, slots, work, self._arena, lengths=lengths)
         found = images.found
-        run = np.zeros(d.RUN_WORDS, np.int64)
-        run[d.RUN_GROUP // WORD] = 0 if rows_before else -1
-        run[d.RUN_ORDINAL // WORD] = rows_before
+        run = np.zeros((), d.RunState.dtype)
+        run["group"] = 0 if rows_before else -1
+        run["ordinal"] = rows_before
         status = d.DONE
-        while status != d.DONE or run[d.RUN_ITEM // WORD] < len(work):
+        while status != d.DONE or run["item"] < len(work):
             if status == d.DONE:
-                run[d.RUN_STOP // WORD] = images.advance()
-                if images.fault is not None and run[d.RUN_STOP // WORD] == run[d.RUN_ITEM // WORD]:
+                run["stop"] = images.advance()
+                if images.fault is not None and run["stop"] == run["item"]:
                     self._unreadable = images.fault.group
                     error = images.fault.error
                     raise error if found.is_mysql else _of_group(error, groups, images.fault.group)
@@ -192,13 +191,13 @@ class RangeDecoder:
             writer, self._given_out = self._writer, False
             writer.reset()
             status = writer.run(found, work, slots, run)
-            rows = int(run[d.RUN_ROWS // WORD])
+            rows = int(run["rows"])
             if status == d.ROOM:
-                writer.want_room(int(run[d.RUN_COLUMN // WORD]), int(run[d.RUN_NEED // WORD]))
+                writer.want_room(int(run["column"]), int(run["need"]))
             fault = None
             if status > d.ROOM:
-                fault, event = run_fault(status, run, found, slots), int(run[d.RUN_EVENT // WORD])
-                unreadable = int(found.events[event, r.EVENT_GROUP // WORD])
+                fault, event = run_fault(status, run, found, slots), int(run["event"])
+                unreadable = int(found.events[event]["group"])
             if rows:
                 self._given_out = True
                 yield writer.batch(rows, found, slots, groups)
@@ -240,9 +239,9 @@ def count_by_table(
     tables = TableCache(resolver, None, ValuePolicy())
     for part in deliver(found, carried, unprepared=[]):
         slots = tables.slots(part)
-        events = part.events if shown is None else part.events[shown[column_of(part.events, r.EVENT_GROUP)]]
+        events = part.events if shown is None else part.events[shown[part.events["group"]]]
         keyed = events.copy()
-        keyed[:, r.EVENT_GROUP // WORD] = column_of(events, r.EVENT_SLOT) * r.OPERATIONS + column_of(events, r.EVENT_OP)
+        keyed["group"] = events["slot"] * r.OPERATIONS + events["op"]
         by_slot = np.zeros((len(part.maps), r.OPERATIONS), np.int64)
         add_counts(replace(part, events=keyed), slots, _wanted_events(replace(part, events=events), slots), by_slot)
         for slot in np.flatnonzero(by_slot.any(axis=1)).tolist():
@@ -252,7 +251,7 @@ def count_by_table(
 
 
 def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> None:
-    """Add the row changes of the rows events with the numbers `work` to `counts`, where EVENT_GROUP of each says."""
+    """Add the row changes of the rows events with the numbers `work` to `counts`, where `group` of each says."""
     if not len(work):
         return
     run_over_images(count_images, found, slots, work, counts, walk_only=True)

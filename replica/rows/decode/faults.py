@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError
-from replica.native.record import WORD
 from replica.rows.decode import records as d
 from replica.rows.decode.texts import no_text
-from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from replica.native.record import Records
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
 
@@ -43,11 +39,11 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
     return ProtocolError(f"{subject} {text}", offset=offset, hint=DAMAGED)
 
 
-def run_fault(status: int, run: npt.NDArray[np.int64], found: Scan, slots: SlotTable) -> ProtocolError:
+def run_fault(status: int, run: Records, found: Scan, slots: SlotTable) -> ProtocolError:
     """The same from what a kernel leaves in its RUN record."""
-    event = found.events[int(run[d.RUN_EVENT // WORD])]
-    offset = int(run[d.RUN_FAULT // WORD])
+    event = found.events[int(run["event"])]
+    offset = int(run["fault"])
     if not 0 <= offset < len(found.data):  # in images that were written out plain
-        offset = int(event[r.EVENT_START // WORD])
-    slot, column = int(event[r.EVENT_SLOT // WORD]), int(run[d.RUN_COLUMN // WORD])
+        offset = int(event["start"])
+    slot, column = int(event["slot"]), int(run["column"])
     return image_fault(status, slots, slot, column=column, offset=found.origin(offset))

@@ -42,7 +42,7 @@ def run_over_images(
     slots.load(found, work, walk_only=walk_only)
     images = PlainImages(found, slots, work, Arena(), walk_only=walk_only)
     found = images.found
-    run = np.zeros(d.RUN_WORDS, np.int64)
+    run = np.zeros((), d.RunState.dtype)
     done = 0
     while done < len(work):
         part = work[done : images.advance()]

@@ -4,8 +4,8 @@ Three things are undone here, event by event: log_bin_compress (all images of an
 COMPRESSED columns and MySQL's JSON (the value is put behind a length of four bytes, inflated or as text), and MySQL's
 PARTIAL_UPDATE_ROWS (differences of JSON values become the values).
 
-In: a scan and the worklist of its rows events. Out: the scan again, with event records of its own in which EVENT_IMAGES
-and EVENT_END point at plain images. Those stand in an arena outside of the range, which is just another offset to the
+In: a scan and the worklist of its rows events. Out: the scan again, with event records of its own in which `images`
+and `end` point at plain images. Those stand in an arena outside of the range, which is just another offset to the
 kernels. The arena holds ARENA_BYTES, or one event that is larger: the worklist is done slice by slice.
 
 Refused: what cannot be inflated or parsed, images that do not fit their table map, and an event that would grow beyond
@@ -21,12 +21,11 @@ import numpy as np
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.compression import inflate
 from replica.protocol.partial_update import apply_partial_update
 from replica.rows.decode import records as d
 from replica.rows.decode.faults import DAMAGED, image_fault
-from replica.rows.decode.kernel_images import GROW, PIECE_BYTES, find_values
+from replica.rows.decode.kernel_images import GROW, PieceRecord, find_values
 from replica.rows.scan import records as r
 from replica.rows.tables.plan import PREPARED_PREFIX
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.protocol.wire import Buffer
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
@@ -48,8 +48,7 @@ MAX_IMAGES_BYTES: Final = (1 << 31) - 1
 
 _FIRST_PIECES: Final = 1024
 _CHUNK: Final = 1024  # events whose records are taken out of numpy at once
-_WORDS: Final = [field // WORD for field in (r.EVENT_IMAGES, r.EVENT_END, r.EVENT_FORM, r.EVENT_SLOT)]
-_BITMAPS: Final = [field // WORD for field in (r.EVENT_BEFORE, r.EVENT_AFTER, r.EVENT_WIDTH)]
+_FIELDS: Final = ("images", "end", "form", "slot")  # of an event to prepare
 
 
 class Arena:
@@ -125,14 +124,14 @@ class PlainImages:
         self.found = replace(found, events=found.events.copy()) if changed else found
         if lengths is not None:
             plain = work[~unplain]
-            start, end = (column_of(found.events, field)[plain] for field in (r.EVENT_IMAGES, r.EVENT_END))
-            column_of(self.found.events, r.EVENT_END)[plain] = start + np.minimum(end - start, lengths[plain])
+            start, end = (found.events[field][plain] for field in ("images", "end"))
+            self.found.events["end"][plain] = start + np.minimum(end - start, lengths[plain])
         self._data = found.data.data
 
-    def _unplain(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        unplain: npt.NDArray[np.bool_] = column_of(events, r.EVENT_FORM)[self._work] != r.FORM_PLAIN
+    def _unplain(self, events: Records) -> npt.NDArray[np.bool_]:
+        unplain: npt.NDArray[np.bool_] = events["form"][self._work] != r.FORM_PLAIN
         if self._stored:
-            unplain |= np.isin(column_of(events, r.EVENT_SLOT)[self._work], list(self._stored))
+            unplain |= np.isin(events["slot"][self._work], list(self._stored))
         return unplain
 
     def advance(self) -> int:
@@ -146,7 +145,7 @@ class PlainImages:
             try:
                 images = self._plain(*words)
             except ProtocolError as error:
-                self.fault = ImageFault(int(self.found.events[words[0], r.EVENT_GROUP // WORD]), error)
+                self.fault = ImageFault(int(self.found.events["group"][words[0]]), error)
                 break
             starts.append(arena.put(images))
             sizes.append(len(images))
@@ -154,25 +153,26 @@ class PlainImages:
         if starts:
             numbers = self._work[self._todo[first : self._next]]
             begin = np.array(starts, np.int64) - address(self.found.data)
-            column_of(self.found.events, r.EVENT_IMAGES)[numbers] = begin
+            self.found.events["images"][numbers] = begin
             length = np.array(sizes, np.int64)
             if self._lengths is not None:
                 length = np.minimum(length, self._lengths[numbers])
-            column_of(self.found.events, r.EVENT_END)[numbers] = begin + length
+            self.found.events["end"][numbers] = begin + length
         return int(self._todo[self._next]) if self._next < len(self._todo) else len(self._work)
 
     def _event_words(self) -> Iterator[list[int]]:
-        """Number, EVENT_IMAGES, EVENT_END, EVENT_FORM and EVENT_SLOT of each event to prepare."""
+        """Number, and `images`, `end`, `form` and `slot`, of each event to prepare."""
         for first in range(0, len(self._todo), _CHUNK):
             numbers = self._work[self._todo[first : first + _CHUNK]]
-            yield from np.column_stack((numbers, self.found.events[numbers][:, _WORDS])).tolist()
+            fields = (self.found.events[field][numbers] for field in _FIELDS)
+            yield from np.column_stack((numbers, *fields)).tolist()
 
-    def _offset(self, event: npt.NDArray[np.int64]) -> int:
-        return self.found.origin(int(event[r.EVENT_START // WORD]))
+    def _offset(self, event: Records) -> int:
+        return self.found.origin(int(event["start"]))
 
     def _plain(self, number: int, start: int, end: int, form: int, slot: int) -> Buffer:
         images: Buffer = self._data[start:end]
-        event = self.found.events[number]
+        event = self.found.events[number, ...]  # still the memory itself: a kernel takes its address
         try:
             if form == r.FORM_COMPRESSED:
                 images = inflate(images)
@@ -183,9 +183,9 @@ class PlainImages:
         stored = self._stored.get(slot)
         return images if stored is None else self._rewritten(images, event, slot, stored)
 
-    def _update(self, images: Buffer, event: npt.NDArray[np.int64], slot: int) -> bytes:
+    def _update(self, images: Buffer, event: Records, slot: int) -> bytes:
         columns = self._slots.table(slot).table_map.columns
-        before, after, width = event[_BITMAPS].tolist()
+        before, after, width = (int(event[field]) for field in ("before", "after", "width"))
         if width != len(columns):
             raise image_fault(d.BAD_WIDTH, self._slots, slot, offset=self._offset(event))
         data, bitmap = self._data, (width + 7) // 8
@@ -198,7 +198,7 @@ class PlainImages:
             wanted=stored.unpack.keys() if stored else (),
         )
 
-    def _rewritten(self, images: Buffer, event: npt.NDArray[np.int64], slot: int, stored: StoredColumns) -> bytes:
+    def _rewritten(self, images: Buffer, event: Records, slot: int, stored: StoredColumns) -> bytes:
         """The images with the values of the stored columns plain, each behind a length of four bytes."""
         view = memoryview(images)
         parts: list[Buffer] = []
@@ -222,12 +222,12 @@ class PlainImages:
         return b"".join(parts)
 
     def _pieces(
-        self, images: memoryview, event: npt.NDArray[np.int64], slot: int, stored: StoredColumns
-    ) -> list[list[int]]:
+        self, images: memoryview, event: Records, slot: int, stored: StoredColumns
+    ) -> list[tuple[int, int, int, int]]:
         source = np.frombuffer(images, np.uint8)
         capacity, count = _FIRST_PIECES, GROW
         while count == GROW:
-            pieces = np.empty((capacity, PIECE_BYTES // WORD), np.int64)
+            pieces = np.empty(capacity, PieceRecord.dtype)
             count = find_values(
                 address(self.found.data),
                 address(event),
@@ -242,7 +242,7 @@ class PlainImages:
             capacity *= 8
         if count < 0:
             raise image_fault(-count, self._slots, slot, offset=self._offset(event))
-        found: list[list[int]] = pieces[:count].tolist()
+        found: list[tuple[int, int, int, int]] = pieces[:count].tolist()
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u4
-from replica.rows.scan import records as r
+from replica.rows.scan.records import EventRecord
 
 FNV_OFFSET = 0x2BF29CE484222325
 FNV_PRIME = 0x100000001B3
@@ -13,8 +13,10 @@ FNV_PRIME = 0x100000001B3
 @helper
 def same_choice(data: int, event: int, other: int, field: int) -> bool:
     """Whether two events have one table map and the same bits in the bitmap that `field` points at."""
-    width = load_u8(event + r.EVENT_WIDTH)
-    if load_u8(event + r.EVENT_SLOT) != load_u8(other + r.EVENT_SLOT) or width != load_u8(other + r.EVENT_WIDTH):
+    width = load_u8(event + EventRecord.width)
+    if load_u8(event + EventRecord.slot) != load_u8(other + EventRecord.slot) or width != load_u8(
+        other + EventRecord.width
+    ):
         return False
     left = data + load_u8(event + field)
     right = data + load_u8(other + field)
@@ -29,18 +31,18 @@ def same_choice(data: int, event: int, other: int, field: int) -> bool:
 def number_choices(data: int, events: int, count: int, field: int, out: int, table: int, mask: int, firsts: int) -> int:
     """Number the distinct (table map, bitmap) pairs of partial events; how many there are.
 
-    `field`: EVENT_BEFORE or EVENT_AFTER. `out`: an int32 an event, its number, -1 where the event is whole. `firsts`:
+    `field`: EventRecord.before or .after. `out`: an int32 an event, its number, -1 where the event is whole. `firsts`:
     int32 numbers of the first event of each. `table`: zeros, `mask` + 1 words of int32, more than events.
     """
     found = 0
     for number in range(count):
-        event = events + number * r.EVENT_BYTES
-        if load_u8(event + r.EVENT_WHOLE):
+        event = events + number * EventRecord.BYTES
+        if load_u8(event + EventRecord.whole):
             store_u4(out + number * 4, -1)
             continue
         bitmap = data + load_u8(event + field)
-        value = FNV_OFFSET ^ load_u8(event + r.EVENT_SLOT)
-        for i in range((load_u8(event + r.EVENT_WIDTH) + 7) >> 3):
+        value = FNV_OFFSET ^ load_u8(event + EventRecord.slot)
+        for i in range((load_u8(event + EventRecord.width) + 7) >> 3):
             value = (value ^ load_u1(bitmap + i)) * FNV_PRIME
         place = (value ^ (value >> 32)) & mask
         while True:
@@ -51,7 +53,7 @@ def number_choices(data: int, events: int, count: int, field: int, out: int, tab
                 store_u4(out + number * 4, found)
                 found += 1
                 break
-            if same_choice(data, event, events + load_u4(firsts + (entry - 1) * 4) * r.EVENT_BYTES, field):
+            if same_choice(data, event, events + load_u4(firsts + (entry - 1) * 4) * EventRecord.BYTES, field):
                 store_u4(out + number * 4, entry - 1)
                 break
             place = (place + 1) & mask

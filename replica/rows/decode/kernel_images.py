@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from replica.native.compile import kernel
 from replica.native.memory import load_u1, load_u8, store_u8
+from replica.native.record import Record, word
 from replica.rows.decode import records as d
 from replica.rows.decode.kernel_walk import begin_event
 from replica.rows.scan import records as r
+from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_numbers import short_little_endian
 
-# One value of a marked column; offsets count from the first image.
-PIECE_LENGTH = 0  # offset of the length in front of it
-PIECE_VALUE = 8
-PIECE_END = 16
-PIECE_COLUMN = 24
-PIECE_BYTES = 32
+
+class PieceRecord(Record):
+    """One value of a marked column; offsets count from the first image."""
+
+    length = word("offset of the length in front of it")
+    value = word("offset of the value")
+    end = word("offset after it")
+    column = word("number of the column")
+
 
 GROW = -1
 
@@ -36,12 +41,12 @@ def find_values(
     `images` and `size`: the event's images, wherever they are. `widths`: int64 per column, see StoredColumns. Returns
     how many pieces there are, GROW when there is no room for the next, or minus SHORT_IMAGE, BAD_WIDTH or NO_COLUMNS.
     """
-    before = data + load_u8(event + r.EVENT_BEFORE)
-    after = data + load_u8(event + r.EVENT_AFTER)
+    before = data + load_u8(event + EventRecord.before)
+    after = data + load_u8(event + EventRecord.after)
     present_before, present_after = begin_event(event, before, after, columns)
     if present_before <= 0 or present_after <= 0:
         return -d.BAD_WIDTH if present_before < 0 else -d.NO_COLUMNS
-    update = load_u8(event + r.EVENT_OP) == r.OP_UPDATE
+    update = load_u8(event + EventRecord.op) == r.OP_UPDATE
     end = images + size
     p = images
     count = 0
@@ -78,10 +83,10 @@ def find_values(
             if load_u1(marks + c):
                 if count == capacity:
                     return GROW
-                piece = pieces + count * PIECE_BYTES
-                store_u8(piece + PIECE_LENGTH, start - images)
-                store_u8(piece + PIECE_VALUE, p - length - images)
-                store_u8(piece + PIECE_END, p - images)
-                store_u8(piece + PIECE_COLUMN, c)
+                piece = pieces + count * PieceRecord.BYTES
+                store_u8(piece + PieceRecord.length, start - images)
+                store_u8(piece + PieceRecord.value, p - length - images)
+                store_u8(piece + PieceRecord.end, p - images)
+                store_u8(piece + PieceRecord.column, c)
                 count += 1
     return count

@@ -31,7 +31,9 @@ from replica.native.memory import (
 from replica.rows.decode import records as d
 from replica.rows.decode.kernel_unchanged import end_if_same
 from replica.rows.decode.kernel_walk import begin_event, skip_image
+from replica.rows.decode.records import RowColumns, RunState, SideRecord, SlotRecord, TailRecord
 from replica.rows.scan import records as r
+from replica.rows.scan.records import EventRecord
 from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import NO_TEXT
 from replica.rows.types.kernel_dates import closed_version, temporal
@@ -45,32 +47,33 @@ from replica.rows.types.kernel_numbers import (
     short_little_endian,
 )
 from replica.rows.types.kernel_text import label, text_room, write_text
+from replica.rows.types.plan_record import PlanRecord
 from replica.rows.types.types import Kind
 
 
 @helper
 def clear(plan: int, row: int) -> None:
     """NULL in one column of one row."""
-    valid = load_u8(plan + pr.PLAN_VALID) + (row >> 3)
+    valid = load_u8(plan + PlanRecord.valid) + (row >> 3)
     store_u1(valid, load_u1(valid) & ~(1 << (row & 7)))
-    tail = load_u8(plan + pr.PLAN_TAIL)
+    tail = load_u8(plan + PlanRecord.tail)
     if tail:
-        store_u4(load_u8(plan + pr.PLAN_VALUES) + row * 4 + 4, load_u8(tail + d.TAIL_END))
+        store_u4(load_u8(plan + PlanRecord.values) + row * 4 + 4, load_u8(tail + TailRecord.end))
 
 
 @helper
 def no_rows(side: int, first: int, row: int) -> None:
     """NULL, and no data, in all columns of a side from row `first` up to `row`."""
-    tails = load_u8(side + d.SIDE_TAILS)
-    for i in range(load_u8(side + d.SIDE_TAIL_COUNT)):
-        tail = tails + i * d.TAIL_BYTES
-        end = load_u8(tail + d.TAIL_END)
-        values = load_u8(tail + d.TAIL_VALUES)
+    tails = load_u8(side + SideRecord.tails)
+    for i in range(load_u8(side + SideRecord.tail_count)):
+        tail = tails + i * TailRecord.BYTES
+        end = load_u8(tail + TailRecord.end)
+        values = load_u8(tail + TailRecord.values)
         for k in range(first, row):
             store_u4(values + k * 4 + 4, end)
-    valid = load_u8(side + d.SIDE_VALID)
-    stride = load_u8(side + d.SIDE_STRIDE)
-    for _ in range(load_u8(side + d.SIDE_VALID_COUNT)):
+    valid = load_u8(side + SideRecord.valid)
+    stride = load_u8(side + SideRecord.stride)
+    for _ in range(load_u8(side + SideRecord.valid_count)):
         k = first
         while k < row:
             byte = valid + (k >> 3)
@@ -99,18 +102,18 @@ def decode_typed(
     flat: int,
 ) -> int:
     """Decode until the work is done or the batch is full; see DONE and its kin in records.py for what comes back."""
-    item = load_u8(run + d.RUN_ITEM)
-    stop = load_u8(run + d.RUN_STOP)
-    offset = load_u8(run + d.RUN_OFFSET)
-    group = load_u8(run + d.RUN_GROUP)
-    ordinal = load_u8(run + d.RUN_ORDINAL)
-    out_op = load_u8(meta + d.META_OP)
-    out_table = load_u8(meta + d.META_TABLE)
-    out_group = load_u8(meta + d.META_GROUP)
-    out_ordinal = load_u8(meta + d.META_ORDINAL)
-    out_last = load_u8(meta + d.META_LAST)
-    out_event = load_u8(meta + d.META_EVENT)
-    out_history = load_u8(meta + d.META_HISTORY)
+    item = load_u8(run + RunState.item)
+    stop = load_u8(run + RunState.stop)
+    offset = load_u8(run + RunState.offset)
+    group = load_u8(run + RunState.group)
+    ordinal = load_u8(run + RunState.ordinal)
+    out_op = load_u8(meta + RowColumns.op)
+    out_table = load_u8(meta + RowColumns.table)
+    out_group = load_u8(meta + RowColumns.group)
+    out_ordinal = load_u8(meta + RowColumns.ordinal)
+    out_last = load_u8(meta + RowColumns.last)
+    out_event = load_u8(meta + RowColumns.event)
+    out_history = load_u8(meta + RowColumns.history)
     rows = 0
     consumed = 0
     filled_before = 0
@@ -122,32 +125,32 @@ def decode_typed(
     number = 0
     while item < stop and status == d.DONE:
         number = load_u4(work + item * 4)
-        event = events + number * r.EVENT_BYTES
-        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
-        op = load_u8(event + r.EVENT_OP)
-        end = data + load_u8(event + r.EVENT_END)
+        event = events + number * EventRecord.BYTES
+        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
+        op = load_u8(event + EventRecord.op)
+        end = data + load_u8(event + EventRecord.end)
         if offset == 0:
-            if load_u8(event + r.EVENT_GROUP) != group:
-                group = load_u8(event + r.EVENT_GROUP)
+            if load_u8(event + EventRecord.group) != group:
+                group = load_u8(event + EventRecord.group)
                 ordinal = 0
-            offset = load_u8(event + r.EVENT_IMAGES)
-        columns = load_u8(slot + d.SLOT_COLUMNS)
-        before = data + load_u8(event + r.EVENT_BEFORE)
-        after = data + load_u8(event + r.EVENT_AFTER)
+            offset = load_u8(event + EventRecord.images)
+        columns = load_u8(slot + SlotRecord.columns)
+        before = data + load_u8(event + EventRecord.before)
+        after = data + load_u8(event + EventRecord.after)
         present_before, present_after = begin_event(event, before, after, columns)
         if present_before <= 0 or present_after <= 0:
             status = d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
             fault = before - data
             break
-        wanted = (load_u8(slot + d.SLOT_WANTED) >> op) & 1
-        compared = op == r.OP_UPDATE and load_u8(slot + d.SLOT_WANTED) & r.SKIP_UNCHANGED
-        absent = load_u8(slot + d.SLOT_ABSENT)
+        wanted = (load_u8(slot + SlotRecord.wanted) >> op) & 1
+        compared = op == r.OP_UPDATE and load_u8(slot + SlotRecord.wanted) & r.SKIP_UNCHANGED
+        absent = load_u8(slot + SlotRecord.absent)
         images = 2 if op == r.OP_UPDATE else 1
         position = data + offset
 
         while position < end:
             if wanted == 0:
-                plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
+                plan = load_u8(slot + SlotRecord.plan_before)
                 position = skip_image(plan, columns, present_before, before, position, end)
                 if images == 2 and position:
                     position = skip_image(plan, columns, present_after, after, position, end)
@@ -159,7 +162,7 @@ def decode_typed(
                 ordinal += 1
                 continue
             if compared:
-                plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
+                plan = load_u8(slot + SlotRecord.plan_before)
                 same = end_if_same(plan, columns, present_before, before, present_after, after, position, end)
                 if same:
                     position = same
@@ -180,14 +183,14 @@ def decode_typed(
                 present = present_after if image == 1 else present_before
                 whole = present == columns
                 if second:
-                    plan = load_u8(slot + d.SLOT_PLAN_AFTER)
-                    missing = load_u8(slot + d.SLOT_ABSENT_AFTER)
+                    plan = load_u8(slot + SlotRecord.plan_after)
+                    missing = load_u8(slot + SlotRecord.absent_after)
                     if filled_after < row:
                         no_rows(side_after, filled_after, row)
                     filled_after = row + 1
                 else:
-                    plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
-                    missing = load_u8(slot + d.SLOT_ABSENT_BEFORE)
+                    plan = load_u8(slot + SlotRecord.plan_before)
+                    missing = load_u8(slot + SlotRecord.absent_before)
                     if filled_before < row:
                         no_rows(side_before, filled_before, row)
                     filled_before = row + 1
@@ -204,9 +207,9 @@ def decode_typed(
                 k = 0
                 for c in range(columns):
                     if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
-                        if load_u8(plan + pr.PLAN_VALUES):
+                        if load_u8(plan + PlanRecord.values):
                             clear(plan, row)
-                        plan += pr.PLAN_BYTES
+                        plan += PlanRecord.BYTES
                         continue
                     if k & 7 == 0:
                         bits = load_u1(nulls + (k >> 3))
@@ -214,11 +217,11 @@ def decode_typed(
                     null = bits & 1
                     bits >>= 1
                     if null:
-                        if load_u8(plan + pr.PLAN_VALUES):
+                        if load_u8(plan + PlanRecord.values):
                             clear(plan, row)
-                        plan += pr.PLAN_BYTES
+                        plan += PlanRecord.BYTES
                         continue
-                    size = load_u8(plan + pr.PLAN_WIDTH)
+                    size = load_u8(plan + PlanRecord.width)
                     if size < 0:
                         prefix = -size
                         if end - p < prefix:
@@ -231,8 +234,8 @@ def decode_typed(
                         status = d.SHORT_IMAGE
                         column = c
                         break
-                    kind = load_u8(plan + pr.PLAN_KIND)
-                    values = load_u8(plan + pr.PLAN_VALUES)
+                    kind = load_u8(plan + PlanRecord.kind)
+                    values = load_u8(plan + PlanRecord.values)
 
                     if kind == Kind.OPAQUE:
                         pass
@@ -266,13 +269,13 @@ def decode_typed(
                         year = load_u1(p)
                         store_u4(values + row * 4, year + 1900 if year else 0)
                     elif kind == Kind.DECIMAL:
-                        if load_u8(plan + pr.PLAN_AUX) <= 8:
-                            value = decimal_small(p, load_u8(plan + pr.PLAN_A))
+                        if load_u8(plan + PlanRecord.aux) <= 8:
+                            value = decimal_small(p, load_u8(plan + PlanRecord.a))
                             store_u8(values + row * 16, value)
                             store_u8(values + row * 16 + 8, value >> 63)
                             corrupt = value == CORRUPT
                         else:
-                            high, low, corrupt = decimal_wide(p, load_u8(plan + pr.PLAN_A))
+                            high, low, corrupt = decimal_wide(p, load_u8(plan + PlanRecord.a))
                             store_u8(values + row * 16, low)
                             store_u8(values + row * 16 + 8, high)
                         if corrupt:
@@ -293,16 +296,16 @@ def decode_typed(
                             store_u1(out_history + row, closed_version(p))
                             if values == 0:
                                 p += size
-                                plan += pr.PLAN_BYTES
+                                plan += PlanRecord.BYTES
                                 continue
                             kind = Kind.TIMESTAMP
-                        value = temporal(kind, p, load_u8(plan + pr.PLAN_A))
+                        value = temporal(kind, p, load_u8(plan + PlanRecord.a))
                         if value == INVALID:
-                            if load_u8(plan + pr.PLAN_B):
+                            if load_u8(plan + PlanRecord.b):
                                 status = d.BAD_DATE
                                 column = c
                                 break
-                            valid = load_u8(plan + pr.PLAN_VALID) + byte
+                            valid = load_u8(plan + PlanRecord.valid) + byte
                             store_u1(valid, load_u1(valid) & mask)
                         elif kind == Kind.DATE:
                             store_u4(values + row * 4, value)
@@ -310,8 +313,8 @@ def decode_typed(
                             store_u8(values + row * 8, value)
                     elif kind == pr.KIND_WIDENED:
                         value = short_little_endian(p, size)
-                        value -= ((value >> (8 * size - 1)) & load_u8(plan + pr.PLAN_B)) << (8 * size)
-                        width = load_u8(plan + pr.PLAN_A)
+                        value -= ((value >> (8 * size - 1)) & load_u8(plan + PlanRecord.b)) << (8 * size)
+                        width = load_u8(plan + PlanRecord.a)
                         if width == 8:
                             store_u8(values + row * 8, value)
                         elif width == 4:
@@ -319,10 +322,10 @@ def decode_typed(
                         else:
                             store_u2(values + row * 2, value)
                     else:  # strings, bytes and what is printed as text
-                        tail = load_u8(plan + pr.PLAN_TAIL)
-                        used = load_u8(tail + d.TAIL_END)
-                        room = load_u8(tail + d.TAIL_CAPACITY) - used
-                        target = load_u8(tail + d.TAIL_DATA) + used
+                        tail = load_u8(plan + PlanRecord.tail)
+                        used = load_u8(tail + TailRecord.end)
+                        room = load_u8(tail + TailRecord.capacity) - used
+                        target = load_u8(tail + TailRecord.data) + used
                         if kind == Kind.TEXT or kind == Kind.BYTES:
                             if size > room:
                                 status = d.ROOM
@@ -331,7 +334,7 @@ def decode_typed(
                                 copy_short(target, p, size, end - p)
                                 used += size
                         elif kind == Kind.ENUM:
-                            table = load_u8(plan + pr.PLAN_AUX)
+                            table = load_u8(plan + PlanRecord.aux)
                             index = short_little_endian(p, size)
                             if index > load_u4(table):
                                 status = d.BAD_VALUE
@@ -360,14 +363,14 @@ def decode_typed(
                         if status != d.DONE:
                             column = tail if status == d.ROOM else c
                             break
-                        store_u8(tail + d.TAIL_END, used)
+                        store_u8(tail + TailRecord.end, used)
                         store_u4(values + row * 4 + 4, used)
                     p += size
-                    plan += pr.PLAN_BYTES
+                    plan += PlanRecord.BYTES
                 if status != d.DONE:
                     break
                 for i in range(absent):
-                    clear(missing + i * pr.PLAN_BYTES, row)
+                    clear(missing + i * PlanRecord.BYTES, row)
                 position = p
             if status != d.DONE:
                 fault = p - data
@@ -380,7 +383,7 @@ def decode_typed(
                 if flat:
                     code = d.FLAT_DELETE if op == r.OP_DELETE else op + image
                 store_u1(out_op + rows, code)
-                store_u4(out_table + rows * 4, load_u8(slot + d.SLOT_TABLE))
+                store_u4(out_table + rows * 4, load_u8(slot + SlotRecord.table))
                 store_u4(out_group + rows * 4, group)
                 store_u8(out_ordinal + rows * 8, ordinal)
                 store_u1(out_last + rows, 0)
@@ -396,7 +399,8 @@ def decode_typed(
             rows
             and wanted
             and (
-                item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+                item == work_size
+                or load_u8(events + load_u4(work + item * 4) * EventRecord.BYTES + EventRecord.group) != group
             )
         ):
             store_u1(out_last + rows - 1, 1)
@@ -404,13 +408,13 @@ def decode_typed(
     no_rows(side_after, filled_after, rows)
     if flat == 0:
         no_rows(side_before, filled_before, rows)
-    store_u8(run + d.RUN_ITEM, item)
-    store_u8(run + d.RUN_OFFSET, offset)
-    store_u8(run + d.RUN_GROUP, group)
-    store_u8(run + d.RUN_ORDINAL, ordinal)
-    store_u8(run + d.RUN_ROWS, rows)
-    store_u8(run + d.RUN_FAULT, fault)
-    store_u8(run + d.RUN_COLUMN, column)
-    store_u8(run + d.RUN_NEED, need)
-    store_u8(run + d.RUN_EVENT, number)
+    store_u8(run + RunState.item, item)
+    store_u8(run + RunState.offset, offset)
+    store_u8(run + RunState.group, group)
+    store_u8(run + RunState.ordinal, ordinal)
+    store_u8(run + RunState.rows, rows)
+    store_u8(run + RunState.fault, fault)
+    store_u8(run + RunState.column, column)
+    store_u8(run + RunState.need, need)
+    store_u8(run + RunState.event, number)
     return status

@@ -11,16 +11,17 @@ from replica.native.compile import helper, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.rows.decode import records as d
 from replica.rows.decode.kernel_walk import begin_event, skip_image
-from replica.rows.scan import records as r
-from replica.rows.types import plan_record as pr
+from replica.rows.decode.records import RunState, SlotRecord
+from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.plan_record import PlanRecord
 from replica.rows.types.types import Kind
 
 
 @helper
 def value_extent(plan: int, position: int, end: int) -> tuple[int, int]:
     """Where the value of a column begins, and how long it is; -1 if it runs over the event's end."""
-    size = load_u8(plan + pr.PLAN_WIDTH)
+    size = load_u8(plan + PlanRecord.width)
     if size < 0:
         prefix = -size
         if end - position < prefix:
@@ -80,14 +81,14 @@ def end_if_same(
             q, length = value_extent(plan, q, end)
             if length < 0:
                 return 0
-        if has_after and load_u8(plan + pr.PLAN_KIND) != Kind.OPAQUE:
+        if has_after and load_u8(plan + PlanRecord.kind) != Kind.OPAQUE:
             if has_before == 0 or null_before != null_after or size != length:
                 return 0
             if null_after == 0 and not equal_bytes(p, q, size):
                 return 0
         p += size
         q += length
-        plan += pr.PLAN_BYTES
+        plan += PlanRecord.BYTES
     return q
 
 
@@ -99,24 +100,24 @@ def find_changes(data: int, events: int, work: int, work_size: int, slots: int, 
     """
     for item in range(work_size):
         number = load_u4(work + item * 4)
-        event = events + number * r.EVENT_BYTES
-        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
-        columns = load_u8(slot + d.SLOT_COLUMNS)
-        plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
-        first = data + load_u8(event + r.EVENT_IMAGES)
-        end = data + load_u8(event + r.EVENT_END)
-        before = data + load_u8(event + r.EVENT_BEFORE)
-        after = data + load_u8(event + r.EVENT_AFTER)
-        store_u8(run + d.RUN_EVENT, number)
-        store_u8(run + d.RUN_COLUMN, -1)
-        store_u8(run + d.RUN_FAULT, first - data)
+        event = events + number * EventRecord.BYTES
+        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
+        columns = load_u8(slot + SlotRecord.columns)
+        plan = load_u8(slot + SlotRecord.plan_before)
+        first = data + load_u8(event + EventRecord.images)
+        end = data + load_u8(event + EventRecord.end)
+        before = data + load_u8(event + EventRecord.before)
+        after = data + load_u8(event + EventRecord.after)
+        store_u8(run + RunState.event, number)
+        store_u8(run + RunState.column, -1)
+        store_u8(run + RunState.fault, first - data)
         present_before, present_after = begin_event(event, before, after, columns)
         if present_before <= 0 or present_after <= 0:
             return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         position = first
         length = 0
         while position < end:
-            store_u8(run + d.RUN_FAULT, position - data)
+            store_u8(run + RunState.fault, position - data)
             same = end_if_same(plan, columns, present_before, before, present_after, after, position, end)
             if same:
                 position = same

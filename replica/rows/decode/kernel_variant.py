@@ -17,7 +17,9 @@ from replica.rows.decode import records as d
 from replica.rows.decode.kernel_typed import no_rows
 from replica.rows.decode.kernel_unchanged import end_if_same
 from replica.rows.decode.kernel_walk import begin_event, skip_image
+from replica.rows.decode.records import RowColumns, RunState, SideRecord, SlotRecord, TailRecord
 from replica.rows.scan import records as r
+from replica.rows.scan.records import EventRecord
 from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import NO_TEXT
 from replica.rows.types.kernel_dates import closed_version
@@ -31,6 +33,7 @@ from replica.rows.types.kernel_variant_values import (
     put_value,
     value_room,
 )
+from replica.rows.types.plan_record import PlanRecord
 from replica.rows.types.types import Kind
 
 OBJECT = 2
@@ -48,7 +51,9 @@ def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int)
         return present
     fields = 0
     for c in range(columns):
-        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(plan + c * pr.PLAN_BYTES + pr.PLAN_VALUES) >= 0:
+        if (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 and load_u8(
+            plan + c * PlanRecord.BYTES + PlanRecord.values
+        ) >= 0:
             fields += 1
     return fields
 
@@ -69,18 +74,18 @@ def decode_variant(
     scratch: int,
 ) -> int:
     """As `decode_typed`; each side has two columns, value and metadata. `scratch`: one int64 a column of any table."""
-    item = load_u8(run + d.RUN_ITEM)
-    stop = load_u8(run + d.RUN_STOP)
-    offset = load_u8(run + d.RUN_OFFSET)
-    group = load_u8(run + d.RUN_GROUP)
-    ordinal = load_u8(run + d.RUN_ORDINAL)
-    out_op = load_u8(meta + d.META_OP)
-    out_table = load_u8(meta + d.META_TABLE)
-    out_group = load_u8(meta + d.META_GROUP)
-    out_ordinal = load_u8(meta + d.META_ORDINAL)
-    out_last = load_u8(meta + d.META_LAST)
-    out_event = load_u8(meta + d.META_EVENT)
-    out_history = load_u8(meta + d.META_HISTORY)
+    item = load_u8(run + RunState.item)
+    stop = load_u8(run + RunState.stop)
+    offset = load_u8(run + RunState.offset)
+    group = load_u8(run + RunState.group)
+    ordinal = load_u8(run + RunState.ordinal)
+    out_op = load_u8(meta + RowColumns.op)
+    out_table = load_u8(meta + RowColumns.table)
+    out_group = load_u8(meta + RowColumns.group)
+    out_ordinal = load_u8(meta + RowColumns.ordinal)
+    out_last = load_u8(meta + RowColumns.last)
+    out_event = load_u8(meta + RowColumns.event)
+    out_history = load_u8(meta + RowColumns.history)
     rows = 0
     consumed = 0
     filled_before = 0
@@ -93,31 +98,31 @@ def decode_variant(
     guess = 1
     while item < stop and status == d.DONE:
         number = load_u4(work + item * 4)
-        event = events + number * r.EVENT_BYTES
-        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
-        op = load_u8(event + r.EVENT_OP)
-        end = data + load_u8(event + r.EVENT_END)
+        event = events + number * EventRecord.BYTES
+        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
+        op = load_u8(event + EventRecord.op)
+        end = data + load_u8(event + EventRecord.end)
         if offset == 0:
-            if load_u8(event + r.EVENT_GROUP) != group:
-                group = load_u8(event + r.EVENT_GROUP)
+            if load_u8(event + EventRecord.group) != group:
+                group = load_u8(event + EventRecord.group)
                 ordinal = 0
-            offset = load_u8(event + r.EVENT_IMAGES)
-        columns = load_u8(slot + d.SLOT_COLUMNS)
-        before = data + load_u8(event + r.EVENT_BEFORE)
-        after = data + load_u8(event + r.EVENT_AFTER)
+            offset = load_u8(event + EventRecord.images)
+        columns = load_u8(slot + SlotRecord.columns)
+        before = data + load_u8(event + EventRecord.before)
+        after = data + load_u8(event + EventRecord.after)
         present_before, present_after = begin_event(event, before, after, columns)
         if present_before <= 0 or present_after <= 0:
             status = d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
             fault = before - data
             break
-        wanted = (load_u8(slot + d.SLOT_WANTED) >> op) & 1
-        compared = op == r.OP_UPDATE and load_u8(slot + d.SLOT_WANTED) & r.SKIP_UNCHANGED
+        wanted = (load_u8(slot + SlotRecord.wanted) >> op) & 1
+        compared = op == r.OP_UPDATE and load_u8(slot + SlotRecord.wanted) & r.SKIP_UNCHANGED
         images = 2 if op == r.OP_UPDATE else 1
-        plans = load_u8(slot + d.SLOT_PLAN_BEFORE)
-        metadata = load_u8(slot + d.SLOT_METADATA)
-        metadata_size = load_u8(slot + d.SLOT_METADATA_SIZE)
-        ranks = load_u8(slot + d.SLOT_RANKS)
-        shown = load_u8(slot + d.SLOT_SHOWN)
+        plans = load_u8(slot + SlotRecord.plan_before)
+        metadata = load_u8(slot + SlotRecord.metadata)
+        metadata_size = load_u8(slot + SlotRecord.metadata_size)
+        ranks = load_u8(slot + SlotRecord.ranks)
+        shown = load_u8(slot + SlotRecord.shown)
         id_bytes = 1 if shown <= 256 else 2
         fields_before = shown_fields(plans, columns, shown, present_before, before) if wanted else 0
         fields_after = shown_fields(plans, columns, shown, present_after, after) if wanted else 0
@@ -155,15 +160,15 @@ def decode_variant(
                     if filled_after < rows:
                         no_rows(side_after, filled_after, rows)
                     filled_after = rows + 1
-                    tail = load_u8(side_after + d.SIDE_TAILS)
+                    tail = load_u8(side_after + SideRecord.tails)
                 else:
                     if filled_before < rows:
                         no_rows(side_before, filled_before, rows)
                     filled_before = rows + 1
-                    tail = load_u8(side_before + d.SIDE_TAILS)
-                used = load_u8(tail + d.TAIL_END)
-                capacity = load_u8(tail + d.TAIL_CAPACITY)
-                target = load_u8(tail + d.TAIL_DATA) + used
+                    tail = load_u8(side_before + SideRecord.tails)
+                used = load_u8(tail + TailRecord.end)
+                capacity = load_u8(tail + TailRecord.capacity)
+                target = load_u8(tail + TailRecord.data) + used
                 limit = target + capacity - used
                 count_bytes = 4 if fields > 255 else 1
                 fixed = 1 + count_bytes + fields * id_bytes
@@ -187,19 +192,19 @@ def decode_variant(
                 k = 0
                 for c in range(columns):
                     if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
-                        plan += pr.PLAN_BYTES
+                        plan += PlanRecord.BYTES
                         continue
                     if k & 7 == 0:
                         bits = load_u1(nulls + (k >> 3))
                     k += 1
                     null = bits & 1
                     bits >>= 1
-                    size = load_u8(plan + pr.PLAN_WIDTH)
-                    kind = load_u8(plan + pr.PLAN_KIND)
-                    rank = load_u8(plan + pr.PLAN_VALUES)
+                    size = load_u8(plan + PlanRecord.width)
+                    kind = load_u8(plan + PlanRecord.kind)
+                    rank = load_u8(plan + PlanRecord.values)
                     if null:
                         if rank < 0:
-                            plan += pr.PLAN_BYTES
+                            plan += PlanRecord.BYTES
                             continue
                         room = 1
                         size = 0
@@ -221,7 +226,7 @@ def decode_variant(
                                 store_u1(out_history + rows, closed_version(p))
                             if rank < 0:
                                 p += size
-                                plan += pr.PLAN_BYTES
+                                plan += PlanRecord.BYTES
                                 continue
                             kind = Kind.TIMESTAMP if kind == pr.KIND_ROW_END else Kind.TIMESTAMP_TEXT
                         room = value_room(kind, p, size, plan)
@@ -242,7 +247,7 @@ def decode_variant(
                         written = put_value(kind, q, p, size, plan, end - p)
                         if written == BEYOND_ASCII:
                             most = limit - (fields + 1) * 3
-                            written = put_beyond_ascii(q, p, size, load_u8(plan + pr.PLAN_B), most)
+                            written = put_beyond_ascii(q, p, size, load_u8(plan + PlanRecord.b), most)
                             if written == NO_ROOM:
                                 status = d.ROOM
                                 column = tail
@@ -258,7 +263,7 @@ def decode_variant(
                             break
                         q += written
                         p += size
-                    plan += pr.PLAN_BYTES
+                    plan += PlanRecord.BYTES
                 if status != d.DONE:
                     break
                 total = q - first
@@ -306,20 +311,20 @@ def decode_variant(
                 else:
                     store_u4(offsets, total)
                 used += first + total - target
-                store_u8(tail + d.TAIL_END, used)
-                store_u4(load_u8(tail + d.TAIL_VALUES) + rows * 4 + 4, used)
+                store_u8(tail + TailRecord.end, used)
+                store_u4(load_u8(tail + TailRecord.values) + rows * 4 + 4, used)
 
-                tail += d.TAIL_BYTES
-                used = load_u8(tail + d.TAIL_END)
-                if load_u8(tail + d.TAIL_CAPACITY) - used < metadata_size:
+                tail += TailRecord.BYTES
+                used = load_u8(tail + TailRecord.end)
+                if load_u8(tail + TailRecord.capacity) - used < metadata_size:
                     status = d.ROOM
                     column = tail
                     need = used + metadata_size
                     break
-                copy(load_u8(tail + d.TAIL_DATA) + used, metadata, metadata_size)
+                copy(load_u8(tail + TailRecord.data) + used, metadata, metadata_size)
                 used += metadata_size
-                store_u8(tail + d.TAIL_END, used)
-                store_u4(load_u8(tail + d.TAIL_VALUES) + rows * 4 + 4, used)
+                store_u8(tail + TailRecord.end, used)
+                store_u4(load_u8(tail + TailRecord.values) + rows * 4 + 4, used)
                 position = p
             if status != d.DONE:
                 fault = p - data
@@ -328,7 +333,7 @@ def decode_variant(
             consumed += position - data - offset + metadata_size
             offset = position - data
             store_u1(out_op + rows, op)
-            store_u4(out_table + rows * 4, load_u8(slot + d.SLOT_TABLE))
+            store_u4(out_table + rows * 4, load_u8(slot + SlotRecord.table))
             store_u4(out_group + rows * 4, group)
             store_u8(out_ordinal + rows * 8, ordinal)
             store_u1(out_last + rows, 0)
@@ -343,20 +348,21 @@ def decode_variant(
             rows
             and wanted
             and (
-                item == work_size or load_u8(events + load_u4(work + item * 4) * r.EVENT_BYTES + r.EVENT_GROUP) != group
+                item == work_size
+                or load_u8(events + load_u4(work + item * 4) * EventRecord.BYTES + EventRecord.group) != group
             )
         ):
             store_u1(out_last + rows - 1, 1)
 
     no_rows(side_after, filled_after, rows)
     no_rows(side_before, filled_before, rows)
-    store_u8(run + d.RUN_ITEM, item)
-    store_u8(run + d.RUN_OFFSET, offset)
-    store_u8(run + d.RUN_GROUP, group)
-    store_u8(run + d.RUN_ORDINAL, ordinal)
-    store_u8(run + d.RUN_ROWS, rows)
-    store_u8(run + d.RUN_FAULT, fault)
-    store_u8(run + d.RUN_COLUMN, column)
-    store_u8(run + d.RUN_NEED, need)
-    store_u8(run + d.RUN_EVENT, number)
+    store_u8(run + RunState.item, item)
+    store_u8(run + RunState.offset, offset)
+    store_u8(run + RunState.group, group)
+    store_u8(run + RunState.ordinal, ordinal)
+    store_u8(run + RunState.rows, rows)
+    store_u8(run + RunState.fault, fault)
+    store_u8(run + RunState.column, column)
+    store_u8(run + RunState.need, need)
+    store_u8(run + RunState.event, number)
     return status

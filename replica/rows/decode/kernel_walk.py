@@ -8,9 +8,11 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.rows.decode import records as d
+from replica.rows.decode.records import RunState, SlotRecord
 from replica.rows.scan import records as r
-from replica.rows.types import plan_record as pr
+from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.plan_record import PlanRecord
 
 
 @helper
@@ -36,7 +38,7 @@ def bits_set(bitmap: int, count: int) -> int:
 @helper
 def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int, int]:
     """How many columns the before and the after image hold; -1 if the event's table is not as wide as its table map."""
-    if load_u8(event + r.EVENT_WIDTH) != columns:
+    if load_u8(event + EventRecord.width) != columns:
         return -1, -1
     present = bits_set(before, columns)
     return present, present if after == before else bits_set(after, columns)
@@ -57,7 +59,7 @@ def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int
         k += 1
         if null:
             continue
-        size = load_u8(plan + c * pr.PLAN_BYTES + pr.PLAN_WIDTH)
+        size = load_u8(plan + c * PlanRecord.BYTES + PlanRecord.width)
         if size < 0:
             prefix = -size
             if end - p < prefix:
@@ -75,29 +77,29 @@ def count_images(data: int, events: int, work: int, work_size: int, slots: int, 
     """Add the rows of each event of the worklist to its group's count (int64 each). DONE, or a code with its fault."""
     for item in range(work_size):
         number = load_u4(work + item * 4)
-        event = events + number * r.EVENT_BYTES
-        slot = slots + load_u8(event + r.EVENT_SLOT) * d.SLOT_BYTES
-        columns = load_u8(slot + d.SLOT_COLUMNS)
-        plan = load_u8(slot + d.SLOT_PLAN_BEFORE)
-        position = data + load_u8(event + r.EVENT_IMAGES)
-        end = data + load_u8(event + r.EVENT_END)
-        before = data + load_u8(event + r.EVENT_BEFORE)
-        after = data + load_u8(event + r.EVENT_AFTER)
-        store_u8(run + d.RUN_EVENT, number)
-        store_u8(run + d.RUN_COLUMN, -1)
-        store_u8(run + d.RUN_FAULT, position - data)
+        event = events + number * EventRecord.BYTES
+        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
+        columns = load_u8(slot + SlotRecord.columns)
+        plan = load_u8(slot + SlotRecord.plan_before)
+        position = data + load_u8(event + EventRecord.images)
+        end = data + load_u8(event + EventRecord.end)
+        before = data + load_u8(event + EventRecord.before)
+        after = data + load_u8(event + EventRecord.after)
+        store_u8(run + RunState.event, number)
+        store_u8(run + RunState.column, -1)
+        store_u8(run + RunState.fault, position - data)
         present_before, present_after = begin_event(event, before, after, columns)
         if present_before <= 0 or present_after <= 0:
             return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         rows = 0
         while position < end:
-            store_u8(run + d.RUN_FAULT, position - data)
+            store_u8(run + RunState.fault, position - data)
             position = skip_image(plan, columns, present_before, before, position, end)
-            if position and load_u8(event + r.EVENT_OP) == r.OP_UPDATE:
+            if position and load_u8(event + EventRecord.op) == r.OP_UPDATE:
                 position = skip_image(plan, columns, present_after, after, position, end)
             if position == 0:
                 return d.SHORT_IMAGE
             rows += 1
-        total = counts + load_u8(event + r.EVENT_GROUP) * 8
+        total = counts + load_u8(event + EventRecord.group) * 8
         store_u8(total, load_u8(total) + rows)
     return d.DONE

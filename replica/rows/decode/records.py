@@ -1,53 +1,77 @@
-"""What decode kernels write to and keep: output columns, tables with their plans, the state of a run, how it returns.
+"""Lay out what decode kernels write to and keep: output columns, tables with their plans, the state of a run.
 
-Int64 records (native/record.py). All offsets count bytes from the start of the scanned range.
+All offsets count bytes from the start of the scanned range.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# The growing data of a column of strings or bytes.
-TAIL_DATA: Final = 0  # address
-TAIL_CAPACITY: Final = 8
-TAIL_END: Final = 16  # bytes used
-TAIL_VALUES: Final = 24  # address of the int32 offsets
-TAIL_BYTES: Final = 32
+from replica.native.record import Record, word
 
-# The columns of one side of the output: before, after, or the flat row.
-SIDE_TAILS: Final = 0  # address of its TAIL records
-SIDE_TAIL_COUNT: Final = 8
-SIDE_VALID: Final = 16  # address of its first validity bitmap, bytes from one to the next, and how many
-SIDE_STRIDE: Final = 24
-SIDE_VALID_COUNT: Final = 32
 
-# One table map with its plan.
-SLOT_WANTED: Final = 0  # bit 1 << OP_*: rows of that operation are delivered, others only counted; SKIP_UNCHANGED
-SLOT_COLUMNS: Final = 8  # columns on the wire
-SLOT_PLAN_BEFORE: Final = 16  # address of PLAN records that write to the before columns (to the only ones, when flat)
-SLOT_PLAN_AFTER: Final = 24
-SLOT_ABSENT_BEFORE: Final = 32  # address of PLAN records of output columns that the table lacks
-SLOT_ABSENT_AFTER: Final = 40
-SLOT_ABSENT: Final = 48  # how many
-SLOT_TABLE: Final = 56  # what goes into the batch's `table` column
-SLOT_METADATA: Final = 64  # VARIANT: address and size of the dictionary
-SLOT_METADATA_SIZE: Final = 72
-SLOT_RANKS: Final = 80  # VARIANT: address of int64 column numbers in the order of their names
-SLOT_SHOWN: Final = 88  # VARIANT: how many columns are put out; the others have the rank -1
-SLOT_BYTES: Final = 96
+class TailRecord(Record):
+    """The growing data of a column of strings or bytes."""
 
-# What a decode kernel keeps between two calls.
-RUN_ITEM: Final = 0  # place in the worklist
-RUN_OFFSET: Final = 8  # offset of the next row in that event, 0: at its beginning
-RUN_GROUP: Final = 16  # group of the last event that was begun
-RUN_ORDINAL: Final = 24  # rows of that group so far
-RUN_ROWS: Final = 32  # out: rows of this batch
-RUN_FAULT: Final = 40  # out: offset of the byte that could not be read
-RUN_COLUMN: Final = 48  # out: column number of that value; with ROOM: address of the TAIL record that is full
-RUN_NEED: Final = 56  # out: bytes that TAIL has to hold at least
-RUN_EVENT: Final = 64  # out: the rows event of the fault
-RUN_STOP: Final = 72  # place in the worklist to stop before: the images of later events are not prepared yet
-RUN_WORDS: Final = 12
+    data = word("address")
+    capacity = word("bytes there is room for")
+    end = word("bytes used")
+    values = word("address of the int32 offsets")
+
+
+class SideRecord(Record):
+    """The columns of one side of the output: before, after, or the flat row."""
+
+    tails = word("address of its TailRecords")
+    tail_count = word("how many")
+    valid = word("address of its first validity bitmap")
+    stride = word("bytes from one bitmap to the next")
+    valid_count = word("how many bitmaps")
+
+
+class SlotRecord(Record):
+    """One table map with its plan."""
+
+    wanted = word("bit 1 << OP_*: rows of that operation are delivered, others only counted; SKIP_UNCHANGED")
+    columns = word("columns on the wire")
+    plan_before = word("address of PlanRecords that write to the before columns (to the only ones, when flat)")
+    plan_after = word("the same for the after columns")
+    absent_before = word("address of PlanRecords of before columns that the table lacks")
+    absent_after = word("the same for after columns")
+    absent = word("how many they are, on either side")
+    table = word("what goes into the batch's `table` column")
+    metadata = word("VARIANT: address of the dictionary")
+    metadata_size = word("VARIANT: bytes of the dictionary")
+    ranks = word("VARIANT: address of int64 column numbers in the order of their names")
+    shown = word("VARIANT: how many columns are put out; the others have the rank -1")
+
+
+class RunState(Record):
+    """What a decode kernel keeps between two calls, and what it says of the batch."""
+
+    item = word("place in the worklist")
+    offset = word("offset of the next row in that event, 0: at its beginning")
+    group = word("group of the last event that was begun")
+    ordinal = word("rows of that group so far")
+    rows = word("out: rows of this batch")
+    fault = word("out: offset of the byte that could not be read")
+    column = word("out: column number of that value; with ROOM: address of the TailRecord that is full")
+    need = word("out: bytes that this tail has to hold at least")
+    event = word("out: the rows event of the fault")
+    stop = word("place in the worklist to stop before: the images of later events are not prepared yet")
+
+
+class RowColumns(Record):
+    """The addresses of the batch's own columns, one value a row."""
+
+    op = word("int8: OP_*, or FLAT_*")
+    table = word("int32: number of the table")
+    group = word("int32: number of the event group")
+    ordinal = word("int64: rows of the group before this one")
+    last = word("int8: 1 for the last row of its group")
+    event = word("int32: number of the rows event")
+    history = word("int8: HISTORY_*, written for versioned tables only")
+
 
 # How a decode kernel returns.
 DONE: Final = 0  # the worklist is at its end, or at the place to stop before
@@ -59,15 +83,6 @@ BAD_VALUE: Final = 5
 BAD_DATE: Final = 6
 NO_COLUMNS: Final = 7
 BAD_TEXT: Final = 8
-
-# The batch's own columns: one address each, in this order, in the kernel's `meta` argument.
-META_OP: Final = 0  # int8
-META_TABLE: Final = 8  # int32
-META_GROUP: Final = 16  # int32
-META_ORDINAL: Final = 24  # int64
-META_LAST: Final = 32  # int8
-META_EVENT: Final = 40  # int32
-META_HISTORY: Final = 48  # int8: HISTORY_*, written for versioned tables only
 
 # The flat shape's operations. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
 FLAT_AFTER: Final = 2

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from replica.native.record import WORD, column_of
 from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
 from replica.protocol.gtid import Gtid
@@ -113,12 +112,12 @@ class _Walk:
         if not len(events):
             return
         slots = self._tables.slots(found)
-        starts = column_of(events, r.EVENT_START)
+        starts = events["start"]
         lengths = found.data[starts[:, None] + np.arange(9, 13)].view("<u4").ravel()
         ends = starts + lengths
         rows = np.zeros(len(events), np.int64)
         numbered = events.copy()
-        column_of(numbered, r.EVENT_GROUP)[:] = np.arange(len(events))
+        numbered["group"][:] = np.arange(len(events))
         add_counts(replace(found, events=numbered), slots, np.arange(len(events), dtype=np.uint32), rows)
         before = self._rows + rows.cumsum()
         selected = self._selected + np.where(selecting(found, slots), rows, 0).cumsum()
@@ -126,7 +125,7 @@ class _Walk:
         borders = np.flatnonzero(granule != np.concatenate(([self._end // self._every], granule[:-1])))
         heads = self._table_maps(block, borders)
         stopped = heads < 0
-        texts = events[borders][:, [r.EVENT_SQL // WORD, r.EVENT_SQL_END // WORD]]
+        texts = np.column_stack([events[field][borders] for field in ("sql", "sql_end")])
         texts[stopped | (texts[:, 0] == 0)] = 0
         texts += np.where(texts > 0, [[-HEADER_LENGTH, found.trailer]], 0)
         self._parts.append(np.column_stack((ends, before, selected))[borders].T)
@@ -139,15 +138,13 @@ class _Walk:
         In force are those the rest of the statement uses; of one that goes on behind the block, all it has mapped.
         """
         events = block.found.events
-        fields = block.found.data[column_of(events, r.EVENT_START)[:, None] + _ID_AND_FLAGS].astype(np.int64)
+        fields = block.found.data[events["start"][:, None] + _ID_AND_FLAGS].astype(np.int64)
         stops = fields[:, 6] & _STATEMENT_ENDS
         table_ids = (fields[:, :6] << (8 * np.arange(6))).sum(axis=1)
         stop_at = np.flatnonzero(stops)
         after = np.searchsorted(stop_at, borders)  # the first end of a statement at or behind the border
         ends_at = np.append(stop_at, len(events))[after]
-        pairs, code = np.unique(
-            np.column_stack((table_ids, column_of(events, r.EVENT_SLOT))), axis=0, return_inverse=True
-        )
+        pairs, code = np.unique(np.column_stack((table_ids, events["slot"])), axis=0, return_inverse=True)
         runs = np.flatnonzero(ends_at != borders)
         needed: list[list[tuple[int, int, int]]] = [[] for _ in range(len(borders))]
         order = np.argsort(code.ravel(), kind="stable")
@@ -169,15 +166,15 @@ class _Walk:
         return result
 
     def result(self, found: Scan) -> RowIndex:
-        group = found.groups[0].tolist()
+        group = found.groups[0]
         size = len(found.data)
         columns = np.hstack(self._parts) if self._parts else np.empty((6, 0), np.int64)
         columns = columns[:, columns[0] < self._end]  # behind the last rows event there is nothing to read
-        domain, server, sequence = (group[f // WORD] for f in (r.GROUP_DOMAIN, r.GROUP_SERVER, r.GROUP_SEQUENCE))
-        dropped = group[r.GROUP_ENDING // WORD] == r.ENDS_ROLLBACK
+        domain, server, sequence = (int(group[f]) for f in ("domain", "server", "sequence"))
+        dropped = group["ending"] == r.ENDS_ROLLBACK
         return RowIndex(
             gtid=Gtid(domain, server, sequence & 0xFFFFFFFFFFFFFFFF),
-            ending=group[r.GROUP_ENDING // WORD],
+            ending=int(group["ending"]),
             size=size,
             first_event_end=_length(found, 0),
             last_event=self._last_event(found),
@@ -199,7 +196,7 @@ class _Walk:
             encode_event(
                 EventType.TABLE_MAP,
                 table_id.to_bytes(6, "little") + _TABLE_MAP_FLAGS + bytes(found.table_map_body(slot)[8:]),
-                server_id=int(found.groups[0, r.GROUP_SERVER // WORD]),
+                server_id=int(found.groups["server"][0]),
                 checksum=self._checksum,
             )
             for table_id, slot in maps

@@ -12,17 +12,15 @@ import numpy as np
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.table_map import parse_table_map
-from replica.rows.decode import records as d
 from replica.rows.decode.absent import AbsentColumns
 from replica.rows.decode.batch import TableName
 from replica.rows.decode.binding import Template
+from replica.rows.decode.records import SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
 from replica.rows.tables.plan import skip_column
 from replica.rows.tables.stored import StoredColumns
-from replica.rows.types import plan_record as pr
 from replica.rows.types.types import Kind
 from replica.rows.types.variant_metadata import variant_metadata
 
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.decode.arena import ColumnSet
     from replica.rows.scan.scan import Scan
@@ -139,7 +138,7 @@ class Table:
                 self.ranks = np.array([index for _, index in shown], np.int64)
                 ranks = {index: rank for rank, (_, index) in enumerate(shown)}
                 self._decode = Template(columns, [ranks.get(i, ABSENT) for i in range(len(columns))], self._policy)
-                self._decode.records[:, pr.PLAN_VALUES // WORD] = self._decode.outputs
+                self._decode.records["values"] = self._decode.outputs
             else:
                 self._decode = Template(layout.columns, layout.slots, self._policy)
         return self._decode
@@ -167,7 +166,7 @@ class TableCache:
         return table
 
     def slots(self, found: Scan) -> SlotTable:
-        starts = [found.origin(content - 8) for content in column_of(found.maps, r.MAP_CONTENT).tolist()]
+        starts = [found.origin(content - 8) for content in found.maps["content"].tolist()]
         mysql = found.is_mysql
         bodies = [found.table_map_body(slot) for slot in range(len(starts))]
         return SlotTable([self.table(body, start, mysql=mysql) for body, start in zip(bodies, starts, strict=True)])
@@ -195,33 +194,33 @@ class SlotTable:
         names = dict.fromkeys(table.name for table in tables)
         self.names: list[TableName] = list(names)
         self._number = {name: index for index, name in enumerate(names)}
-        self.records: npt.NDArray[np.int64] = np.zeros((len(tables), d.SLOT_BYTES // WORD), np.int64)
+        self.records: Records = np.zeros(len(tables), SlotRecord.dtype)
         self._used: list[int] = []
         self._absent: AbsentColumns | None = None
         self.versioned = False  # whether history rows of any table of the worklist can be told
         self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
-        self._keep: list[npt.NDArray[np.int64]] = []
+        self._keep: list[Records] = []
 
     def table(self, slot: int) -> Table:
         return self._tables[slot]
 
-    def selects(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def selects(self, events: Records) -> npt.NDArray[np.bool_]:
         """Per rows event whether its table and operation are selected."""
         if self._everything:
             return np.ones(len(events), np.bool_)
-        return self._selected[column_of(events, r.EVENT_SLOT), column_of(events, r.EVENT_OP)]
+        return self._selected[events["slot"], events["op"]]
 
-    def delivers(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def delivers(self, events: Records) -> npt.NDArray[np.bool_]:
         """The same, less what a filter takes away."""
-        return self._delivered[column_of(events, r.EVENT_SLOT), column_of(events, r.EVENT_OP)]
+        return self._delivered[events["slot"], events["op"]]
 
-    def compares(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def compares(self, events: Records) -> npt.NDArray[np.bool_]:
         """Which of the selected events are updates of a table that leaves out the unchanged ones."""
         found = np.zeros(len(events), np.bool_)
         if not self.skips:
             return found
-        updates = np.flatnonzero(self.selects(events) & (column_of(events, r.EVENT_OP) == r.OP_UPDATE))
-        tables = column_of(events, r.EVENT_SLOT)[updates]
+        updates = np.flatnonzero(self.selects(events) & (events["op"] == r.OP_UPDATE))
+        tables = events["slot"][updates]
         for slot in np.unique(tables).tolist():
             if self._tables[slot].compares:
                 found[updates[tables == slot]] = True
@@ -235,25 +234,25 @@ class SlotTable:
 
     def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
         """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
-        met = np.bincount(column_of(found.events, r.EVENT_SLOT)[work], minlength=len(self._tables))
+        met = np.bincount(found.events["slot"][work], minlength=len(self._tables))
         self._used = np.flatnonzero(met).tolist()
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]
-            record[d.SLOT_WANTED // WORD] = table.delivered
-            record[d.SLOT_COLUMNS // WORD] = table.columns
-            record[d.SLOT_TABLE // WORD] = self._number[table.name]
+            record["wanted"] = table.delivered
+            record["columns"] = table.columns
+            record["table"] = self._number[table.name]
             decoded = table.wanted and not walk_only
             template = table.decode if decoded else table.walk
             if decoded:
-                record[d.SLOT_WANTED // WORD] |= r.SKIP_UNCHANGED if table.compares else 0
+                record["wanted"] |= r.SKIP_UNCHANGED if table.compares else 0
                 self.versioned |= table.layout.versioned
                 self.text |= table.text
-            record[d.SLOT_PLAN_BEFORE // WORD] = address(template.records)
+            record["plan_before"] = address(template.records)
             if table.metadata is not None and table.ranks is not None:
-                record[d.SLOT_METADATA // WORD] = address(table.metadata)
-                record[d.SLOT_METADATA_SIZE // WORD] = len(table.metadata)
-                record[d.SLOT_RANKS // WORD] = address(table.ranks)
-                record[d.SLOT_SHOWN // WORD] = len(table.ranks)
+                record["metadata"] = address(table.metadata)
+                record["metadata_size"] = len(table.metadata)
+                record["ranks"] = address(table.ranks)
+                record["shown"] = len(table.ranks)
 
     def stored(self) -> dict[int, StoredColumns]:
         """By slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
@@ -278,15 +277,15 @@ class SlotTable:
             if not table.wanted:
                 continue
             sides = (
-                (before, d.SLOT_PLAN_BEFORE, d.SLOT_ABSENT_BEFORE),
-                (after, d.SLOT_PLAN_AFTER, d.SLOT_ABSENT_AFTER),
+                (before, "plan_before", "absent_before"),
+                (after, "plan_after", "absent_after"),
             )
             for side, plan_field, absent_field in sides:
                 plan, absent = table.decode.bind(side), table.decode.absent(side)
                 self._keep += [plan, absent]
-                record[plan_field // WORD] = address(plan)
-                record[absent_field // WORD] = address(absent)
-                record[d.SLOT_ABSENT // WORD] = len(absent)
+                record[plan_field] = address(plan)
+                record[absent_field] = address(absent)
+                record["absent"] = len(absent)
 
 
 def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:

@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.native.record import WORD
 from replica.rows.decode.arena import MAX_DATA, SLACK
-from replica.rows.scan import records as r
 from replica.rows.types.kernel_utf8 import ALL_VALID, first_damaged, repair, repaired_size
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
     table = ".".join(batch.tables[int(batch.table[row])])
     offset = None
     if batch.event is not None and batch.events is not None:
-        offset = int(batch.events[int(batch.event[row]), r.EVENT_START // WORD])
+        offset = int(batch.events["start"][int(batch.event[row])])
     return no_text(f"column {column} of {table}", offset)
 
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.native.record import column_of
 from replica.rows.decode.image_runs import run_over_images
 from replica.rows.decode.kernel_unchanged import find_changes
-from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +40,7 @@ def worklist(found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None
 
     """
     selected = slots.selects(found.events)
-    group = column_of(found.events, r.EVENT_GROUP)
+    group = found.events["group"]
     if groups is not None:
         selected &= groups[group]
     if slots.filtered:
@@ -69,7 +67,7 @@ def _until_last_change(found: Scan, slots: SlotTable, selected: npt.NDArray[np.b
     lengths = _changed(found, slots, updates)
     selected[updates] &= lengths[updates] > 0
     events = _counted(found, selected)
-    group = column_of(found.events, r.EVENT_GROUP)[events]
+    group = found.events["group"][events]
     inside = np.append(group[1:] == group[:-1], False) if len(events) else np.zeros(0, np.bool_)
     lengths[events[inside]] = ALL  # rows behind them need their ordinals: only the last event of a group is cut short
     return Worklist(events, lengths)
@@ -80,7 +78,7 @@ def _counted(found: Scan, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.uin
     if selected.all():
         return np.arange(len(selected), dtype=np.uint32)
     numbers = np.flatnonzero(selected)
-    group = column_of(found.events, r.EVENT_GROUP)
+    group = found.events["group"]
     last = np.full(len(found.groups), -1, np.int64)
     last[group[numbers]] = numbers  # assignment in order: the last one stays
     return np.flatnonzero(np.arange(len(selected)) <= last[group]).astype(np.uint32)

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from replica.native.arrays import address
-from replica.native.record import column_of
 from replica.rows.decode import records as d
 from replica.rows.decode.arena import ColumnSet, first_capacities
 from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.kernel_typed import decode_typed
 from replica.rows.decode.kernel_variant import decode_variant
+from replica.rows.decode.records import RowColumns
 from replica.rows.decode.texts import bad_text, damaged_row, repaired
-from replica.rows.scan import records as r
 from replica.rows.types import plan_record as pr
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.rows.decode.absent import AbsentColumns
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
@@ -48,8 +48,7 @@ class RowMeta:
         self.last = np.empty(rows, np.bool_)
         self.event = np.empty(rows, np.int32)
         self.history = np.empty(rows, np.int8)
-        columns = (self.op, self.table, self.group, self.ordinal, self.last, self.event, self.history)
-        self.addresses = np.array([address(column) for column in columns], np.int64)
+        self.addresses = np.array(tuple(address(getattr(self, field)) for field in RowColumns.FIELDS), RowColumns.dtype)
 
     def closed(self, rows: int, slots: SlotTable, *, flat: bool) -> pa.BooleanArray | None:
         """Which rows are history rows; None where no table is versioned."""
@@ -103,7 +102,7 @@ class Writer:
         found: Scan,
         work: npt.NDArray[np.uint32],
         slots: SlotTable,
-        run: npt.NDArray[np.int64],
+        run: Records,
         last: int,
     ) -> int:
         """Both kernels take the same arguments, but for the last one."""
@@ -162,7 +161,7 @@ class TypedWriter(Writer):
             self._output, self._limits, flat=self._flat, want_sql=self._want_sql, strict_text=self._strict, like=self
         )
 
-    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
         slots.bind(self.before, self.after)
         return self._call(decode_typed, found, work, slots, run, int(self._flat))
 
@@ -202,7 +201,7 @@ class VariantWriter(Writer):
     def fresh(self) -> VariantWriter:
         return VariantWriter(self._limits, want_sql=self._want_sql, like=self)
 
-    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: npt.NDArray[np.int64]) -> int:
+    def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
         if len(self._scratch) < slots.max_columns:
             self._scratch = np.empty(slots.max_columns, np.int64)
         return self._call(decode_variant, found, work, slots, run, address(self._scratch))
@@ -224,7 +223,7 @@ def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
 def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
     """Per row the text of its statement, NULL where the server logged none."""
     data = found.data.data
-    starts, ends = (column_of(found.events, f)[events].tolist() for f in (r.EVENT_SQL, r.EVENT_SQL_END))
+    starts, ends = (found.events[f][events].tolist() for f in ("sql", "sql_end"))
     texts: dict[int, str] = {}
     rows: list[Any] = []
     for start, end in zip(starts, ends, strict=True):

@@ -13,17 +13,17 @@ import numpy as np
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.constants import CHECKSUM_LENGTH
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
-from replica.rows.scan.records import EVENT_BYTES, GROUP_BYTES, GROUP_FIRST, MAP_BYTES, MAP_HASH
-from replica.rows.scan.scan import FIRST_MAPS, Records, Scan, as_bytes, doubled, hash_table
+from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
+from replica.rows.scan.scan import FIRST_MAPS, Scan, as_bytes, doubled, hash_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from replica.native.record import Records
     from replica.rows.scan.scan import Bytes
 
 BLOCK_EVENTS: Final = 1 << 16
@@ -50,21 +50,21 @@ def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENT
 
     """
     buffer = as_bytes(data)
-    groups = np.empty((_GROUPS, GROUP_BYTES // WORD), np.int64)
-    maps = np.empty((FIRST_MAPS, MAP_BYTES // WORD), np.int64)
+    groups = np.empty(_GROUPS, GroupRecord.dtype)
+    maps = np.empty(FIRST_MAPS, MapRecord.dtype)
     table = np.zeros(FIRST_MAPS * 4, np.int64)
-    state = np.zeros(s.STATE_WORDS, np.int64)
-    active = np.empty((s.MAX_ACTIVE, 2), np.int64)
+    state = np.zeros((), s.ScanState.dtype)
+    active = np.empty(s.MAX_ACTIVE, ActiveRecord.dtype)
     hints = np.zeros(s.HINTS, np.int64)
-    state[s.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
-    events = np.empty((block_events, EVENT_BYTES // WORD), np.int64)
+    state["trailer"] = CHECKSUM_LENGTH if checksum else 0
+    events = np.empty(block_events, EventRecord.dtype)
     while True:
         status = scan_range(
             *(address(buffer), len(buffer), address(state)),
             *(address(groups), len(groups), address(events), len(events), address(maps), len(maps)),
             *(address(table), len(table) - 1, address(active), address(hints)),
         )
-        n_groups, n_events, n_maps = (int(state[word // WORD]) for word in (s.GROUPS, s.EVENTS, s.MAPS))
+        n_groups, n_events, n_maps = (int(state[count]) for count in ("groups", "events", "maps"))
         if status == s.NEEDS_EXPANSION:
             return
         if status not in (s.GROW, s.DONE):
@@ -73,21 +73,21 @@ def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENT
             raise ProtocolError(f"{n_groups} event groups where one was expected")
         if status == s.GROW and n_maps == len(maps):
             maps = doubled(maps)
-            table = hash_table(column_of(maps, MAP_HASH)[:n_maps], len(maps) * 4)
+            table = hash_table(maps["hash"][:n_maps], len(maps) * 4)
             continue
         found = Scan(
             data=buffer,
             groups=groups[:n_groups],
             events=events[:n_events],
             maps=maps[:n_maps],
-            trailer=int(state[s.TRAILER // WORD]),
+            trailer=int(state["trailer"]),
             cut_groups=0,
-            xa_groups=int(state[s.XA // WORD]),
+            xa_groups=int(state["xa"]),
             skipped={},
         )
-        yield EventBlock(found, active[: int(state[s.ACTIVE // WORD])], status == s.DONE)
+        yield EventBlock(found, active[: int(state["active"])], status == s.DONE)
         if status == s.DONE:
             return
         events = np.empty_like(events)  # the block before is the caller's
-        state[s.EVENTS // WORD] = 0
-        groups[n_groups, GROUP_FIRST // WORD] = 0
+        state["events"] = 0
+        groups[n_groups]["first"] = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
-from replica.native.record import WORD
 from replica.protocol.constants import HEADER_LENGTH, event_name
 from replica.rows.scan import kernel_state as s
 
@@ -13,10 +12,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from replica.native.record import Records
 
-def scan_fault(status: int, data: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> ProtocolError:
+
+def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> ProtocolError:
     """`state`: the kernel's words. The error's offset is that of the event, from the start of `data`."""
-    offset, kind = int(state[s.FAULT // WORD]), int(state[s.DETAIL // WORD])
+    offset, kind = int(state["fault"]), int(state["detail"])
     if status in (s.SHORT_EVENT, s.OPEN_GROUP):
         what = "the bytes end inside an event" if status == s.SHORT_EVENT else "the last event group has no end"
         return TruncatedError(what, offset=offset, hint="The relay file is torn, or the range was cut wrongly.")
@@ -35,7 +36,7 @@ def scan_fault(status: int, data: npt.NDArray[np.uint8], state: npt.NDArray[np.i
         return UnsupportedEventError(text, offset=offset, hint=hint)
     if status == s.INCIDENT:
         return ProtocolError(
-            f"the primary lost events here (INCIDENT): {_incident(data, offset, int(state[s.TRAILER // WORD]))}",
+            f"the primary lost events here (INCIDENT): {_incident(data, offset, int(state['trailer']))}",
             offset=offset,
             hint="Compare the tables with the primary, then start from a position after the incident.",
         )

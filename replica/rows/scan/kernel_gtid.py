@@ -6,16 +6,7 @@ from __future__ import annotations
 from replica.native.compile import inlined
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.rows.scan.kernel_state import BAD_EVENT, DONE, HEADER
-from replica.rows.scan.records import (
-    GROUP_COMMIT_ID,
-    GROUP_DOMAIN,
-    GROUP_EXTRA,
-    GROUP_FLAGS,
-    GROUP_SEQUENCE,
-    GROUP_SERVER,
-    GROUP_THREAD,
-    GROUP_XID,
-)
+from replica.rows.scan.records import GroupRecord
 
 _GROUP_COMMIT = 2
 _XA = 64 | 128
@@ -60,12 +51,12 @@ def gtid_group(at: int, end: int, group: int) -> int:
             thread = load_u4(p)
         elif p > end:
             return BAD_EVENT
-    store_u8(group + GROUP_DOMAIN, load_u4(body + 8))
-    store_u8(group + GROUP_SERVER, load_u4(at + 5))
-    store_u8(group + GROUP_SEQUENCE, load_u8(body))
-    store_u8(group + GROUP_FLAGS, flags)
-    store_u8(group + GROUP_EXTRA, extra)
-    store_u8(group + GROUP_COMMIT_ID, commit_id)
-    store_u8(group + GROUP_XID, 0)
-    store_u8(group + GROUP_THREAD, thread)
+    store_u8(group + GroupRecord.domain, load_u4(body + 8))
+    store_u8(group + GroupRecord.server, load_u4(at + 5))
+    store_u8(group + GroupRecord.sequence, load_u8(body))
+    store_u8(group + GroupRecord.flags, flags)
+    store_u8(group + GroupRecord.extra, extra)
+    store_u8(group + GroupRecord.commit_id, commit_id)
+    store_u8(group + GroupRecord.xid, 0)
+    store_u8(group + GroupRecord.thread, thread)
     return DONE

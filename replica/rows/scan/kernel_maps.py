@@ -1,7 +1,7 @@
 """Table maps of a range: known by their content, numbered in the order they are met.
 
 A table map is never known by its table id: ids are reused, and every statement sends its maps again. The ids of the
-running statement stand in a short list, `active`: pairs of table id and slot.
+running statement stand in a short list, `active` (ActiveRecords).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from replica.native.compile import helper, inlined
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
 from replica.rows.scan.kernel_state import HINTS
-from replica.rows.scan.records import MAP_BYTES, MAP_CONTENT, MAP_HASH, MAP_SIZE, MAP_START
+from replica.rows.scan.records import ActiveRecord, MapRecord
 
 
 @helper
@@ -44,11 +44,11 @@ def find_map(data: int, offset: int, size: int, maps: int, hashed: int, table: i
         slot = load_u8(table + place * 8) - 1
         if slot < 0:
             return -1 - place
-        record = maps + slot * MAP_BYTES
+        record = maps + slot * MapRecord.BYTES
         if (
-            load_u8(record + MAP_HASH) == hashed
-            and load_u8(record + MAP_SIZE) == size
-            and same_bytes(data + load_u8(record + MAP_CONTENT), data + offset, size)
+            load_u8(record + MapRecord.hash) == hashed
+            and load_u8(record + MapRecord.size) == size
+            and same_bytes(data + load_u8(record + MapRecord.content), data + offset, size)
         ):
             return slot
         place = (place + 1) & mask
@@ -68,9 +68,9 @@ def map_slot(
     hint = hints + (table_id_at(body) & (HINTS - 1)) * 8
     slot = load_u8(hint) - 1
     if slot >= 0:
-        record = maps + slot * MAP_BYTES
-        if load_u8(record + MAP_SIZE) == size and same_bytes(
-            data + load_u8(record + MAP_CONTENT), data + content, size
+        record = maps + slot * MapRecord.BYTES
+        if load_u8(record + MapRecord.size) == size and same_bytes(
+            data + load_u8(record + MapRecord.content), data + content, size
         ):
             return slot
     hashed = content_hash(data + content, size)
@@ -78,11 +78,11 @@ def map_slot(
     if slot < 0:
         store_u8(table + (-1 - slot) * 8, n_maps + 1)
         slot = n_maps
-        record = maps + slot * MAP_BYTES
-        store_u8(record + MAP_START, position)
-        store_u8(record + MAP_CONTENT, content)
-        store_u8(record + MAP_SIZE, size)
-        store_u8(record + MAP_HASH, hashed)
+        record = maps + slot * MapRecord.BYTES
+        store_u8(record + MapRecord.start, position)
+        store_u8(record + MapRecord.content, content)
+        store_u8(record + MapRecord.size, size)
+        store_u8(record + MapRecord.hash, hashed)
     store_u8(hint, slot + 1)
     return slot
 
@@ -91,7 +91,7 @@ def map_slot(
 def active_place(active: int, n_active: int, table_id: int) -> int:
     """Where this table id stands in the list, or `n_active`: a statement that maps an id again means the later map."""
     for i in range(n_active):
-        if load_u8(active + i * 16) == table_id:
+        if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
             return i
     return n_active
 
@@ -100,6 +100,6 @@ def active_place(active: int, n_active: int, table_id: int) -> int:
 def active_slot(active: int, n_active: int, table_id: int) -> int:
     """The slot that the running statement mapped this table id to, or -1."""
     for i in range(n_active - 1, -1, -1):
-        if load_u8(active + i * 16) == table_id:
-            return load_u8(active + i * 16 + 8)
+        if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
+            return load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.slot)
     return -1

@@ -10,16 +10,7 @@ from __future__ import annotations
 from replica.native.compile import helper
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
 from replica.rows.scan.kernel_state import BAD_EVENT, DONE, HEADER
-from replica.rows.scan.records import (
-    GROUP_COMMIT_ID,
-    GROUP_DOMAIN,
-    GROUP_EXTRA,
-    GROUP_FLAGS,
-    GROUP_SEQUENCE,
-    GROUP_SERVER,
-    GROUP_THREAD,
-    GROUP_XID,
-)
+from replica.rows.scan.records import GroupRecord
 
 GTID_LOG = 33
 ANONYMOUS_GTID = 34
@@ -114,14 +105,14 @@ def mysql_gtid_group(at: int, end: int, group: int) -> int:
         return BAD_EVENT
     else:
         number = load_u8(body + 17)
-    store_u8(group + GROUP_DOMAIN, 0)
-    store_u8(group + GROUP_SERVER, load_u4(at + 5))
-    store_u8(group + GROUP_SEQUENCE, number)
-    store_u8(group + GROUP_FLAGS, 0)
-    store_u8(group + GROUP_EXTRA, 0)
-    store_u8(group + GROUP_COMMIT_ID, 0)
-    store_u8(group + GROUP_XID, 0)
-    store_u8(group + GROUP_THREAD, 0)
+    store_u8(group + GroupRecord.domain, 0)
+    store_u8(group + GroupRecord.server, load_u4(at + 5))
+    store_u8(group + GroupRecord.sequence, number)
+    store_u8(group + GroupRecord.flags, 0)
+    store_u8(group + GroupRecord.extra, 0)
+    store_u8(group + GroupRecord.commit_id, 0)
+    store_u8(group + GroupRecord.xid, 0)
+    store_u8(group + GroupRecord.thread, 0)
     return DONE
 
 

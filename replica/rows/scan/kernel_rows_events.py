@@ -7,21 +7,7 @@ from replica.native.compile import helper, inlined
 from replica.native.memory import load_u1, load_u2, store_u8
 from replica.rows.scan.kernel_maps import active_slot, table_id_at
 from replica.rows.scan.kernel_state import BAD_EVENT, MAX_COLUMNS, NO_TABLE_MAP, STMT_END
-from replica.rows.scan.records import (
-    EVENT_AFTER,
-    EVENT_BEFORE,
-    EVENT_END,
-    EVENT_FORM,
-    EVENT_IMAGES,
-    EVENT_OP,
-    EVENT_SLOT,
-    EVENT_WHOLE,
-    EVENT_WIDTH,
-    FORM_COMPRESSED,
-    FORM_PARTIAL,
-    FORM_PLAIN,
-    OP_UPDATE,
-)
+from replica.rows.scan.records import FORM_COMPRESSED, FORM_PARTIAL, FORM_PLAIN, OP_UPDATE, EventRecord
 
 # What `rows_event` returns; an error code is returned negative.
 RECORDED = 1
@@ -96,14 +82,14 @@ def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active:
     slot = active_slot(active, n_active, table_id_at(body))
     if slot < 0:
         return -NO_TABLE_MAP
-    store_u8(event + EVENT_IMAGES, p - data)
-    store_u8(event + EVENT_END, end - data)
-    store_u8(event + EVENT_OP, op)
-    store_u8(event + EVENT_SLOT, slot)
-    store_u8(event + EVENT_WIDTH, width)
-    store_u8(event + EVENT_BEFORE, before - data)
-    store_u8(event + EVENT_AFTER, after - data)
-    store_u8(event + EVENT_FORM, form)
+    store_u8(event + EventRecord.images, p - data)
+    store_u8(event + EventRecord.end, end - data)
+    store_u8(event + EventRecord.op, op)
+    store_u8(event + EventRecord.slot, slot)
+    store_u8(event + EventRecord.width, width)
+    store_u8(event + EventRecord.before, before - data)
+    store_u8(event + EventRecord.after, after - data)
+    store_u8(event + EventRecord.form, form)
     whole = all_set(before, width) and (after == before or all_set(after, width))
-    store_u8(event + EVENT_WHOLE, 1 if whole else 0)
+    store_u8(event + EventRecord.whole, 1 if whole else 0)
     return result | RECORDED

@@ -17,35 +17,22 @@ from replica.rows.scan.kernel_maps import active_place, map_slot, table_id_at
 from replica.rows.scan.kernel_mysql import COMPLETES_XA, STATEMENT, is_mysql_gtid, mysql_gtid_group, mysql_statement
 from replica.rows.scan.kernel_rows_events import ENDS_STATEMENT, RECORDED, is_rows_event, rows_event
 from replica.rows.scan.kernel_state import (
-    ACTIVE,
     BAD_EVENT,
-    CUT,
-    DETAIL,
     DONE,
     ENCRYPTED,
-    EVENTS,
-    FAULT,
-    GROUPS,
     GROW,
     HEADER,
     HISTORICAL,
     IGNORABLE,
     INCIDENT,
-    MAPS,
     MAX_ACTIVE,
     NEEDS_EXPANSION,
-    OPEN,
     OPEN_GROUP,
     OUTSIDE_GROUP,
-    POSITION,
     SHORT_EVENT,
-    SKIPPED,
-    SQL,
-    SQL_END,
     TOO_MANY_MAPS,
-    TRAILER,
     UNKNOWN_EVENT,
-    XA,
+    ScanState,
 )
 from replica.rows.scan.records import (
     ENDS_COMMIT,
@@ -53,26 +40,15 @@ from replica.rows.scan.records import (
     ENDS_STANDALONE,
     ENDS_XA_PREPARE,
     ENDS_XID,
-    EVENT_BYTES,
-    EVENT_GROUP,
-    EVENT_SQL,
-    EVENT_SQL_END,
-    EVENT_START,
-    GROUP_BYTES,
-    GROUP_END,
-    GROUP_ENDING,
-    GROUP_FIRST,
-    GROUP_FLAGS,
-    GROUP_LAST,
-    GROUP_START,
-    GROUP_TIMESTAMP,
-    GROUP_XID,
+    ActiveRecord,
+    EventRecord,
+    GroupRecord,
 )
 
 # The last eight bytes of a QUERY that ends a transaction, as little-endian numbers.
 COMMIT_TEXT = int.from_bytes(b"\0COMMIT", "little")
 ROLLBACK_TEXT = int.from_bytes(b"ROLLBACK", "little")
-COMPLETED_XA = 128  # of a MariaDB GTID event's flags; set for MySQL's XA COMMIT and ROLLBACK too
+COMPLETED_XA = 128  # of a MariaDB GTID event's flags; set for MySQL's ScanState.xa COMMIT and ROLLBACK too
 
 
 @kernel
@@ -92,17 +68,17 @@ def scan_range(
     hints: int,
 ) -> int:
     """Scan from the state's position; returns DONE, GROW or an error code. All arguments are addresses or counts."""
-    position = load_u8(state + POSITION)
-    trailer = load_u8(state + TRAILER)
-    n_groups = load_u8(state + GROUPS)
-    n_events = load_u8(state + EVENTS)
-    n_maps = load_u8(state + MAPS)
-    opened = load_u8(state + OPEN)
-    n_active = load_u8(state + ACTIVE)
-    sql = load_u8(state + SQL)
-    sql_end = load_u8(state + SQL_END)
-    cut = load_u8(state + CUT)
-    xa = load_u8(state + XA)
+    position = load_u8(state + ScanState.position)
+    trailer = load_u8(state + ScanState.trailer)
+    n_groups = load_u8(state + ScanState.groups)
+    n_events = load_u8(state + ScanState.events)
+    n_maps = load_u8(state + ScanState.maps)
+    opened = load_u8(state + ScanState.open)
+    n_active = load_u8(state + ScanState.active)
+    sql = load_u8(state + ScanState.sql)
+    sql_end = load_u8(state + ScanState.sql_end)
+    cut = load_u8(state + ScanState.cut)
+    xa = load_u8(state + ScanState.xa)
     status = DONE
     kind = 0
     while position < size:
@@ -122,23 +98,23 @@ def scan_range(
         body = at + HEADER
         end = at + length - trailer
         room = end - body
-        group = groups + n_groups * GROUP_BYTES
+        group = groups + n_groups * GroupRecord.BYTES
         ends = 0
 
         if is_rows_event(kind):
             if opened == 0:
                 status = OUTSIDE_GROUP
                 break
-            event = events + n_events * EVENT_BYTES
+            event = events + n_events * EventRecord.BYTES
             found = rows_event(data, body, end, kind, active, n_active, event)
             if found < 0:
                 status = -found
                 break
             if found & RECORDED:
-                store_u8(event + EVENT_START, position)
-                store_u8(event + EVENT_GROUP, n_groups)
-                store_u8(event + EVENT_SQL, sql)
-                store_u8(event + EVENT_SQL_END, sql_end)
+                store_u8(event + EventRecord.start, position)
+                store_u8(event + EventRecord.group, n_groups)
+                store_u8(event + EventRecord.sql, sql)
+                store_u8(event + EventRecord.sql_end, sql_end)
                 n_events += 1
             if found & ENDS_STATEMENT:
                 n_active = 0
@@ -158,20 +134,21 @@ def scan_range(
             if place == MAX_ACTIVE:
                 status = TOO_MANY_MAPS
                 break
-            store_u8(active + place * 16, table_id_at(body))
-            store_u8(active + place * 16 + 8, slot)
+            mapped = active + place * ActiveRecord.BYTES
+            store_u8(mapped + ActiveRecord.table_id, table_id_at(body))
+            store_u8(mapped + ActiveRecord.slot, slot)
             n_active = max(n_active, place + 1)
 
         elif kind == 162:  # GTID
             if opened:  # a crash cut the open group: the server writes it again or never
-                n_events = load_u8(group + GROUP_FIRST)
+                n_events = load_u8(group + GroupRecord.first)
                 cut += 1
                 opened = 0
             status = gtid_group(at, end, group)
             if status != DONE:
                 break
-            store_u8(group + GROUP_START, position)
-            store_u8(group + GROUP_FIRST, n_events)
+            store_u8(group + GroupRecord.start, position)
+            store_u8(group + GroupRecord.first, n_events)
             opened = 1 + (load_u1(body + 12) & 1)
             n_active = 0
             sql = 0
@@ -179,14 +156,14 @@ def scan_range(
 
         elif is_mysql_gtid(kind):
             if opened:
-                n_events = load_u8(group + GROUP_FIRST)
+                n_events = load_u8(group + GroupRecord.first)
                 cut += 1
                 opened = 0
             status = mysql_gtid_group(at, end, group)
             if status != DONE:
                 break
-            store_u8(group + GROUP_START, position)
-            store_u8(group + GROUP_FIRST, n_events)
+            store_u8(group + GroupRecord.start, position)
+            store_u8(group + GroupRecord.first, n_events)
             opened = 3
             n_active = 0
             sql = 0
@@ -197,7 +174,7 @@ def scan_range(
                 status = OUTSIDE_GROUP if opened == 0 else BAD_EVENT
                 break
             if opened != 2:
-                store_u8(group + GROUP_XID, load_u8(body))
+                store_u8(group + GroupRecord.xid, load_u8(body))
                 ends = ENDS_XID
 
         elif kind == 2:  # QUERY
@@ -213,7 +190,7 @@ def scan_range(
                 statement = mysql_statement(body, end)
                 if statement in (STATEMENT, COMPLETES_XA):
                     ends = ENDS_STANDALONE
-                    store_u8(group + GROUP_FLAGS, COMPLETED_XA if statement == COMPLETES_XA else 0)
+                    store_u8(group + GroupRecord.flags, COMPLETED_XA if statement == COMPLETES_XA else 0)
                 else:
                     opened = 1
             else:
@@ -277,20 +254,20 @@ def scan_range(
             if kind != 28 and load_u2(at + 17) & IGNORABLE == 0:
                 status = UNKNOWN_EVENT
                 break
-            store_u8(state + SKIPPED + kind * 8, load_u8(state + SKIPPED + kind * 8) + 1)
+            store_u8(state + ScanState.skipped + kind * 8, load_u8(state + ScanState.skipped + kind * 8) + 1)
 
         if ends:
             if ends == ENDS_ROLLBACK:
                 # The server logs a transaction that it rolled back when it did something that cannot be rolled back
                 # (CREATE TEMPORARY TABLE). In row format, changes of tables without transactions are groups of their
                 # own, so all rows here are undone.
-                n_events = load_u8(group + GROUP_FIRST)
-            if ends == ENDS_XA_PREPARE or load_u8(group + GROUP_FLAGS) & COMPLETED_XA:
+                n_events = load_u8(group + GroupRecord.first)
+            if ends == ENDS_XA_PREPARE or load_u8(group + GroupRecord.flags) & COMPLETED_XA:
                 xa += 1
-            store_u8(group + GROUP_TIMESTAMP, load_u4(at))
-            store_u8(group + GROUP_END, position + length)
-            store_u8(group + GROUP_LAST, n_events)
-            store_u8(group + GROUP_ENDING, ends)
+            store_u8(group + GroupRecord.timestamp, load_u4(at))
+            store_u8(group + GroupRecord.end, position + length)
+            store_u8(group + GroupRecord.last, n_events)
+            store_u8(group + GroupRecord.ending, ends)
             n_groups += 1
             opened = 0
             n_active = 0
@@ -298,17 +275,17 @@ def scan_range(
 
     if status == DONE and opened:
         status = OPEN_GROUP
-    store_u8(state + POSITION, position)
-    store_u8(state + TRAILER, trailer)
-    store_u8(state + GROUPS, n_groups)
-    store_u8(state + EVENTS, n_events)
-    store_u8(state + MAPS, n_maps)
-    store_u8(state + OPEN, opened)
-    store_u8(state + ACTIVE, n_active)
-    store_u8(state + SQL, sql)
-    store_u8(state + SQL_END, sql_end)
-    store_u8(state + FAULT, position)
-    store_u8(state + DETAIL, kind)
-    store_u8(state + CUT, cut)
-    store_u8(state + XA, xa)
+    store_u8(state + ScanState.position, position)
+    store_u8(state + ScanState.trailer, trailer)
+    store_u8(state + ScanState.groups, n_groups)
+    store_u8(state + ScanState.events, n_events)
+    store_u8(state + ScanState.maps, n_maps)
+    store_u8(state + ScanState.open, opened)
+    store_u8(state + ScanState.active, n_active)
+    store_u8(state + ScanState.sql, sql)
+    store_u8(state + ScanState.sql_end, sql_end)
+    store_u8(state + ScanState.fault, position)
+    store_u8(state + ScanState.detail, kind)
+    store_u8(state + ScanState.cut, cut)
+    store_u8(state + ScanState.xa, xa)
     return status

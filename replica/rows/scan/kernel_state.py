@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-# State words, kept between two calls.
-POSITION = 0
-TRAILER = 8  # bytes of checksum after each event: 4 or 0
-GROUPS = 16
-EVENTS = 24
-MAPS = 32
-OPEN = 40  # 0 between groups, 1 in a transaction, 2 in a standalone group, 3 in one of MySQL before its first QUERY
-ACTIVE = 48  # table ids of the running statement
-SQL = 56
-SQL_END = 64
-FAULT = 72  # offset of the event that stopped the scan
-DETAIL = 80  # its type
-CUT = 88  # groups that a later GTID event cut short (the server crashed while it wrote them)
-XA = 96  # groups that prepare or complete an XA transaction
-SKIPPED = 256  # 256 words: per event type, the events that nobody knows and that are flagged IGNORABLE
-STATE_WORDS = (SKIPPED >> 3) + 256
+from replica.native.record import Record, word
+
+
+class ScanState(Record):
+    """What the scan kernel keeps between two calls, and what it says of the range."""
+
+    position = word("offset of the next event")
+    trailer = word("bytes of checksum after each event: 4 or 0")
+    groups = word("groups that ended so far")
+    events = word("rows events so far")
+    maps = word("distinct table maps so far")
+    open = word("0 between groups, 1 in a transaction, 2 in a standalone group, 3 in MySQL's before its first QUERY")
+    active = word("table ids of the running statement")
+    sql = word("offset of the running statement's text, 0 if none")
+    sql_end = word("offset after that text")
+    fault = word("out: offset of the event that stopped the scan")
+    detail = word("out: its type")
+    cut = word("groups that a later GTID event cut short (the server crashed while it wrote them)")
+    xa = word("groups that prepare or complete an XA transaction")
+    skipped = word("per event type, the events that nobody knows and that are flagged IGNORABLE", count=256)
+
 
 DONE = 0
 GROW = 1

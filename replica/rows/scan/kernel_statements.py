@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from replica.native.compile import kernel
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
+from replica.native.record import Record, word
 
 HEADER = 19
 GTID, QUERY, QUERY_COMPRESSED, FORMAT_DESCRIPTION = 162, 2, 165, 15
@@ -33,9 +34,15 @@ _DROP = int.from_bytes(b"drop", "little")
 _SMALL = 0x20202020
 _LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
 
-# A record: offsets of the group's first byte, of the statement, of the byte after it; bytes of checksum; 1: marked.
-FOUND_GROUP, FOUND_START, FOUND_END, FOUND_TRAILER, FOUND_MARKED = 0, 8, 16, 24, 32
-FOUND_BYTES = 40
+
+class StatementRecord(Record):
+    """One statement that stands in the range as text; offsets count from the start of the range."""
+
+    group = word("offset of its group's first byte")
+    start = word("offset of the statement's event")
+    end = word("offset after it")
+    trailer = word("bytes of checksum after each event")
+    marked = word("1: the server says it may be DDL")
 
 
 @kernel
@@ -95,12 +102,12 @@ def find_statements(data: int, size: int, position: int, trailer: int, found: in
                 unmarked and not (kind == QUERY and is_border(at, length - trailer))
             ):
                 if count < capacity:
-                    record = found + count * FOUND_BYTES
-                    store_u8(record + FOUND_GROUP, group)
-                    store_u8(record + FOUND_START, position)
-                    store_u8(record + FOUND_END, position + length)
-                    store_u8(record + FOUND_TRAILER, trailer)
-                    store_u8(record + FOUND_MARKED, 1 if marked else 0)
+                    record = found + count * StatementRecord.BYTES
+                    store_u8(record + StatementRecord.group, group)
+                    store_u8(record + StatementRecord.start, position)
+                    store_u8(record + StatementRecord.end, position + length)
+                    store_u8(record + StatementRecord.trailer, trailer)
+                    store_u8(record + StatementRecord.marked, 1 if marked else 0)
                 count += 1
         elif kind == FORMAT_DESCRIPTION:
             trailer = 4 if load_u1(at + length - 5) == 1 else 0

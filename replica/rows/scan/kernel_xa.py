@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from replica.native.compile import kernel
 from replica.native.memory import load_u1, load_u4, store_u8
+from replica.native.record import Record, word
 from replica.rows.scan.kernel_mysql import COMPLETES_XA, is_mysql_gtid, mysql_statement
 
 HEADER = 19
@@ -12,9 +13,16 @@ FLAGS_AT = HEADER + 12  # in a GTID event, after sequence number and domain
 COMPLETED_XA = 128
 QUERY_FIXED = 13
 
-# A record: offsets of the group's first byte, of its last event, of the byte after it; bytes of checksum; COMPLETES.
-FOUND_START, FOUND_LAST, FOUND_END, FOUND_TRAILER, FOUND_COMPLETES = 0, 8, 16, 24, 32
-FOUND_BYTES = 40
+
+class XaRecord(Record):
+    """One event group that prepares or ends an XA transaction; offsets count from the start of the range."""
+
+    start = word("offset of the group's first byte")
+    last = word("offset of its last event")
+    end = word("offset after it")
+    trailer = word("bytes of checksum after each event")
+    completes = word("1: it ends the transaction, 0: it prepares it")
+
 
 _NONE, _OTHER, _COMPLETES, _MYSQL = 0, 1, 2, 3  # the open group
 
@@ -57,12 +65,12 @@ def find_xa(data: int, size: int, position: int, trailer: int, found: int, capac
             trailer = 4 if load_u1(at + length - 5) == 1 else 0
         if ends:
             if count < capacity:
-                record = found + count * FOUND_BYTES
-                store_u8(record + FOUND_START, start)
-                store_u8(record + FOUND_LAST, position)
-                store_u8(record + FOUND_END, position + length)
-                store_u8(record + FOUND_TRAILER, trailer)
-                store_u8(record + FOUND_COMPLETES, completes)
+                record = found + count * XaRecord.BYTES
+                store_u8(record + XaRecord.start, start)
+                store_u8(record + XaRecord.last, position)
+                store_u8(record + XaRecord.end, position + length)
+                store_u8(record + XaRecord.trailer, trailer)
+                store_u8(record + XaRecord.completes, completes)
             count += 1
             opened = _NONE
         position += length

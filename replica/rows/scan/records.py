@@ -1,28 +1,33 @@
-"""What the scan kernel finds in a range: records of its event groups, rows events and distinct table maps.
+"""Lay out what the scan kernel finds in a range: its event groups, rows events and distinct table maps.
 
-Int64 records (native/record.py). All offsets count bytes from the start of the scanned range.
+All offsets count bytes from the start of the scanned range.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# One event group that ended inside the range.
-GROUP_DOMAIN: Final = 0
-GROUP_SERVER: Final = 8
-GROUP_SEQUENCE: Final = 16
-GROUP_TIMESTAMP: Final = 24  # seconds, header of the event that ends the group: the commit, not the first statement
-GROUP_FLAGS: Final = 32  # GTID flags2
-GROUP_EXTRA: Final = 40  # GTID flags_extra
-GROUP_COMMIT_ID: Final = 48
-GROUP_XID: Final = 56  # 0 unless the group ends with XID
-GROUP_THREAD: Final = 64  # 0 where the server does not say (before 11.5)
-GROUP_START: Final = 72  # offset of the GTID event
-GROUP_END: Final = 80  # offset after the last event
-GROUP_FIRST: Final = 88  # first rows event of the group
-GROUP_LAST: Final = 96  # one past its last rows event
-GROUP_ENDING: Final = 104  # one of ENDS_*
-GROUP_BYTES: Final = 112
+from replica.native.record import Record, word
+
+
+class GroupRecord(Record):
+    """One event group that ended inside the range."""
+
+    domain = word("domain of its GTID")
+    server = word("server of its GTID")
+    sequence = word("sequence number of its GTID, 64 bits without a sign")
+    timestamp = word("seconds, header of the event that ends the group: the commit, not the first statement")
+    flags = word("GTID flags2")
+    extra = word("GTID flags_extra")
+    commit_id = word("the group commit it is a part of, 0 if none")
+    xid = word("0 unless the group ends with XID")
+    thread = word("0 where the server does not say (before 11.5)")
+    start = word("offset of the GTID event")
+    end = word("offset after the last event")
+    first = word("first rows event of the group")
+    last = word("one past its last rows event")
+    ending = word("one of ENDS_*")
+
 
 ENDS_XID: Final = 1
 ENDS_COMMIT: Final = 2
@@ -30,23 +35,24 @@ ENDS_ROLLBACK: Final = 3
 ENDS_XA_PREPARE: Final = 4
 ENDS_STANDALONE: Final = 5
 
-# One rows event that holds at least one byte of row images.
-EVENT_START: Final = 0
-EVENT_IMAGES: Final = 8  # offset of the first row image
-EVENT_END: Final = 16  # offset after the last one (before the CRC)
-EVENT_OP: Final = 24  # OP_*
-EVENT_SLOT: Final = 32  # index of its table map among the distinct ones
-EVENT_GROUP: Final = 40
-EVENT_WIDTH: Final = 48  # columns of the table
-EVENT_BEFORE: Final = (
-    56  # offset of the bitmap of the columns in the before image (in the only image, where there is one)
-)
-EVENT_AFTER: Final = 64  # the same for the after image of an UPDATE
-EVENT_SQL: Final = 72  # offset of the statement's text (ANNOTATE_ROWS), 0 if none
-EVENT_SQL_END: Final = 80
-EVENT_FORM: Final = 88  # FORM_*: how the images stand in the range
-EVENT_WHOLE: Final = 96  # 1: every column is present in every image
-EVENT_BYTES: Final = 104
+
+class EventRecord(Record):
+    """One rows event that holds at least one byte of row images."""
+
+    start = word("offset of the event")
+    images = word("offset of the first row image")
+    end = word("offset after the last one (before the CRC)")
+    op = word("OP_*")
+    slot = word("index of its table map among the distinct ones")
+    group = word("index of its event group")
+    width = word("columns of the table")
+    before = word("offset of the bitmap of the columns in the before image (in the only image, where there is one)")
+    after = word("the same for the after image of an UPDATE")
+    sql = word("offset of the statement's text (ANNOTATE_ROWS), 0 if none")
+    sql_end = word("offset after that text")
+    form = word("FORM_*: how the images stand in the range")
+    whole = word("1: every column is present in every image")
+
 
 OP_INSERT: Final = 0
 OP_UPDATE: Final = 1
@@ -60,9 +66,18 @@ FORM_PLAIN: Final = 0
 FORM_COMPRESSED: Final = 1  # one compressed block (log_bin_compress)
 FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images hold differences of JSON values
 
-# One distinct table map of the range.
-MAP_START: Final = 0  # offset of the first event that has this content
-MAP_CONTENT: Final = 8  # offset of the content: the body after table id and flags
-MAP_SIZE: Final = 16
-MAP_HASH: Final = 24
-MAP_BYTES: Final = 32
+
+class ActiveRecord(Record):
+    """One table that the running statement has mapped."""
+
+    table_id = word("the number the server gave it")
+    slot = word("index of its table map among the distinct ones")
+
+
+class MapRecord(Record):
+    """One distinct table map of the range."""
+
+    start = word("offset of the first event that has this content")
+    content = word("offset of the content: the body after table id and flags")
+    size = word("bytes of the content")
+    hash = word("hash of the content")

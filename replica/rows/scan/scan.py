@@ -22,27 +22,18 @@ import numpy as np
 
 from replica.errors import ProtocolError, UnsupportedEventError
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, EventType, event_name
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.expand import Expansion, expand
 from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
-from replica.rows.scan.records import (
-    EVENT_BYTES,
-    EVENT_GROUP,
-    GROUP_BYTES,
-    GROUP_START,
-    MAP_BYTES,
-    MAP_CONTENT,
-    MAP_HASH,
-    MAP_SIZE,
-)
+from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-Records: TypeAlias = "npt.NDArray[np.int64]"
+    from replica.native.record import Records
+
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
 TYPE_AT: Final = 4  # of an event, in its header
@@ -55,7 +46,7 @@ FIRST_MAPS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a range holds. Row i of `groups`/`events`/`maps` is laid out as GROUP_*/EVENT_*/MAP_* say."""
+    """What a range holds. `groups`, `events` and `maps` are GroupRecords, EventRecords and MapRecords."""
 
     data: npt.NDArray[np.uint8]
     groups: Records
@@ -74,8 +65,8 @@ class Scan:
 
     def table_map_body(self, slot: int) -> memoryview:
         """The body of one table map event, from the table id to the optional metadata, without its CRC."""
-        content = int(column_of(self.maps, MAP_CONTENT)[slot])
-        return self.data.data[content - ID_AND_FLAGS : content + int(column_of(self.maps, MAP_SIZE)[slot])]
+        content = int(self.maps["content"][slot])
+        return self.data.data[content - ID_AND_FLAGS : content + int(self.maps["size"][slot])]
 
 
 def as_bytes(data: Bytes) -> npt.NDArray[np.uint8]:
@@ -122,23 +113,23 @@ class _NeedsExpansionError(ProtocolError):
 
 
 def _needs_expansion(state: Records) -> ProtocolError:
-    name = event_name(int(state[s.DETAIL // WORD]))
-    return _NeedsExpansionError(f"{name} inside of what another event holds", offset=int(state[s.FAULT // WORD]))
+    name = event_name(int(state["detail"]))
+    return _NeedsExpansionError(f"{name} inside of what another event holds", offset=int(state["fault"]))
 
 
 def _scan(
     buffer: npt.NDArray[np.uint8], expansion: Expansion | None, *, checksum: bool
 ) -> tuple[Scan, ProtocolError | None]:
     capacity = max(FIRST_RECORDS, len(buffer) // BYTES_PER_RECORD)
-    groups = np.empty((capacity, GROUP_BYTES // WORD), np.int64)
-    events = np.empty((capacity, EVENT_BYTES // WORD), np.int64)
-    maps = np.empty((FIRST_MAPS, MAP_BYTES // WORD), np.int64)
+    groups = np.empty(capacity, GroupRecord.dtype)
+    events = np.empty(capacity, EventRecord.dtype)
+    maps = np.empty(FIRST_MAPS, MapRecord.dtype)
     table = np.zeros(FIRST_MAPS * 4, np.int64)
-    state = np.zeros(s.STATE_WORDS, np.int64)
-    active = np.empty((s.MAX_ACTIVE, 2), np.int64)
+    state = np.zeros((), s.ScanState.dtype)
+    active = np.empty(s.MAX_ACTIVE, ActiveRecord.dtype)
     hints = np.zeros(s.HINTS, np.int64)
-    state[s.POSITION // WORD] = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    state[s.TRAILER // WORD] = CHECKSUM_LENGTH if checksum else 0
+    state["position"] = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
+    state["trailer"] = CHECKSUM_LENGTH if checksum else 0
     while True:
         status = scan_range(
             address(buffer),
@@ -155,7 +146,7 @@ def _scan(
             address(active),
             address(hints),
         )
-        n_groups, n_events, n_maps = (int(state[word // WORD]) for word in (s.GROUPS, s.EVENTS, s.MAPS))
+        n_groups, n_events, n_maps = (int(state[count]) for count in ("groups", "events", "maps"))
         if status != s.GROW:
             break
         if n_groups == len(groups):
@@ -164,37 +155,37 @@ def _scan(
             events = doubled(events)
         if n_maps == len(maps):
             maps = doubled(maps)
-            table = hash_table(column_of(maps, MAP_HASH)[:n_maps], len(maps) * 4)
+            table = hash_table(maps["hash"][:n_maps], len(maps) * 4)
     error: ProtocolError | None = None
     if status == s.NEEDS_EXPANSION:
         error = _needs_expansion(state)
     elif status != s.DONE:
         error = scan_fault(status, buffer, state)
     if error is not None:  # events of the group that was open then are nobody's
-        n_events = int(np.searchsorted(column_of(events, EVENT_GROUP)[:n_events], n_groups))
-    skipped = state[s.SKIPPED // WORD :]
+        n_events = int(np.searchsorted(events["group"][:n_events], n_groups))
+    skipped = state["skipped"]
     found = Scan(
         data=buffer,
         groups=groups[:n_groups],
         events=events[:n_events],
         maps=maps[:n_maps],
-        trailer=int(state[s.TRAILER // WORD]),
-        cut_groups=int(state[s.CUT // WORD]),
-        xa_groups=int(state[s.XA // WORD]),
+        trailer=int(state["trailer"]),
+        cut_groups=int(state["cut"]),
+        xa_groups=int(state["xa"]),
         skipped={int(kind): int(skipped[kind]) for kind in np.flatnonzero(skipped)},
         expansion=expansion,
-        is_mysql=n_groups > 0 and int(buffer[int(column_of(groups, GROUP_START)[0]) + TYPE_AT]) != EventType.GTID,
+        is_mysql=n_groups > 0 and int(buffer[int(groups["start"][0]) + TYPE_AT]) != EventType.GTID,
     )
     return found, error
 
 
 def doubled(records: Records) -> Records:
-    larger = np.empty((len(records) * 2, records.shape[1]), np.int64)
+    larger = np.empty(len(records) * 2, records.dtype)
     larger[: len(records)] = records
     return larger
 
 
-def hash_table(hashes: Records, size: int) -> Records:
+def hash_table(hashes: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     table = np.zeros(size, np.int64)
     for slot, hashed in enumerate(hashes.tolist()):
         place = hashed & (size - 1)

@@ -13,12 +13,11 @@ import numpy as np
 
 from replica.errors import ProtocolError, TruncatedError
 from replica.native.arrays import address
-from replica.native.record import WORD
 from replica.protocol.constants import CHECKSUM_LENGTH
 from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, decode
 from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
-from replica.rows.scan.kernel_statements import FOUND_BYTES, find_statements
+from replica.rows.scan.kernel_statements import StatementRecord, find_statements
 from replica.rows.scan.scan import as_bytes
 
 if TYPE_CHECKING:
@@ -26,10 +25,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.protocol.format_description import FormatDescriptionEvent
     from replica.protocol.gtid import Gtid
     from replica.protocol.header import Event
-    from replica.rows.scan.scan import Bytes, Records
+    from replica.rows.scan.scan import Bytes
 
 FIRST_FOUND: Final = 64
 """Room for statements; where there are more, the range is gone over again with as much room as they need."""
@@ -76,10 +76,10 @@ def logged_texts(data: Bytes, description: FormatDescriptionEvent) -> Iterator[L
 def _found(data: Bytes, description: FormatDescriptionEvent, *, unmarked: bool) -> Iterator[LoggedText]:
     array = as_bytes(data)
     trailer = CHECKSUM_LENGTH if description.checksum else 0
-    records = np.empty((FIRST_FOUND, FOUND_BYTES // WORD), np.int64)
+    records = np.empty(FIRST_FOUND, StatementRecord.dtype)
     count = _find(array, trailer, records, unmarked=unmarked)
     if count > len(records):
-        records = np.empty((count, FOUND_BYTES // WORD), np.int64)
+        records = np.empty(count, StatementRecord.dtype)
         _find(array, trailer, records, unmarked=unmarked)
     for group, start, end, _, marked in records[:count].tolist():
         begin = array.data[group : group + parse_header(array.data, group).event_length]

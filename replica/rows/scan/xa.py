@@ -25,20 +25,20 @@ import numpy as np
 
 from replica.errors import DataLossError, ProtocolError, TruncatedError
 from replica.native.arrays import address
-from replica.native.record import WORD, column_of
 from replica.protocol.compression import inflate
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType
 from replica.protocol.gtid import Gtid
 from replica.protocol.transaction_events import XaId, read_xa_prepare
 from replica.protocol.wire import Cursor
-from replica.rows.scan import records as r
-from replica.rows.scan.kernel_xa import FOUND_BYTES, find_xa
+from replica.rows.scan.kernel_xa import XaRecord, find_xa
 from replica.rows.scan.scan import Bytes, Scan, as_bytes, scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    from replica.native.record import Records
 
 _HEADER: Final = struct.Struct("<4xBII")  # type, server id, length
 _MARIADB_GTID: Final = struct.Struct("<QI")  # sequence number, domain
@@ -103,9 +103,9 @@ def xa_groups(found: Scan) -> list[XaGroup]:
     if not found.xa_groups:
         return []
     first = len(BINLOG_MAGIC) if found.data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    last = int(found.groups[-1, r.GROUP_END // WORD])  # the scan may have stopped there, at what must not be passed
+    last = int(found.groups[-1]["end"])  # the scan may have stopped there, at what must not be passed
     groups = _found(found.data[:last], first, found.trailer)
-    numbers = {start: number for number, start in enumerate(column_of(found.groups, r.GROUP_START).tolist())}
+    numbers = {start: number for number, start in enumerate(found.groups["start"].tolist())}
     try:
         return [group._replace(number=numbers[group.start]) for group in groups]
     except KeyError as error:
@@ -113,7 +113,7 @@ def xa_groups(found: Scan) -> list[XaGroup]:
 
 
 def _found(data: npt.NDArray[np.uint8], start: int, trailer: int) -> list[XaGroup]:
-    records = np.empty((FIRST_FOUND, FOUND_BYTES // WORD), np.int64)
+    records = np.empty(FIRST_FOUND, XaRecord.dtype)
     while True:
         count = find_xa(address(data), len(data), start, trailer, address(records), len(records))
         if count < 0:
@@ -121,7 +121,7 @@ def _found(data: npt.NDArray[np.uint8], start: int, trailer: int) -> list[XaGrou
         if count <= len(records):
             groups = [_group(data, *record) for record in records[:count].tolist()]
             return [group for group in groups if group is not None]
-        records = np.empty((count, FOUND_BYTES // WORD), np.int64)
+        records = np.empty(count, XaRecord.dtype)
 
 
 def _group(
@@ -214,21 +214,21 @@ class _Order:
     def __init__(self, found: Scan) -> None:
         self._found = found
         self._next = 0  # the first group that has not been placed
-        self._parts: list[npt.NDArray[np.int64]] = []
+        self._parts: list[Records] = []
         self._scans: list[Scan] = []
 
     def keep_until(self, number: int) -> None:
         """The rows of all groups before `number` where they stand; those of `number` itself are dropped."""
         groups = self._found.groups
         if self._next < number:
-            first, last = groups[self._next, r.GROUP_FIRST // WORD], groups[number - 1, r.GROUP_LAST // WORD]
+            first, last = groups["first"][self._next], groups["last"][number - 1]
             self._parts.append(self._found.events[first:last])
         self._next = number + 1
 
     def insert(self, rows: _Prepared, number: int) -> None:
         """The rows of a prepared group, as those of group `number`."""
         events = rows.found.events[rows.first : rows.last].copy()
-        column_of(events, r.EVENT_GROUP)[:] = number
+        events["group"][:] = number
         if rows.found is self._found:
             self._parts.append(events)
             return
@@ -247,7 +247,7 @@ class _Order:
 
 
 def _rows(found: Scan, number: int) -> _Prepared:
-    first, last = (int(found.groups[number, field // WORD]) for field in (r.GROUP_FIRST, r.GROUP_LAST))
+    first, last = (int(found.groups[field][number]) for field in ("first", "last"))
     return _Prepared(found, first, last)
 
 

@@ -13,6 +13,7 @@ from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import write_multibyte, write_table_text, write_utf16, write_utf32
 from replica.rows.types.kernel_dates import MICROS, datetime_bits, fraction, old_clock
 from replica.rows.types.kernel_numbers import CORRUPT, GROUP, POWERS, decimal_part, little_endian, sign_mask
+from replica.rows.types.plan_record import PlanRecord
 from replica.rows.types.types import Kind
 
 # The longest text of a value of bounded length: DECIMAL(65,0..38) with sign, point and a zero before the point.
@@ -286,10 +287,10 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
     if kind == Kind.VECTOR:
         return CORRUPT if size & 3 else size
     if kind == Kind.PADDED_BYTES:
-        return max(size, load_u8(plan + pr.PLAN_A))
+        return max(size, load_u8(plan + PlanRecord.a))
     if kind == Kind.SET:
-        return set_size(load_u8(plan + pr.PLAN_AUX), little_endian(p, size))
-    if size > load_u8(plan + pr.PLAN_A) and (kind == Kind.UUID or kind == Kind.INET4 or kind == Kind.INET6):
+        return set_size(load_u8(plan + PlanRecord.aux), little_endian(p, size))
+    if size > load_u8(plan + PlanRecord.a) and (kind == Kind.UUID or kind == Kind.INET4 or kind == Kind.INET6):
         return CORRUPT
     return MAX_TEXT
 
@@ -297,12 +298,12 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
 @helper
 def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
     """What SELECT prints of the value, or CORRUPT; NO_TEXT for bytes that are no characters where that is an error."""
-    extra = load_u8(plan + pr.PLAN_A)
-    digits = load_u8(plan + pr.PLAN_B)  # of a fraction; for character sets: whether to be strict
+    extra = load_u8(plan + PlanRecord.a)
+    digits = load_u8(plan + PlanRecord.b)  # of a fraction; for character sets: whether to be strict
     if kind == Kind.LATIN1:
-        return write_table_text(target, p, size, load_u8(plan + pr.PLAN_AUX), digits)
+        return write_table_text(target, p, size, load_u8(plan + PlanRecord.aux), digits)
     if kind == pr.KIND_MULTIBYTE:
-        return write_multibyte(target, p, size, load_u8(plan + pr.PLAN_AUX), digits)
+        return write_multibyte(target, p, size, load_u8(plan + PlanRecord.aux), digits)
     if kind == pr.KIND_UTF16:
         return write_utf16(target, p, size, extra, digits)
     if kind == pr.KIND_UTF32:
@@ -316,7 +317,7 @@ def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
             store_u1(target + i, 0)
         return max(size, extra)
     if kind == Kind.SET:
-        return write_set(target, load_u8(plan + pr.PLAN_AUX), little_endian(p, size))
+        return write_set(target, load_u8(plan + PlanRecord.aux), little_endian(p, size))
     if kind == Kind.DECIMAL_TEXT:
         return decimal_text(target, p, extra, digits)
     if kind == Kind.DATE_TEXT:

@@ -19,7 +19,6 @@ from replica.native.memory import (
     store_u4,
     store_u8,
 )
-from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import NO_TEXT
 from replica.rows.types.kernel_dates import temporal
 from replica.rows.types.kernel_numbers import (
@@ -33,6 +32,7 @@ from replica.rows.types.kernel_numbers import (
 )
 from replica.rows.types.kernel_text import MAX_TEXT, label, text_room, time_text, write_text
 from replica.rows.types.kernel_utf8 import is_ascii, is_utf8, write_repaired
+from replica.rows.types.plan_record import PlanRecord
 from replica.rows.types.types import Kind
 
 # First bytes of primitive values: type number << 2.
@@ -126,9 +126,9 @@ def head_bytes(target: int, size: int) -> int:
 
 @helper
 def put_decimal(target: int, p: int, plan: int) -> int:
-    shape = load_u8(plan + pr.PLAN_A)
-    size = load_u8(plan + pr.PLAN_AUX)
-    store_u1(target + 1, load_u8(plan + pr.PLAN_B))
+    shape = load_u8(plan + PlanRecord.a)
+    size = load_u8(plan + PlanRecord.aux)
+    store_u1(target + 1, load_u8(plan + PlanRecord.b))
     if size == 16:
         high, low, corrupt = decimal_wide(p, shape)
         if corrupt:
@@ -151,7 +151,7 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
     if kind == Kind.TEXT or kind == Kind.BYTES:
         return size + TEXT_HEAD
     if kind == Kind.ENUM:
-        table = load_u8(plan + pr.PLAN_AUX)
+        table = load_u8(plan + PlanRecord.aux)
         index = short_little_endian(p, size)
         if index > load_u4(table):
             return CORRUPT
@@ -250,11 +250,11 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
         index = short_little_endian(p, size)
         if index == 0:
             return head_string(target, 0)
-        text, length = label(load_u8(plan + pr.PLAN_AUX), index - 1)
+        text, length = label(load_u8(plan + PlanRecord.aux), index - 1)
         return put_string(target, text, length, 32)
     if kind == Kind.TIME or kind == Kind.OLD_TIME:
-        micros = temporal(kind, p, load_u8(plan + pr.PLAN_A))
-        return head_string(target, time_text(target + TEXT_HEAD, micros, load_u8(plan + pr.PLAN_B)))
+        micros = temporal(kind, p, load_u8(plan + PlanRecord.a))
+        return head_string(target, time_text(target + TEXT_HEAD, micros, load_u8(plan + PlanRecord.b)))
     if (
         kind == Kind.DATE
         or kind == Kind.DATETIME
@@ -262,9 +262,9 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
         or kind == Kind.OLD_DATETIME
         or kind == Kind.OLD_TIMESTAMP
     ):
-        value = temporal(kind, p, load_u8(plan + pr.PLAN_A))
+        value = temporal(kind, p, load_u8(plan + PlanRecord.a))
         if value == INVALID:
-            if load_u8(plan + pr.PLAN_B):
+            if load_u8(plan + PlanRecord.b):
                 return INVALID
             store_u1(target, NULL)
             return 1

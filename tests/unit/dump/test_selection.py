@@ -3,19 +3,18 @@ from __future__ import annotations
 import numpy as np
 
 from replica.dump.selection import Selection
-from replica.native.record import WORD
 from replica.protocol.gtid import GtidPosition
 from replica.rows.decode.batch import Groups
-from replica.rows.scan import records as r
+from replica.rows.scan.records import GroupRecord
 
 
 def groups(*rows: tuple[int, int, int]) -> Groups:
     """(domain, sequence, time)"""
-    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
+    records = np.zeros(len(rows), GroupRecord.dtype)
     for record, (domain, sequence, time) in zip(records, rows, strict=True):
-        record[r.GROUP_DOMAIN // WORD] = domain
-        record[r.GROUP_SEQUENCE // WORD] = np.uint64(sequence).astype(np.int64)
-        record[r.GROUP_TIMESTAMP // WORD] = time
+        record["domain"] = domain
+        record["sequence"] = np.uint64(sequence).astype(np.int64)
+        record["timestamp"] = time
     return Groups(records)
 
 

@@ -16,12 +16,10 @@ from pyspark.sql.variant_utils import VariantUtils
 
 from replica.errors import ProtocolError, ReplicaError
 from replica.native.compile import kernel
-from replica.native.record import WORD
 from replica.native.wide import multiply_add, negate
 from replica.protocol.constants import EventType
 from replica.protocol.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
-from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.kernel_dates import days
@@ -248,7 +246,7 @@ def decode(data: bytes | bytearray, shape: Shape, invalid_dates: Literal["null",
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_image_that_ends_too_early_is_a_typed_error_at_every_byte(shape: Shape) -> None:
     (event,) = scan(WHOLE_ROW, checksum=True).events
-    start, first, end = (int(event[f // WORD]) for f in (r.EVENT_START, r.EVENT_IMAGES, r.EVENT_END))
+    start, first, end = (int(event[f]) for f in ("start", "images", "end"))
     head = WHOLE_ROW[:start]
     assert decode(WHOLE_ROW, shape) == (2 if shape == "flat" else 1)
     for size in range(first, end):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from replica.errors import TruncatedError
-from replica.native.record import WORD
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.faults import scan_fault
 
@@ -22,8 +21,8 @@ CODES = {
 
 @pytest.mark.parametrize("name", CODES)
 def test_every_code_has_its_words_and_the_event(name: str) -> None:
-    state = np.zeros(s.STATE_WORDS, np.int64)
-    state[s.FAULT // WORD], state[s.DETAIL // WORD] = 5, 20
+    state = np.zeros((), s.ScanState.dtype)
+    state["fault"], state["detail"] = 5, 20
     error = scan_fault(CODES[name], np.zeros(40, np.uint8), state)
     assert error.offset == 5
     assert isinstance(error, TruncatedError) == (name in ("SHORT_EVENT", "OPEN_GROUP"))

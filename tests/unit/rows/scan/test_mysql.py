@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from replica.errors import ProtocolError
-from replica.native.record import column_of
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import BINLOG_MAGIC
 from replica.protocol.events import RowsEvent, TableMapEvent
@@ -208,7 +207,7 @@ def test_rows_of_xa_transactions_come_with_their_commit() -> None:
     assert gtids[7] == 10  # prepared as 8
     assert 9 not in gtids  # rolled back
     assert gtids[10] == 13  # one phase
-    endings = column_of(scan(data, checksum=True).groups, r.GROUP_ENDING).tolist()
+    endings = scan(data, checksum=True).groups["ending"].tolist()
     assert endings.count(r.ENDS_XA_PREPARE) == 3
 
 

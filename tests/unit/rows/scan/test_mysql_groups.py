@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError, TruncatedError
-from replica.native.record import column_of
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType
 from replica.protocol.events import MySqlGtidEvent
@@ -50,9 +49,9 @@ def groups(*events: tuple[int, bytes], checksum: bool = True) -> list[tuple[int,
             stream.event(kind, body)
     found = scan(bytes(stream), checksum=checksum)
     assert found.is_mysql
-    assert set(column_of(found.groups, r.GROUP_DOMAIN).tolist()) == {0}
-    assert set(column_of(found.groups, r.GROUP_SERVER).tolist()) == {9}
-    numbers, endings = column_of(found.groups, r.GROUP_SEQUENCE), column_of(found.groups, r.GROUP_ENDING)
+    assert set(found.groups["domain"].tolist()) == {0}
+    assert set(found.groups["server"].tolist()) == {9}
+    numbers, endings = found.groups["sequence"], found.groups["ending"]
     return list(zip(numbers.tolist(), endings.tolist(), strict=True))
 
 
@@ -61,8 +60,8 @@ def test_numbers_and_starts_are_those_of_the_plain_decoder(name: str) -> None:
     data = read(name)
     events = [(found, event) for found, event in decode_file(data) if isinstance(event, MySqlGtidEvent)]
     found = scan(data, checksum=True)
-    assert column_of(found.groups, r.GROUP_SEQUENCE).tolist() == [e.gtid.gno if e.gtid else 0 for _, e in events]
-    starts = column_of(found.groups, r.GROUP_START).tolist()
+    assert found.groups["sequence"].tolist() == [e.gtid.gno if e.gtid else 0 for _, e in events]
+    starts = found.groups["start"].tolist()
     assert [found.origin(start) for start in starts] == [one.offset for one, _ in events]
 
 
@@ -97,7 +96,7 @@ def test_xa_commit_and_rollback_are_marked_like_those_of_mariadb() -> None:
         stream.event(EventType.GTID_LOG, gtid_log(1))
         stream.query(text)
         found = scan(bytes(stream), checksum=True)
-        assert column_of(found.groups, r.GROUP_FLAGS).tolist() == [flags]
+        assert found.groups["flags"].tolist() == [flags]
 
 
 def test_a_group_that_a_crash_cut_short_never_happened() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError, TruncatedError, UnsupportedEventError
-from replica.native.record import column_of
 from replica.protocol.constants import EventType
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
@@ -25,10 +24,9 @@ ONE = image([b"\x01\0\0\0"])
 
 
 def column(found: Scan, name: str) -> list[int]:
-    field = getattr(r, name)
-    kind = name.partition("_")[0]
-    records = {"GROUP": found.groups, "EVENT": found.events, "MAP": found.maps}[kind]
-    return [int(value) for value in column_of(records, field)]
+    kind, _, field = name.partition(".")
+    records = {"group": found.groups, "event": found.events, "map": found.maps}[kind]
+    return [int(value) for value in records[field]]
 
 
 def transaction(stream: Primary, table: str = "t", *, op: int = INSERT, table_id: int = 7) -> None:
@@ -56,10 +54,10 @@ def test_a_transaction_becomes_one_group_with_its_rows_events(*, checksum: bool)
     assert groups.commit_ts[0] == 1_700_000_009, "the commit's second, not the first statement's"
     assert (groups.flags[0], groups.commit_id[0], groups.xid[0], groups.thread_id[0]) == (10, 55, 1234, 0)
     assert (groups.start[0], groups.end[0]) == (start, len(data))
-    assert column(found, "EVENT_START") == [rows_at]
-    (images,), (end,) = column(found, "EVENT_IMAGES"), column(found, "EVENT_END")
+    assert column(found, "event.start") == [rows_at]
+    (images,), (end,) = column(found, "event.images"), column(found, "event.end")
     assert data[images:end] == ONE * 3
-    (sql,), (sql_end,) = column(found, "EVENT_SQL"), column(found, "EVENT_SQL_END")
+    (sql,), (sql_end,) = column(found, "event.sql"), column(found, "event.sql_end")
     assert data[sql:sql_end] == b"insert into t values (1)"
 
 
@@ -70,8 +68,8 @@ def test_update_names_both_bitmaps_and_the_three_kinds_are_told_apart() -> None:
 
     found = scan(bytes(stream), checksum=True)
 
-    assert column(found, "EVENT_OP") == [r.OP_INSERT, r.OP_UPDATE, r.OP_DELETE]
-    before, after = column(found, "EVENT_BEFORE"), column(found, "EVENT_AFTER")
+    assert column(found, "event.op") == [r.OP_INSERT, r.OP_UPDATE, r.OP_DELETE]
+    before, after = column(found, "event.before"), column(found, "event.after")
     assert [b - a for a, b in zip(before, after, strict=True)] == [0, 1, 0]
 
 
@@ -103,7 +101,7 @@ def test_what_ends_a_transaction(end: Callable[[Primary], int], ending: int) -> 
     stream.query(b"SAVEPOINT ROLLBACK")
     stream.event(EventType.QUERY_COMPRESSED, bytes(20))
     end(stream)
-    assert column(scan(bytes(stream), checksum=True), "GROUP_ENDING") == [ending]
+    assert column(scan(bytes(stream), checksum=True), "group.ending") == [ending]
 
 
 def test_a_rolled_back_group_stays_without_its_rows() -> None:
@@ -115,8 +113,8 @@ def test_a_rolled_back_group_stays_without_its_rows() -> None:
     stream.query(b"ROLLBACK")
     transaction(stream)
     found = scan(bytes(stream), checksum=True)
-    assert column(found, "GROUP_SEQUENCE") == [1, 2, 3]
-    assert column(found, "EVENT_GROUP") == [0, 2]
+    assert column(found, "group.sequence") == [1, 2, 3]
+    assert column(found, "event.group") == [0, 2]
 
 
 @pytest.mark.parametrize("kind", [EventType.QUERY, EventType.QUERY_COMPRESSED])
@@ -126,7 +124,7 @@ def test_a_standalone_group_ends_with_its_first_query(kind: int) -> None:
     stream.event(EventType.INTVAR, bytes(9))
     stream.event(kind, bytes(13) + b"\0CREATE TABLE x (a INT)")
     transaction(stream)
-    assert column(scan(bytes(stream), checksum=True), "GROUP_ENDING") == [r.ENDS_STANDALONE, r.ENDS_XID]
+    assert column(scan(bytes(stream), checksum=True), "group.ending") == [r.ENDS_STANDALONE, r.ENDS_XID]
 
 
 def test_events_about_the_log_itself_are_passed_wherever_they_stand() -> None:
@@ -168,10 +166,10 @@ def test_a_record_says_in_which_form_its_images_are(kind: int) -> None:
     data = bytes(stream)
     found = scan(data, checksum=True)
     form = {39: r.FORM_PARTIAL, 31: r.FORM_PLAIN, 23: r.FORM_PLAIN}.get(kind, r.FORM_COMPRESSED)
-    assert column(found, "EVENT_FORM") == [form]
+    assert column(found, "event.form") == [form]
     operations = {23: 0, 31: 1, 39: 1, 166: 0, 167: 1, 168: 2, 169: 0, 170: 1, 171: 2}
-    assert column(found, "EVENT_OP") == [operations[kind]]
-    (images,), (end,) = column(found, "EVENT_IMAGES"), column(found, "EVENT_END")
+    assert column(found, "event.op") == [operations[kind]]
+    (images,), (end,) = column(found, "event.images"), column(found, "event.end")
     assert data[images:end] == b"block"
 
 
@@ -187,7 +185,7 @@ def test_a_record_says_whether_its_images_are_whole(width: int) -> None:
     for before, after in sides:
         stream.event(UPDATE, rows(7, width, b"images", before=before, after=after, flags=0))
     stream.xid()
-    assert column(scan(bytes(stream), checksum=True), "EVENT_WHOLE") == [1] + [0] * (len(sides) - 1)
+    assert column(scan(bytes(stream), checksum=True), "event.whole") == [1] + [0] * (len(sides) - 1)
 
 
 def test_a_group_that_a_crash_cut_short_never_happened() -> None:
@@ -199,7 +197,7 @@ def test_a_group_that_a_crash_cut_short_never_happened() -> None:
     found = scan(bytes(stream), checksum=True)
     assert found.cut_groups == 1
     assert Groups(found.groups).seq_no.tolist() == [2]
-    assert (column(found, "EVENT_GROUP"), column(found, "GROUP_FIRST"), column(found, "GROUP_LAST")) == (
+    assert (column(found, "event.group"), column(found, "group.first"), column(found, "group.last")) == (
         [0],
         [0],
         [1],
@@ -212,7 +210,7 @@ def test_table_maps_are_known_by_content_and_never_by_id() -> None:
     transaction(stream, "b", table_id=7)  # the id was given to another table
     transaction(stream, "a", table_id=99)
     found = scan(bytes(stream), checksum=True)
-    assert column(found, "EVENT_SLOT") == [0, 1, 0]
+    assert column(found, "event.slot") == [0, 1, 0]
     assert [bytes(found.table_map_body(slot))[8:] for slot in (0, 1)] == [
         table_map(0, [INT], table=t)[8:] for t in "ab"
     ]
@@ -224,7 +222,7 @@ def test_thousands_of_tables_in_one_range_outgrow_every_first_size() -> None:
         transaction(stream, f"t{number % 350}", table_id=number)
     found = scan(bytes(stream), checksum=True)
     assert len(found.groups) == len(found.events) == 700
-    assert column(found, "EVENT_SLOT") == [number % 350 for number in range(700)]
+    assert column(found, "event.slot") == [number % 350 for number in range(700)]
     assert len(found.maps) == 350
 
 
@@ -393,7 +391,7 @@ def test_no_damage_makes_anything_but_a_typed_error(damage: list[tuple[int, int]
     except ProtocolError as error:
         assert error.offset is not None  # noqa: PT017  (some damage is none)
         return
-    for start, end in zip(column(found, "EVENT_IMAGES"), column(found, "EVENT_END"), strict=True):
+    for start, end in zip(column(found, "event.images"), column(found, "event.end"), strict=True):
         assert 0 < start < end <= len(data)
 
 
@@ -405,6 +403,6 @@ def test_a_gtid_event_padded_for_a_large_commit() -> None:
     stream.event(INSERT, rows(7, 1, ONE))
     stream.xid()
     found = scan(bytes(stream), checksum=True)
-    assert column(found, "GROUP_START") == [start]
-    assert column(found, "GROUP_THREAD") == [7]
+    assert column(found, "group.start") == [start]
+    assert column(found, "group.thread") == [7]
     assert len(found.events) == 1

@@ -176,7 +176,7 @@ def test_positions_stay_those_of_the_range() -> None:
     assert carried
     assert [len(part.events) for part in parts] == [1, 1]
     assert all(part.groups is found.groups for part in parts)
-    assert int(found.groups[1, 9]) == start
+    assert int(found.groups["start"][1]) == start
 
 
 def test_a_commit_without_its_rows_is_an_error_or_listed() -> None:

@@ -240,7 +240,7 @@ def test_an_index_has_few_borders_however_large_the_group(folder: Path) -> None:
     assert index.total_rows == index.total_selected == 20_000
     assert 10 < len(index.offsets) <= len(data) // (8 << 10) + 1
     found = scan(data, checksum=True)
-    assert set(index.offsets.tolist()) <= {int(e) + found.trailer for e in found.events[:, 2]}
+    assert set(index.offsets.tolist()) <= {int(e) + found.trailer for e in found.events["end"]}
     assert (np.diff(index.rows) > 0).all()
 
 

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica.native.record import WORD
 from replica.rows.decode.batch import Groups
-from replica.rows.scan import records as r
+from replica.rows.scan.records import GroupRecord
 from streaming_source.rows.partition import GroupBounds
 from streaming_source.rows.range_choice import wanted_groups
 
@@ -21,9 +20,9 @@ _bounds = st.none() | st.dictionaries(st.integers(0, 3), st.integers(0, 20)).map
 def test_bounds_are_lower_excluded_upper_included_per_domain(
     groups: list[tuple[int, int]], lower: tuple[tuple[int, int], ...] | None, upper: tuple[tuple[int, int], ...] | None
 ) -> None:
-    records = np.zeros((len(groups), r.GROUP_BYTES // WORD), np.int64)
+    records = np.zeros(len(groups), GroupRecord.dtype)
     for record, (domain, seq_no) in zip(records, groups, strict=True):
-        record[r.GROUP_DOMAIN // WORD], record[r.GROUP_SEQUENCE // WORD] = domain, seq_no
+        record["domain"], record["sequence"] = domain, seq_no
     above, below = dict(lower or ()), dict(upper or ())
     expected = [
         seq_no > above.get(domain, -1) and (upper is None or seq_no <= below.get(domain, -1))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from replica.native.record import WORD
 from replica.rows.decode.batch import Groups
-from replica.rows.scan import records as r
+from replica.rows.scan.records import GroupRecord
 from streaming_source.selection.group_extent import GroupExtent, extent_of
 
 
 def groups_of(*rows: tuple[int, int, int]) -> Groups:
     """(domain, sequence number, second) of each."""
-    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
+    records = np.zeros(len(rows), GroupRecord.dtype)
     for record, values in zip(records, rows, strict=True):
-        for field, value in zip((r.GROUP_DOMAIN, r.GROUP_SEQUENCE, r.GROUP_TIMESTAMP), values, strict=True):
-            record[field // WORD] = value
+        for field, value in zip(("domain", "sequence", "timestamp"), values, strict=True):
+            record[field] = value
     return Groups(records)
 
 

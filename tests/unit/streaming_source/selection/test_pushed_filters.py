@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from replica.native.record import WORD
 from replica.rows.decode.batch import Groups
-from replica.rows.scan import records as r
+from replica.rows.scan.records import GroupRecord
 from streaming_source.selection.group_extent import GroupExtent, extent_of
 from streaming_source.selection.pushed_filters import push_filters
 
@@ -40,15 +39,15 @@ HALF = dt.timedelta(milliseconds=500)
 
 
 def groups_of(rows: list[tuple[int, ...]]) -> Groups:
-    records = np.zeros((len(rows), r.GROUP_BYTES // WORD), np.int64)
+    records = np.zeros(len(rows), GroupRecord.dtype)
     for record, (domain, server, number, second) in zip(records, rows, strict=True):
         for field, value in (
-            (r.GROUP_DOMAIN, domain),
-            (r.GROUP_SERVER, server),
-            (r.GROUP_SEQUENCE, number),
-            (r.GROUP_TIMESTAMP, second),
+            ("domain", domain),
+            ("server", server),
+            ("sequence", number),
+            ("timestamp", second),
         ):
-            record[field // WORD] = value
+            record[field] = value
     return Groups(records)
 
 

@@ -260,7 +260,7 @@ class Reading:
                     gtids = mysql_gtids(part, batch.groups)
                 yield Rows(batch, shown, gtids)
         except ProtocolError as error:
-            raise self.advised(_of_file(error, part)) from None
+            raise self.advised(of_file(error, part)) from None
         for group in missing:
             if shown is None or shown[group.number]:
                 self.notices.left_out(
@@ -288,8 +288,8 @@ class Reading:
                 pass
         except ProtocolError as error:
             if not found:
-                raise _of_file(error, part) from None
-        return [UnreadableGroup(one.number, _of_file(one.error, part)) for one in found]
+                raise of_file(error, part) from None
+        return [UnreadableGroup(one.number, of_file(one.error, part)) for one in found]
 
     def _go_around(self, part: Part, carried: Sequence[CarriedGroup]) -> None:
         """Say which groups of the range cannot be read; from now on they are not shown."""
@@ -321,7 +321,7 @@ class Reading:
             raise relocated(error, part.name, part.piece.offset) from None
 
 
-def _of_file(error: ProtocolError, part: Part) -> ProtocolError:
+def of_file(error: ProtocolError, part: Part) -> ProtocolError:
     """The same error with the file's name and its place there; in a transaction from before the range it has none."""
     notes = getattr(error, "__notes__", None)
     if notes:

@@ -62,11 +62,13 @@ class LiveNames(Names):
         policy: ValuePolicy,
         schema_file: Path | None,
         ask: Ask | None,
+        *,
+        need_names: bool = False,
     ) -> None:
         known = None if schema_file is None else read_schema_file(schema_file)
         self._asked = None if ask is None else AskedTables(known, ask, notices)
         self._keys: dict[tuple[str, str], tuple[int, ...]] = {}
-        super().__init__(patterns, notices, policy, self._asked or known)
+        super().__init__(patterns, notices, policy, self._asked or known, need_names=need_names)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         if self._asked is not None:

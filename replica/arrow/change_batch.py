@@ -1,0 +1,95 @@
+"""Make a decoded batch of one table an Arrow RecordBatch that stands alone: images, and what names each row change.
+
+In: a `ChangeBatch` of the shape `envelope` with its output columns. Out: a RecordBatch whose columns are `FIELDS` with
+the images as STRUCTs of the table's columns. It owns its memory where the decoder was told not to use buffers again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.types.types import OutputColumn
+
+OPERATIONS: Final = pa.array(["insert", "update", "delete"])
+"""By the decoder's number."""
+NAMES: Final = pa.list_(pa.string())
+_MICROSECONDS: Final = 1_000_000
+
+
+class Field(NamedTuple):
+    """Describe one column of the RecordBatches; `kind` is None for images, whose type is the table's."""
+
+    name: str
+    kind: pa.DataType | None
+    nullable: bool
+    meaning: str
+
+
+FIELDS: Final = (
+    Field("op", pa.string(), False, "`insert`, `update` or `delete`"),
+    Field("gtid", pa.string(), False, "the transaction: `0-1-4711`; in MySQL's files `uuid:number`"),
+    Field("domain_id", pa.uint32(), False, "its replication domain; 0 in MySQL's files"),
+    Field("server_id", pa.uint32(), False, "the server that logged it"),
+    Field("sequence_number", pa.uint64(), False, "its number in the domain; grows along the log"),
+    Field("commit_time", pa.timestamp("us", tz="UTC"), False, "when it was committed, to the second"),
+    Field("ordinal", pa.int64(), False, "of the row change among all of its transaction, from 0, of all tables"),
+    Field("last", pa.bool_(), False, "whether it is the transaction's last one of this table"),
+    Field("before", None, True, "the row before the change, a column of the table a field; NULL for `insert`"),
+    Field("after", None, True, "the row after the change; NULL for `delete`"),
+    Field("absent_before", NAMES, True, "columns that `before` does not tell (binlog_row_image=MINIMAL); NULL: none"),
+    Field("absent_after", NAMES, True, "columns that `after` does not tell; they are NULL there; NULL: none"),
+    Field("history", pa.bool_(), True, "of system-versioned tables: whether the row is a closed version; else NULL"),
+)
+
+
+def change_schema(columns: Sequence[OutputColumn]) -> pa.Schema:
+    """Describe the RecordBatches of a table with these columns."""
+    image = pa.struct([pa.field(column.name, column.arrow) for column in columns])
+    return pa.schema([pa.field(field.name, field.kind or image, field.nullable) for field in FIELDS])
+
+
+def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array | None) -> pa.RecordBatch:
+    """Put the columns of `schema` together; `gtids`: one text a group, where they are not three numbers."""
+    groups, met = changes.groups, np.unique(changes.group)
+    row_of_met = np.searchsorted(met, changes.group)
+    domain, server = groups.domain[met].astype(np.uint32), groups.server_id[met].astype(np.uint32)
+    number = groups.sequence_numbers[met]
+    if gtids is None:
+        texts = pc.binary_join_element_wise(
+            *(pa.array(part).cast(pa.string()) for part in (domain, server, number)), "-"
+        )
+    else:
+        texts = gtids.take(pa.array(met)).cast(pa.string())
+    moment = pa.array(groups.commit_ts[changes.group] * _MICROSECONDS).view(schema.field("commit_time").type)
+    nothing = pa.nulls(changes.rows, NAMES)
+    columns = {
+        "op": OPERATIONS.take(pa.array(changes.op)),
+        "gtid": texts.take(pa.array(row_of_met)),
+        "domain_id": pa.array(domain[row_of_met]),
+        "server_id": pa.array(server[row_of_met]),
+        "sequence_number": pa.array(number[row_of_met]),
+        "commit_time": moment,
+        "ordinal": pa.array(changes.ordinal),
+        "last": pa.array(changes.last),
+        "before": _image(changes.before, schema.field("before").type, changes.before_valid),
+        "after": _image(changes.after, schema.field("after").type, changes.after_valid),
+        "absent_before": nothing if changes.absent_before is None else changes.absent_before.cast(NAMES),
+        "absent_after": nothing if changes.absent_after is None else changes.absent_after.cast(NAMES),
+        "history": pa.nulls(changes.rows, pa.bool_()) if changes.history is None else changes.history,
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _image(arrays: Sequence[pa.Array], kind: pa.DataType, valid: npt.NDArray[np.bool_]) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StructArray.from_buffers(kind, len(valid), [bits], children=list(arrays))

@@ -1,0 +1,246 @@
+"""Row changes of one table as Arrow RecordBatches, out of binlog files or out of a relay log: the public functions.
+
+In: files, or the folder of a relay log that somebody may be writing. Out: RecordBatches as docs/api.md describes them.
+No server is asked and Spark is not needed. What is wrong with the call is said at once, what is wrong with the log when
+the reading comes to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
+
+from replica.arrow.table_rows import TableRows
+from replica.dump.names import Names
+from replica.dump.notices import Notices
+from replica.dump.reading import Reading
+from replica.dump.selection import Selection
+from replica.errors import AmbiguousPositionError, ConfigError, RelayError
+from replica.files.keys import KeyRing
+from replica.protocol.gtid import GtidPosition, Order
+from replica.relay_log.log import RelayLog
+from replica.rows.decode.decode import DecodeOptions
+from replica.tail.following import stretch
+from replica.tail.names import DefinedBefore, LiveNames
+from replica.tail.places import behind, earliest
+from replica.tail.tailing import PreparedBefore
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from replica.dump.reading import Part
+    from replica.errors import ReplicaError
+
+_log: Final = logging.getLogger("replica")
+
+
+class _Strict(Notices):
+    """Raise what a command would only say, and log the rest."""
+
+    def say(self, text: str) -> None:
+        _log.info(text)
+
+    def left_out(self, error: ReplicaError, *, where: str = "") -> NoReturn:  # noqa: ARG002  (the error says it)
+        raise error
+
+
+class ChangeReader:
+    """Iterate over the RecordBatches of a part of a relay log; made by `read_relay_log`, read once.
+
+    Attributes:
+        position: the GTID position that the reading goes up to. Keep it once the last batch was taken, and give it as
+            `after` the next time: nothing is left out or comes twice.
+
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], position: GtidPosition) -> None:
+        self._batches = batches
+        self.position = position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What both functions are asked for."""
+
+    table: str
+    schema_file: Path | None
+    options: DecodeOptions
+    statements_stop: bool
+
+    def batches(self, reading: Reading, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
+        rows = TableRows(reading, self.options, self.statements_stop)
+        for part in parts:
+            yield from rows.of(part)
+
+
+def decode_files(
+    paths: Iterable[str | os.PathLike[str]],
+    table: str,
+    *,
+    after: GtidPosition | str = "",
+    until: GtidPosition | str = "",
+    schema_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
+    invalid_dates: Literal["null", "error", "text"] = "null",
+    invalid_text: Literal["replace", "error"] = "replace",
+    on_statement_dml: Literal["fail", "skip"] = "fail",
+) -> Iterator[pa.RecordBatch]:
+    """Decode the row changes of one table in binlog files into Arrow RecordBatches.
+
+    The files are opened one after the other, as the iterator comes to them: plain, gzip, zstd, xz or encrypted ones, of
+    MariaDB or MySQL. Rows of an XA transaction come where it is committed. A table without rows gives no batch.
+
+    Args:
+        paths: the files in the order of the log.
+        table: `database.table`, as the binlog spells it.
+        after: leave out transactions up to this position, each in its own domain.
+        until: leave out transactions after this position, and domains that it does not name; empty: none.
+        schema_file: a file of CREATE TABLE statements, for tables whose columns have no names in the log.
+        key_file: the key file of the server's file_key_management plugin, for encrypted files.
+        invalid_dates: what a zero or impossible date becomes: NULL, an error, or all dates text.
+        invalid_text: what bytes become that are no text in their character set: U+FFFD, or an error.
+        on_statement_dml: what a statement does that was logged without its rows: end the reading, or nothing.
+
+    Returns:
+        RecordBatches of at most 16 384 row changes, in the order of the log. Each owns its memory: it may be kept,
+        and used in other threads, for as long as you like. The files must not be written over meanwhile.
+
+    Raises:
+        ConfigError: a wrong argument, or a file that is not there.
+        ProtocolError: a file is damaged, or is no binlog. Rows before the damage come first.
+        SchemaError: nothing tells what the columns are called, or a column cannot be decoded.
+        StatementDmlError: rows were changed by a statement that was logged as text.
+        DataLossError: an XA transaction is committed whose rows lie in a file that was not given.
+
+    """
+    asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
+    notices = _Strict()
+    names = Names([asked.table], notices, asked.options.policy, asked.schema_file, need_names=True)
+    selection = Selection(start=_position("after", after), stop=_position("until", until))
+    keys = None if key_file is None else KeyRing.from_file(Path(key_file))
+    reading = Reading([str(Path(path)) for path in paths], selection, names, notices, keys)
+    return asked.batches(reading, reading.parts())
+
+
+def read_relay_log(
+    directory: str | os.PathLike[str],
+    table: str,
+    *,
+    after: GtidPosition | str | None = None,
+    until: GtidPosition | str | None = None,
+    schema_file: str | os.PathLike[str] | None = None,
+    invalid_dates: Literal["null", "error", "text"] = "null",
+    invalid_text: Literal["replace", "error"] = "replace",
+    on_statement_dml: Literal["fail", "skip"] = "fail",
+) -> ChangeReader:
+    """Read the row changes of one table in a relay log, up to its end as it is now.
+
+    The log may be written meanwhile, by an `EmbeddedReplica` of this process or by a daemon. Nothing is locked, and the
+    writer does not wait: a file that retention removes before it was read ends the reading with an error.
+
+    Args:
+        directory: the `relay_dir` of a replica.
+        table: `database.table`, as the binlog spells it.
+        after: the position behind which reading begins; None: the oldest transaction that the log has.
+        until: the position up to which it goes; None: the last whole transaction.
+        schema_file: a file of CREATE TABLE statements, for tables whose columns have no names in the log.
+        invalid_dates: as for `decode_files`.
+        invalid_text: as for `decode_files`.
+        on_statement_dml: as for `decode_files`.
+
+    Returns:
+        RecordBatches as `decode_files` gives them, and in `position` how far they go.
+
+    Raises:
+        ConfigError: a wrong argument, or a domain of `after` that the log has never seen.
+        RelayError: there is no relay log, or it ends before `until`.
+        DataLossError: what follows `after` was purged.
+        AmbiguousPositionError: `after` names several places, because sequence numbers went back.
+        SchemaError: as for `decode_files`.
+        StatementDmlError: as for `decode_files`.
+
+    """
+    asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
+    folder = Path(directory)
+    log, notices = RelayLog(folder), _Strict()
+    head = log.head()
+    start = None if after is None else _position("after", after)
+    if head is None:
+        raise RelayError(
+            f"{folder} holds no relay log that was begun.", hint="Name the relay_dir of a replica that runs."
+        )
+    stop = head.position if until is None else _position("until", until)
+    if head.position.compare(stop) not in (Order.EQUAL, Order.AFTER):
+        raise RelayError(
+            f"the relay log {folder} ends at {head.position}, before {stop}.",
+            hint="Wait until its replica has received that: EmbeddedReplica.wait_for.",
+        )
+    begin = earliest(log, head) if start is None else behind(log, head, start)
+    end = head.location if until is None else log.locate(stop)
+    by_number = Selection(start=begin.skip, stop=stop if end is None else GtidPosition())
+    if not by_number.everything and log.order().highest:
+        raise AmbiguousPositionError(
+            f"sequence numbers went back in the relay log {folder}, and {stop if end is None else start} is no place "
+            "of it: which transactions lie behind it cannot be told by their numbers.",
+            hint="Name a position that this log has had, as ChangeReader.position gives it.",
+        )
+    names = LiveNames(
+        [asked.table],
+        notices,
+        asked.options.policy,
+        asked.schema_file,
+        DefinedBefore(log, begin.place.location).table,
+        need_names=True,
+    )
+    reading = Reading([str(folder)], by_number, names, notices)
+    prepared = PreparedBefore(log, begin.place.location)
+
+    def parts() -> Iterator[Part]:
+        for part in stretch(log, begin.place.location, end or head.location):
+            prepared.supply(reading, part)
+            yield part
+            if reading.selection.finished:
+                return
+
+    return ChangeReader(asked.batches(reading, parts()), stop)
+
+
+def _asked(
+    table: str,
+    schema_file: str | os.PathLike[str] | None,
+    invalid_dates: Literal["null", "error", "text"],
+    invalid_text: Literal["replace", "error"],
+    on_statement_dml: Literal["fail", "skip"],
+) -> _Asked:
+    database, dot, name = table.partition(".")
+    if not (database and dot and name) or "*" in table:
+        raise ConfigError(f"table={table!r} is not of the form database.table.", hint="It is one table, no pattern.")
+    for option, value, known in (
+        ("invalid_dates", invalid_dates, ("null", "error", "text")),
+        ("invalid_text", invalid_text, ("replace", "error")),
+        ("on_statement_dml", on_statement_dml, ("fail", "skip")),
+    ):
+        if value not in known:
+            raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.")
+    options = DecodeOptions(invalid_dates=invalid_dates, invalid_text=invalid_text)
+    return _Asked(table, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
+
+
+def _position(option: str, value: GtidPosition | str) -> GtidPosition:
+    if isinstance(value, GtidPosition):
+        return value
+    try:
+        return GtidPosition.parse(value)
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error.message}", hint=error.hint) from None

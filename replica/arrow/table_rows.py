@@ -1,0 +1,173 @@
+"""Decode the rows of one table, part after part, into RecordBatches whose columns are the table's at that place.
+
+In: parts of a log in its order, the tables' resolver, and what the part carries of XA transactions. Out: RecordBatches
+in the order of the log; behind an ALTER TABLE they have other columns. A part whose rows have several definitions all
+the same (the ALTER was not logged) is decoded once for each, and put in order again; it is one range of the log, so
+memory stays bounded.
+
+Refused: rows that a statement changed which was logged as text (unless the caller passes over them), and everything
+that the decoder refuses; the rows before it are given out first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.arrow.change_batch import change_record_batch, change_schema
+from replica.dump.reading import mysql_gtids, of_file
+from replica.dump.without_rows import StatementChanges
+from replica.errors import ProtocolError, StatementDmlError
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.decode.slots import TableCache
+from replica.rows.scan.scan import scan
+from replica.rows.scan.xa import XaGroup, unprepared_error
+from replica.rows.tables.layout import compile_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from replica.dump.names import Names
+    from replica.dump.reading import Part, Reading
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.scan.xa import CarriedGroup
+    from replica.rows.tables.target import TableTarget
+    from replica.rows.types.types import OutputColumn, ValuePolicy
+
+    Definition = tuple[OutputColumn, ...]
+
+
+@dataclass(slots=True)
+class _OneDefinition:
+    """Want the rows of one definition of the table only."""
+
+    names: Names
+    policy: ValuePolicy
+    columns: Definition
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        """Say what these rows are read with; None for other definitions and other tables."""
+        target = self.names.resolve(table_map)
+        if target is None:
+            return None
+        found = compile_layout(table_map, target.schema, None, self.policy).outputs
+        return target if found == self.columns else None
+
+
+@dataclass(slots=True)
+class TableRows:
+    """Read one table along a log; `statements_stop`: whether changes without rows end the reading."""
+
+    reading: Reading
+    options: DecodeOptions
+    statements_stop: bool
+    _tables: TableCache | None = None
+    _decoders: dict[Definition, RangeDecoder] = field(default_factory=dict)
+    _statements: StatementChanges | None = None
+
+    def of(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Give the row changes of the next part.
+
+        Raises:
+            StatementDmlError: a statement that was logged as text may have changed rows of the table.
+            ReplicaError: what the decoder raises, with the file's name and the place there.
+
+        """
+        if not part.piece.whole:  # its transaction was never committed, as far as the log tells
+            return
+        names = self.reading.names
+        if part.defines and names.learn(part):
+            self._tables = None  # the same table maps may mean other names now
+            self._decoders.clear()
+        carried, groups = self.reading.carry(part), self.reading.groups(part)
+        shown, refused = self.reading.shown(part), self._refused(part)
+        if refused is not None:
+            before = groups.start < refused[0]
+            shown = before if shown is None else shown & before
+        if shown is None or shown.any():
+            try:
+                yield from self._decoded(part, carried, shown)
+            except ProtocolError as error:
+                raise of_file(error, part) from None
+        if refused is not None:
+            raise refused[1]
+
+    def _refused(self, part: Part) -> tuple[int, StatementDmlError] | None:
+        """The first statement that the reading may not pass, and where its group starts in the part."""
+        if not self.statements_stop:
+            return None
+        self._statements = self._statements or StatementChanges(self.reading.names.wants)
+        visible = self.reading.visible(part)
+        for found in self._statements.of(part):
+            if visible is None or found.start in visible:
+                return found.start, StatementDmlError(
+                    f"{found.gtid} changed rows of {', '.join(found.names)} by a statement that was logged without "
+                    f"them: {found.text[:200]}",
+                    hint='on_statement_dml="skip" goes on without these changes; binlog_format=ROW logs rows.',
+                )
+        return None
+
+    def _decoded(
+        self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
+    ) -> Iterator[pa.RecordBatch]:
+        definitions = self._definitions(part, carried)
+        gtids = mysql_gtids(part, self.reading.groups(part))
+        if len(definitions) == 1:
+            yield from (batch for _, batch in self._rows(definitions[0], part, carried, shown, gtids))
+            return
+        pieces: list[tuple[int, pa.RecordBatch]] = []
+        for columns in definitions:
+            for group, batch in self._rows(columns, part, carried, shown, gtids):
+                borders = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]
+                pieces += [(int(group[first]), batch.slice(first, end - first)) for first, end in pairwise(borders)]
+        yield from (batch for _, batch in sorted(pieces, key=lambda piece: piece[0]))
+
+    def _rows(
+        self,
+        columns: Definition,
+        part: Part,
+        carried: Sequence[CarriedGroup],
+        shown: npt.NDArray[np.bool_] | None,
+        gtids: pa.Array | None,
+    ) -> Iterator[tuple[npt.NDArray[np.int32], pa.RecordBatch]]:
+        """RecordBatches of one definition, each with the number of the group of every row."""
+        schema, missing = change_schema(columns), list[XaGroup]()
+        decoder = self._decoders.get(columns)
+        if decoder is None:
+            resolver = _OneDefinition(self.reading.names, self.options.policy, columns)
+            decoder = self._decoders[columns] = RangeDecoder(resolver, self.options, columns)
+        decoded = decoder.decode(
+            part.piece.data,
+            checksum=part.piece.checksum,
+            carried=carried,
+            unprepared=missing,
+            only=None if shown is None else lambda _: shown,
+        )
+        for changes in decoded:
+            _refuse_unprepared(missing, shown)
+            yield changes.group, change_record_batch(changes, schema, gtids)
+        _refuse_unprepared(missing, shown)
+
+    def _definitions(self, part: Part, carried: Sequence[CarriedGroup]) -> list[Definition]:
+        """The definitions that rows of the table have in a part, in the order in which they are met."""
+        names, policy = self.reading.names, self.options.policy
+        if self._tables is None:
+            self._tables = TableCache(names, None, policy)
+        found: dict[Definition, None] = {}
+        for scanned in (*(scan(group.data, checksum=group.checksum) for group in carried), self.reading.scan(part)):
+            slots = self._tables.slots(scanned)
+            found |= dict.fromkeys(slots.table(slot).layout.outputs for slot in np.flatnonzero(slots.wanted).tolist())
+        return list(found)
+
+
+def _refuse_unprepared(missing: Sequence[XaGroup], shown: npt.NDArray[np.bool_] | None) -> None:
+    """Raise for the first XA COMMIT whose rows are not at hand, of those that are asked for."""
+    for group in missing:
+        if shown is None or shown[group.number]:
+            raise unprepared_error(group)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -23,7 +24,6 @@ from pyspark.sql import SparkSession
 from demo.replay import Change, Rebuilt
 from demo.shop import DATABASE, KEYS
 from streaming_source import started
-from streaming_source.driver.relay_directory import is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +133,18 @@ def image_changes(rows: list[Row]) -> list[Change]:
     ]
 
 
+def let_go(folder: Path) -> bool:
+    """Whether no replica writes a relay log there: it holds `relay.lock` for as long."""
+    try:
+        with (folder / "relay.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
 class Stream:
     """`start()` both queries; `position()` says how far both have come; `stop()` ends them."""
 
@@ -200,5 +212,5 @@ class Stream:
         for query in self._queries:
             query.stop()
         patience = time.monotonic() + GOODBYE_S
-        while not all(map(is_free, self._folder.glob("relay-*"))) and time.monotonic() < patience:
+        while not all(map(let_go, self._folder.glob("relay-*"))) and time.monotonic() < patience:
             time.sleep(0.05)

@@ -1,6 +1,32 @@
 """A MariaDB replica in Python: the protocol, a durable relay log, and row images decoded into Arrow.
 
-This file imports nothing, on purpose: Spark executors import single sub-modules and pay for each import once a process.
+The names in `__all__` and the errors in `replica.errors` are public, as docs/api.md describes them; every other module
+and name may change without notice. Nothing is imported before it is asked for: Spark executors import single
+sub-modules and pay for each import once a process.
 """
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from replica.public_names import on_demand
+from replica.version import __version__ as __version__
+
+TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
+if TYPE_CHECKING:
+    from replica.arrow.reading import ChangeReader, decode_files, read_relay_log
+    from replica.config import ReplicaConfig
+    from replica.embedded import EmbeddedReplica
+    from replica.protocol.gtid import GtidPosition
+
+__all__ = ["ChangeReader", "EmbeddedReplica", "GtidPosition", "ReplicaConfig", "decode_files", "read_relay_log"]
+
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "ChangeReader": "arrow.reading",
+        "EmbeddedReplica": "embedded",
+        "GtidPosition": "protocol.gtid",
+        "ReplicaConfig": "config",
+        "decode_files": "arrow.reading",
+        "read_relay_log": "arrow.reading",
+    },
+)

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import click
 
-from replica import __version__
 from replica.errors import ConfigError, ReplicaError
 from replica.installation import installation_error
 from replica.plain_text import one_line
+from replica.version import __version__
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),

@@ -44,7 +44,11 @@ ENVIRONMENT_PREFIX = "MARIADB_REPLICA_"
 
 
 class ReplicaConfig(BaseModel):
-    """The options, one field each; the field's description is its help text everywhere."""
+    """Hold a replica's options, checked; immutable. Make it with `parse`.
+
+    The options are those of the daemon's page, docs/daemon.md, that a replica itself has; a field has the name of its
+    option. The password is in no `repr`, message or log.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
@@ -192,9 +196,15 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, object], *, sources: Mapping[str, str] | None = None) -> Self:
-        """Options by name, in any of the spellings relay_dir, relay-dir, relayDir -> a checked configuration.
+        """Check options, and make a configuration of them.
 
-        `sources`: key of `given` -> where it comes from, to be said with what is wrong about it.
+        Args:
+            given: values by the option's name, in any of the spellings relay_dir, relay-dir, relayDir; as text, as a
+                file or a command line has them, or as Python's own types.
+            sources: where each key of `given` comes from, to be said with what is wrong about it.
+
+        Returns:
+            The configuration.
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
@@ -230,7 +240,19 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def from_file(cls, path: Path, overrides: Mapping[str, object]) -> Self:
-        """The options of a TOML file, with `overrides` (command line, environment) before them."""
+        """Read the options of a TOML file.
+
+        Args:
+            path: the file, as mariadb-replica.example.toml shows it.
+            overrides: options that go before those of the file; {} for none.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ConfigError: the file cannot be read, or as for `parse`.
+
+        """
         return cls.parse({**read_options_file(path), **overrides})
 
 

@@ -65,7 +65,18 @@ def library_logger() -> FilteringBoundLogger:
 
 
 class EmbeddedReplica:
-    """`start` it, then read `log` up to `head()`; `close` it, also from a signal handler or at exit."""
+    """Run a replica in a thread of this process: it receives a primary's binlog into a relay log on disk.
+
+    Making one touches nothing. `start` it, read its folder with `read_relay_log`, and `close` it: at the end of a
+    `with`, from a signal handler, or at exit. A process that is killed loses nothing: the next start goes on. All
+    methods may be called from any thread. The first permanent error ends the replica, and is raised from every call.
+
+    Args:
+        config: the primary, the account, and every other option.
+        relay_dir: the folder of the relay log, which is made if need be. One replica at a time writes it.
+        log: where events go; None: to Python's logging, under the name `replica`.
+
+    """
 
     def __init__(self, config: ReplicaConfig, relay_dir: Path, *, log: FilteringBoundLogger | None = None) -> None:
         self.log = RelayLog(relay_dir)
@@ -96,22 +107,23 @@ class EmbeddedReplica:
         uid: str | None = None,
         last: Fingerprint | None = None,
     ) -> None:
-        """Take the relay directory and begin to stream; returns at once, before there is a connection.
+        """Take the relay directory and begin to receive; return at once, before there is a connection.
 
         With a position the log is made to lead there: continued where it already does, else begun anew right at the
-        position. None continues the log, or starts an empty one where the configuration says.
+        position. None continues the log, or starts an empty one where the option `start` says. The other arguments are
+        what our checkpoints keep beside a position; leave them out.
 
         Args:
             position: the last GTIDs the caller has.
             place: where those ended in the binlog of the primary with `server_id`, to notice that it was reset.
             server_id: see `place`.
-            highest: behind which sequence numbers those of a domain went back before `position`.
             reached: where the caller has been, if `position` lies before it; `place` is then of this one.
+            highest: behind which sequence numbers those of a domain went back before `position`.
             uid: of that primary (`ServerInfo.uid`), where its id may be that of several servers.
             last: what the last transaction is known by, to notice that another server has another one.
 
         Raises:
-            RelayError: another replica holds the directory, or this one is already started.
+            RelayError: another replica holds the directory, this one was started before, or the disk refuses.
 
         """
         with self._life:
@@ -169,7 +181,7 @@ class EmbeddedReplica:
             return self._loop
 
     def close(self) -> None:
-        """Stop streaming, seal the log, give the directory back. May be called twice; raises no error of the stream."""
+        """Stop receiving, seal the log, give the directory back. May be called twice; raises no error of the stream."""
         with self._life:
             loop, thread, self._loop = self._loop, self._thread, None
             self._closed = True
@@ -200,18 +212,52 @@ class EmbeddedReplica:
     # -- progress ------------------------------------------------------------------------------------------------
 
     def head(self) -> RelayHead:
-        """Where the last complete group in the log ends."""
+        """Say where the last whole transaction in the log ends.
+
+        Returns:
+            Its `position` (a GtidPosition), its `location` in the relay log (which orders as the stream does),
+            `primary` (file and offset in the primary's binlog) and `timestamp` (seconds since 1970, of its commit).
+
+        Raises:
+            RelayError: the replica was not started.
+            ReplicaError: whatever ended the replica.
+
+        """
         self._raise_failure()
         if self._relay is None:
             raise RelayError("this replica was not started.", hint="Call start() first.")
         return self._relay.head
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
-        """Wait until the log goes beyond `location`; False if it does not within `timeout_s`."""
+        """Wait until the log goes beyond a place.
+
+        Args:
+            location: the `location` of an earlier `head()`.
+            timeout_s: how long to wait, in seconds.
+
+        Returns:
+            True as soon as it does; False when the time is over, or the replica was closed.
+
+        Raises:
+            ReplicaError: as for `head`.
+
+        """
         return self._wait(lambda: self.head().location > location, timeout_s)
 
     def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
-        """Wait until the log has everything up to `position`; False if it does not within `timeout_s`."""
+        """Wait until the log has everything up to a position.
+
+        Args:
+            position: for example what `server_position` gave.
+            timeout_s: how long to wait, in seconds.
+
+        Returns:
+            True as soon as it has; False when the time is over, or the replica was closed.
+
+        Raises:
+            ReplicaError: as for `head`.
+
+        """
         reached = (Order.EQUAL, Order.AFTER)
         return self._wait(lambda: self.head().position.compare(position) in reached, timeout_s)
 
@@ -243,7 +289,15 @@ class EmbeddedReplica:
     # -- questions to the primary --------------------------------------------------------------------------------
 
     def server_position(self) -> GtidPosition:
-        """The last GTIDs in the primary's binlog, asked now over a connection of its own; start() is not needed."""
+        """Ask the primary, over a connection of its own, for the last GTIDs in its binlog; `start` is not needed.
+
+        Returns:
+            The position, as `SELECT @@gtid_binlog_pos` gives it.
+
+        Raises:
+            ReplicaError: the primary cannot be reached, or refuses; or whatever ended the replica.
+
+        """
         return self._ask(latest_position)
 
     def latest_and_prepared(self) -> Latest:
@@ -251,7 +305,15 @@ class EmbeddedReplica:
         return self._ask(latest_and_prepared)
 
     def earliest_position(self) -> GtidPosition:
-        """The position before the oldest transaction the primary still has."""
+        """Ask the primary for the position before the oldest transaction that it still has.
+
+        Returns:
+            A position to start at.
+
+        Raises:
+            ReplicaError: as for `server_position`.
+
+        """
         return self.earliest()[0]
 
     def earliest(self) -> tuple[GtidPosition, BinlogPosition]:

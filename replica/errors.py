@@ -31,6 +31,32 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+__all__ = [
+    "AmbiguousPositionError",
+    "AuthenticationError",
+    "ChecksumError",
+    "ColumnsAddedError",
+    "ConfigError",
+    "DataLossError",
+    "DisconnectedError",
+    "DiskFullError",
+    "DuplicateServerIdError",
+    "InstallationError",
+    "OutOfOrderGtidError",
+    "PositionLostError",
+    "PositionPurgedError",
+    "PrerequisiteError",
+    "ProtocolError",
+    "RelayError",
+    "ReplicaError",
+    "SchemaError",
+    "ServerError",
+    "StatementDmlError",
+    "TruncatedError",
+    "UnsupportedColumnError",
+    "UnsupportedEventError",
+]
+
 _ENDS_OF_SENTENCES: Final = (".", ":", "!", "?", "…")
 
 

@@ -34,7 +34,11 @@ FIRST_SPARK = (4, 2)  # admission control and Trigger.AvailableNow for Python so
 
 
 class MariaDbBinlogSource(DataSource):
-    """The data source. Instances are pickled into the query; the copy that goes to tasks carries no secret."""
+    """Be the data source `mariadb-binlog`, for `spark.dataSource.register` where Spark does not find it by itself.
+
+    Its options and rows are in docs/spark.md. Instances are pickled into the query; the copy that goes to tasks carries
+    no secret.
+    """
 
     _plan: ReadPlan | None = None
     _latest: ServerEnd | None = None

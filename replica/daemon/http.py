@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from replica import __version__
 from replica.daemon.metrics import CONTENT_TYPE
 from replica.errors import ConfigError
+from replica.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from replica import __version__
 from replica.daemon.lag import Lag, Sample
 from replica.daemon.parts import acks, connection, primary, stream
 from replica.daemon.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
@@ -22,6 +21,7 @@ from replica.relay_log.identity import source_of
 from replica.relay_log.location import relay_path
 from replica.relay_log.readers import registered_readers
 from replica.relay_log.sealed_files import SealedFiles
+from replica.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

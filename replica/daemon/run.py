@@ -17,7 +17,6 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from replica import __version__
 from replica.client import Replica
 from replica.daemon.beginning import beginning
 from replica.daemon.endpoints import Endpoints
@@ -34,6 +33,7 @@ from replica.progress import Progress
 from replica.relay_log.access import Access, grant
 from replica.relay_log.disk import disk_error
 from replica.relay_writer.writer import RelayWriter
+from replica.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -62,7 +62,18 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GtidPosition:
-    """At most one GTID per domain, kept sorted by domain; immutable, hashable, picklable."""
+    """Hold a GTID position: at most one GTID per domain, sorted by domain. Immutable, hashable, picklable.
+
+    `str()` writes it as the server does: `0-1-4711,7-2-9`. Iterating gives its GTIDs, each with `domain_id`,
+    `server_id` and `seq_no`. Without GTIDs it is the position before everything.
+
+    Args:
+        gtids: the GTIDs, of different domains.
+
+    Raises:
+        ConfigError: a domain is named twice.
+
+    """
 
     gtids: tuple[Gtid, ...] = ()
 
@@ -78,7 +89,18 @@ class GtidPosition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads what `str()` and the server print; blanks around GTIDs are allowed, '' is the empty position."""
+        """Read what `str()` and the server print.
+
+        Args:
+            text: GTIDs with commas between; blanks around them are allowed, '' is the empty position.
+
+        Returns:
+            The position.
+
+        Raises:
+            ConfigError: it is no GTID position, and what it is instead, where that can be told.
+
+        """
         if not text.strip():
             return cls()
         try:

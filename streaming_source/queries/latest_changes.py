@@ -23,8 +23,7 @@ ADDED = ("_op", "_absent", "_gtid", "_sequence")
 
 
 def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Reduce a batch to at most one row per key: the table's columns as the last change left them, and what became of
-    the row.
+    """Reduce a batch to at most one row per key: the table's columns as the last change left them, and its outcome.
 
     Behind the columns come `_op`, `upsert` or `delete`, and `_absent`, and `_gtid` and `_sequence` of the last change.
     A delete holds the key and, as far as they are known, the columns of the deleted row. `_absent` lists columns that
@@ -35,6 +34,9 @@ def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
     Args:
         batch: change rows as the source made them: flat, or envelope with typed images.
         keys: the columns that identify a row, most often the primary key. NULL is a value of its own in them.
+
+    Returns:
+        A DataFrame over the batch: it is good for as long as the batch is, and evaluated when it is used.
 
     Raises:
         ConfigError: the batch is none of change rows with typed columns, or has not these keys.

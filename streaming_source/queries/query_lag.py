@@ -29,7 +29,7 @@ OLD_S: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A query's place; what is not known yet, or not reported, is None.
+    """Tell a query's place, as one line (`str()`) or as fields; what is not known yet, or not reported, is None.
 
     `position` and `head` are GTID positions: the last transaction that the last batch included, and the last in the
     relay log. `bytes_behind` is in binlog bytes, `seconds_behind` between the commits of those two.
@@ -103,10 +103,13 @@ class Lag:
 
 
 def lag(query: Any) -> Lag:
-    """Return the place of a query over a mariadb-binlog source; of several such sources, of the one furthest behind.
+    """Tell how far a query over a mariadb-binlog source is behind; of several such sources, of the one furthest behind.
 
     Args:
         query: a StreamingQuery, or a StreamingQueryProgress such as `event.progress` of a StreamingQueryListener.
+
+    Returns:
+        The query's place, as old as Spark's last progress report. Nothing but the report is asked for.
 
     Raises:
         ConfigError: the query has reported progress, and none of its sources is mariadb-binlog.

@@ -18,8 +18,14 @@ _BEFORE: Final = "Initializing"  # sources, and StreamExecution itself
 
 
 def started(query: StreamingQuery) -> StreamingQuery:
-    """Wait until the query's source process runs, some two seconds after `start()`, or the query has ended; return the
-    query.
+    """Wait until a query has its source process, some two seconds after `start()`, or has ended.
+
+    Args:
+        query: what `writeStream.start()` gave.
+
+    Returns:
+        The same query.
+
     """
     while query.isActive and query.status["message"].startswith(_BEFORE):
         time.sleep(POLL_S)

@@ -26,13 +26,17 @@ __all__ = ["Upsert", "upsert_into"]
 
 
 def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | None = None) -> Upsert:
-    """Return the function to give to `foreachBatch`: inserts, updates and deletes rows of `table` by their keys.
+    """Make the function for `foreachBatch` that inserts, updates and deletes rows of a table by their keys.
 
     Args:
         table: what MERGE INTO takes: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
         keys: the columns that identify a row, most often the primary key.
         columns: those to write; unset: all columns of the images. Others of the table stay as they are, and are NULL
             in new rows. VARIANT images are cast to the types that the table has for them; unset, to all its columns.
+
+    Returns:
+        A function of a batch and its number, for classic Spark and Spark Connect. It raises a ConfigError for a batch
+        that is none of change rows or lacks a key, and a SchemaError where the table lacks a column.
 
     Raises:
         ConfigError: no table or no keys are named.

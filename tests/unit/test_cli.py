@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica import __version__
 from replica.cli import main, program
 from replica.commands.options import flags
 from replica.daemon.config import DaemonConfig
+from replica.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

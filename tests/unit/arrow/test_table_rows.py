@@ -12,7 +12,8 @@ import pytest
 from replica.arrow.reading import decode_files
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType, EventType
-from tests.unit.rows.stream import INSERT, Column, Stream, image, rows, table_map
+from tests.kit.primary import NONE, Primary
+from tests.kit.rows import INSERT, Column, image, rows, table_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,24 +22,24 @@ OLD = (Column("id", ColumnType.LONG),)
 NEW = (*OLD, Column("more", ColumnType.LONG))
 
 
-def transaction(stream: Stream, columns: tuple[Column, ...], first: int, count: int = 1) -> None:
+def transaction(primary: Primary, columns: tuple[Column, ...], first: int, count: int = 1) -> None:
     """Rows id, id + 1, …; what else the table has is twice as much."""
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(len(columns), columns))
+    primary.gtid()
+    primary.event(EventType.TABLE_MAP, table_map(len(columns), columns))
     images = b"".join(
         image([struct.pack("<i", number * times) for times in range(1, len(columns) + 1)])
         for number in range(first, first + count)
     )
-    stream.event(INSERT, rows(len(columns), len(columns), images))
-    stream.xid()
+    primary.event(INSERT, rows(len(columns), len(columns), images))
+    primary.xid()
 
 
 def test_each_row_has_the_columns_it_was_written_with(tmp_path: Path) -> None:
-    stream = Stream()
+    primary = Primary()
     for number, columns in enumerate((OLD, OLD, NEW, OLD, NEW, NEW)):
-        transaction(stream, columns, number)
+        transaction(primary, columns, number)
     file = tmp_path / "bin.000001"
-    file.write_bytes(stream.file())
+    file.write_bytes(primary.binlog())
     batches = list(decode_files([file], "d.t"))
     found = [
         (batch.schema.field("after").type.num_fields, row["after"]) for batch in batches for row in batch.to_pylist()
@@ -50,10 +51,10 @@ def test_each_row_has_the_columns_it_was_written_with(tmp_path: Path) -> None:
 
 
 def test_a_batch_stays_as_it_is_when_others_follow(tmp_path: Path) -> None:
-    stream = Stream()
-    transaction(stream, NEW, 0, count=50_000)
+    primary = Primary()
+    transaction(primary, NEW, 0, count=50_000)
     file = tmp_path / "bin.000001"
-    file.write_bytes(stream.file())
+    file.write_bytes(primary.binlog())
     kept, copies = [], []
     for batch in decode_files([file], "d.t"):
         kept.append(batch)
@@ -68,30 +69,30 @@ def test_a_batch_stays_as_it_is_when_others_follow(tmp_path: Path) -> None:
 
 
 def test_rows_before_damage_come_first_and_the_error_names_file_and_place(tmp_path: Path) -> None:
-    stream = Stream(checksum=False)
-    transaction(stream, OLD, 1)
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, OLD))
-    damaged = stream.event(INSERT, rows(1, 1, image([b"\x01\x02"])))
-    stream.xid()
+    primary = Primary(NONE)
+    transaction(primary, OLD, 1)
+    primary.gtid()
+    primary.event(EventType.TABLE_MAP, table_map(1, OLD))
+    damaged = primary.event(INSERT, rows(1, 1, image([b"\x01\x02"])))
+    primary.xid()
     file = tmp_path / "bin.000001"
-    content = stream.file()
+    content = primary.binlog()
     file.write_bytes(content)
     given: list[dict[str, int]] = []
     with pytest.raises(ProtocolError, match=r"^bin\.000001: ") as caught:
         given.extend(row for batch in decode_files([file], "d.t") for row in batch["after"].to_pylist())
     assert given == [{"id": 1}]
-    begin = len(content) - len(bytes(stream)) + damaged
+    begin = len(content) - len(bytes(primary)) + damaged
     assert caught.value.offset is not None
     assert begin <= caught.value.offset < len(content)
 
 
 def test_events_without_the_end_of_their_transaction_give_no_rows(tmp_path: Path) -> None:
-    stream = Stream()
-    transaction(stream, OLD, 1)
-    transaction(stream, OLD, 2)
-    content = stream.file()
+    primary = Primary()
+    transaction(primary, OLD, 1)
+    transaction(primary, OLD, 2)
+    content = primary.binlog()
     file = tmp_path / "bin.000001"
-    file.write_bytes(content[: -len(stream.parts[-1])])
+    file.write_bytes(content[: -len(primary.events[-1])])
     batches = list(decode_files([file], "d.t"))
     assert [row for batch in batches for row in batch["after"].to_pylist()] == [{"id": 1}]

@@ -1,0 +1,34 @@
+"""Import the public names of a package when they are asked for, so that importing the package itself costs nothing.
+
+In: where each name is defined. Out: the package's `__getattr__` and `__dir__`. Where a package that the name needs
+cannot be imported, the error says which one, for which interpreter, and what hides it.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def on_demand(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make `__getattr__` and `__dir__` of a package; `modules`: name -> the module in the package that defines it.
+
+    Raises:
+        InstallationError: from `__getattr__`: a package that the name needs is missing, broken or hidden.
+
+    """
+
+    def find(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        except ImportError as error:
+            from replica.installation import installation_error  # noqa: PLC0415  (every process imports this file)
+
+            raise installation_error(error) or error from error
+
+    return find, lambda: sorted(modules)

@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from replica.errors import ChecksumError
+from replica.handshake.driver import unread
 from replica.protocol.compressed import READ_BYTES, FrameReader, frames
 
 if TYPE_CHECKING:
@@ -165,8 +166,7 @@ def compress(reader: StreamReader, writer: StreamWriter) -> tuple[StreamReader, 
     protocol = asyncio.StreamReaderProtocol(above, loop=loop)
     transport = CompressedTransport(writer, protocol)
     protocol.connection_made(transport)
-    # StreamReader offers no way to ask for what it holds without waiting for more.
-    early = bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001
+    early = unread(reader)
     while early:
         space = transport.get_buffer(-1)
         piece, early = early[: len(space)], early[len(space) :]

@@ -13,50 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any, Final
-
-import pymysql.err
-from aiomysql.connection import Connection
-from pymysql.charset import charset_by_name
-from pymysql.protocol import MysqlPacket
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, PrerequisiteError, ProtocolError
 from replica.handshake.authentication import Authenticated, authenticate
 from replica.handshake.certificate import check_certificate
 from replica.handshake.compressed import compress
+from replica.handshake.driver import CHARSET, Driver
 from replica.handshake.plugins.plugin import SCRAMBLE_BYTES, Secret
 from replica.handshake.tls import tls_context
 from replica.protocol.login_packets import NEEDED, Capability, handshake_response, parse_greeting, ssl_request
-from replica.protocol.packets import ERR, MAX_PAYLOAD, MAX_PIECE, ErrPacket, parse_reply
+from replica.protocol.packets import MAX_PAYLOAD, MAX_PIECE
 
 if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
 
-CHARSET = "utf8mb4"
 MAX_LOGIN_BYTES: Final = 256 << 10
 """All that a server says before it lets us in: a dozen packets, the largest of them a public key or an error."""
 PACKET_COST: Final = 64
 """Counted for each packet beside its bytes: what Python needs to keep a row of one byte."""
 
 
-class DriverConnection(Connection):
-    """One connection; `_connect()` makes it and logs in. The driver never sees the password."""
-
-    _reader: Any
-    _writer: Any
+class DriverConnection(Driver):
+    """One connection; `open()` makes it and logs in. The driver never sees the password."""
 
     def __init__(self, config: ReplicaConfig, endpoint: Endpoint) -> None:
-        super().__init__(
-            host=endpoint.host or "localhost",
-            port=endpoint.port or 3306,
-            unix_socket=endpoint.unix_socket or None,
-            user=config.user,
-            charset=CHARSET,
-            program_name="mariadb-replica",
-            autocommit=True,
-            conv={},
-        )
+        super().__init__(endpoint, config.user)
         self._config = config
+        self._server_name = endpoint.host or "localhost"
         self._tls = tls_context(config)
         self._secret = secret_of(config, endpoint)
         self.plugin = ""
@@ -77,17 +61,15 @@ class DriverConnection(Connection):
         return f"{channel.version()} {cipher[0] if cipher else ''}".strip()
 
     def _ssl_object(self) -> ssl.SSLObject | None:
-        found = self._writer.transport.get_extra_info("ssl_object") if self._writer else None
+        found = self.transport.get_extra_info("ssl_object") if self.streams else None
         return found if isinstance(found, ssl.SSLObject) else None
 
-    async def _get_server_information(self) -> None:
-        greeting = parse_greeting((await self._read_packet()).get_all_data())
-        self.server_version, self.server_thread_id = greeting.version, (greeting.thread_id,)
-        self.server_capabilities, self.server_status = greeting.capabilities, greeting.status
-        self.salt, self._server_auth_plugin = greeting.scramble, greeting.plugin
+    async def greeted(self, payload: bytes) -> None:
+        self.greeting = parse_greeting(payload)
+        self.server_status = self.greeting.status
 
-    async def _request_authentication(self) -> None:
-        config, offered, wanted = self._config, Capability(self.server_capabilities), NEEDED
+    async def log_in(self) -> None:
+        config, offered, wanted = self._config, Capability(self.greeting.capabilities), NEEDED
         if missing := wanted & ~offered:
             raise PrerequisiteError(f"the server lacks {missing.name}.", hint="Use MariaDB 10.5 or later.")
         wanted |= Capability.CLIENT_MYSQL
@@ -97,7 +79,6 @@ class DriverConnection(Connection):
                     "compress is asked for, but the server offers no compressed connections.", hint="Turn compress off."
                 )
             wanted |= Capability.COMPRESS
-        charset = charset_by_name(CHARSET).id
         if self._tls is not None:
             if Capability.SSL not in offered:
                 raise AuthenticationError(
@@ -105,42 +86,41 @@ class DriverConnection(Connection):
                     hint="Set ssl_cert and ssl_key on the server, or tls=disabled if the network is trusted.",
                 )
             wanted |= Capability.SSL
-            await self._start_tls(self._tls, ssl_request(wanted, charset))
-        scramble = bytes(self.salt[:SCRAMBLE_BYTES])
-        done = await self._converse(scramble, wanted, charset)
+            await self._start_tls(self._tls, ssl_request(wanted, CHARSET.id))
+        scramble = bytes(self.greeting.scramble[:SCRAMBLE_BYTES])
+        done = await self._converse(scramble, wanted)
         self.plugin = done.plugin.name
         if config.tls_mode == "verify-password":
             check_certificate(done, scramble, self._certificate())
-        if config.compress:
-            self._reader, self._writer = compress(self._reader, self._writer)
+        if config.compress and self.streams:
+            self.streams = compress(*self.streams)
             self.compressed = True
 
     async def _start_tls(self, context: ssl.SSLContext, request: bytes) -> None:
         self.write_packet(request)
-        plain = self._writer.transport
+        plain = self.transport
         # What an attacker may have put behind the greeting must not be read as if it had come inside TLS: the new
         # reader starts empty.
         plain.pause_reading()
         raw = plain.get_extra_info("socket").dup()
         plain.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=raw, ssl=context, server_hostname=self._host)
+        self.streams = await asyncio.open_connection(sock=raw, ssl=context, server_hostname=self._server_name)
 
-    async def _converse(self, scramble: bytes, capabilities: Capability, charset: int) -> Authenticated:
-        config, attributes = self._config, self._connect_attrs
+    async def _converse(self, scramble: bytes, capabilities: Capability) -> Authenticated:
+        user, attributes = self._config.user, self.attributes
 
         def respond(plugin: str, answer: bytes) -> bytes:
             return handshake_response(
-                capabilities, charset, user=config.user, answer=answer, plugin=plugin, attributes=attributes
+                capabilities, CHARSET.id, user=user, answer=answer, plugin=plugin, attributes=attributes
             )
 
-        conversation = authenticate(self._server_auth_plugin, scramble, self._secret, respond)
+        conversation = authenticate(self.greeting.plugin, scramble, self._secret, respond)
         answer = next(conversation)
         try:
             while True:
                 if answer is not None:
                     self.write_packet(answer)
-                packet = await self._read_packet()
-                answer = conversation.send(packet.get_all_data())
+                answer = conversation.send(await self.read_reply())
         except StopIteration as done:
             result: Authenticated = done.value
             return result
@@ -164,17 +144,17 @@ class DriverConnection(Connection):
         length = MAX_PIECE
         try:
             while length == MAX_PIECE:
-                header = await self._read_bytes(4)
+                header = await self.receive(4)
                 length = int.from_bytes(header[:3], "little")
-                self._next_seq_id = (header[3] + 1) & 0xFF
+                self.count_on(header[3] + 1)
                 rest = longest - len(payload)
                 self._allow(min(length, rest))
-                payload += await self._read_bytes(min(length, rest))
+                payload += await self.receive(min(length, rest))
                 if length > rest:
                     self.close()
                     break
         except asyncio.CancelledError:
-            self._close_on_cancel()
+            self.close()
             raise
         if not payload:
             self.close()
@@ -189,20 +169,6 @@ class DriverConnection(Connection):
                 f"a reply of more than {self._most} bytes",
                 hint="No MariaDB server says so much here: find out what listens there.",
             )
-
-    async def _read_packet(self, packet_type: Any = MysqlPacket, *, longest: int = MAX_PAYLOAD) -> Any:
-        """Return the next payload as the driver's packet; an ERR packet is raised as its error."""
-        payload = await self.read_payload(longest)
-        if payload[0] == ERR:
-            reply = parse_reply(payload)
-            assert isinstance(reply, ErrPacket)  # noqa: S101  (by its first byte)
-            raise error_of(reply)
-        return packet_type(payload, self._encoding)
-
-
-def error_of(packet: ErrPacket) -> pymysql.err.OperationalError:
-    """Return the driver's error for an ERR packet; `refusals.translated` knows what it means."""
-    return pymysql.err.OperationalError(packet.code, packet.message, sqlstate=packet.sqlstate)
 
 
 def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:

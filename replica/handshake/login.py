@@ -1,4 +1,4 @@
-"""Connect, log in, run steps, and let go of the socket. With connection.py all that knows the driver.
+"""Connect, log in, run steps, and let go of the socket.
 
 In: a configuration and an endpoint. Out: a `Login` that runs step generators, and at last a `Detached` transport: the
 same connection without the driver, reading paused, so that not one byte of the stream passes through aiomysql's packet
@@ -15,13 +15,13 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import pymysql.err
-from pymysql.constants import COMMAND
-
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
-from replica.handshake.connection import DriverConnection, error_of
+from replica.handshake.connection import DriverConnection
+from replica.handshake.driver import DriverError, error_of, unread
 from replica.handshake.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
+from replica.protocol.commands import com_query
+from replica.protocol.packets import is_eof
 from replica.protocol.result_set import ErrorReply, read_reply
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Login:
     @property
     def thread_id(self) -> int:
         """The server's id of this connection, as SHOW PROCESSLIST prints it."""
-        return int(self._connection.server_thread_id[0])
+        return self._connection.greeting.thread_id
 
     @property
     def tls(self) -> str:
@@ -131,7 +131,7 @@ class Login:
         except TimeoutError:
             self.close()
             raise DisconnectedError(f"{self.endpoint} gave no answer within {STATEMENT_TIMEOUT_S:.0f} s.") from None
-        except (pymysql.err.MySQLError, OSError) as error:
+        except (DriverError, OSError) as error:
             raise translated(error, self.endpoint) from None
         except ProtocolError as error:
             self.close()
@@ -142,7 +142,7 @@ class Login:
         connection.expect(step.most_bytes)
         # No arguments is not the same as an empty tuple: with a tuple, % in the text is a placeholder.
         arguments = tuple(connection.escape(argument) for argument in step.arguments)
-        await connection._execute_command(COMMAND.COM_QUERY, step.sql % arguments if arguments else step.sql)  # noqa: SLF001
+        await self._write(com_query(step.sql % arguments if arguments else step.sql))
         reading = read_reply()
         next(reading)
         try:
@@ -159,12 +159,15 @@ class Login:
         connection.expect(MAX_REPLY_BYTES)
         if not replies:
             # What comes back is the stream: it belongs to whoever takes the transport.
-            connection._writer.transport.pause_reading()  # noqa: SLF001
-        connection._next_seq_id = 0  # noqa: SLF001  (every command starts a new sequence)
-        connection.write_packet(payload)
-        await connection._writer.drain()  # noqa: SLF001
+            connection.transport.pause_reading()
+        await self._write(payload)
         if replies:
-            await connection._read_packet()  # noqa: SLF001
+            await connection.read_reply()
+
+    async def _write(self, payload: bytes) -> None:
+        self._connection.count_on(0)
+        self._connection.write_packet(payload)
+        await self._connection.writer.drain()
 
     async def dump(self, command: bytes, *, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
         """Send a dump command and yield its events until the server says EOF; for a few events, through the driver.
@@ -181,24 +184,24 @@ class Login:
         async with self._translating(until):
             await self._send(command, replies=False)
             connection.expect(MAX_REPLY_BYTES + longest)
-            connection._writer.transport.resume_reading()  # noqa: SLF001
+            connection.transport.resume_reading()
         while True:
             async with self._translating(until):
-                packet = await connection._read_packet(longest=longest + 1)  # noqa: SLF001
-            if packet.is_eof_packet():
+                payload = await connection.read_reply(longest + 1)
+            if is_eof(payload):
                 return
-            yield packet.get_all_data()[1:]  # behind the status byte
+            yield payload[1:]  # behind the status byte
 
     def detach(self) -> Detached:
         """Take the socket from the driver. Afterwards this login is as good as closed."""
         connection = self._connection
-        reader, writer, tls = connection._reader, connection._writer, connection.tls  # noqa: SLF001
-        if writer is None:
+        if connection.streams is None:
             raise DisconnectedError(f"the connection to {self.endpoint} was lost before the stream began.")
-        connection._reader = connection._writer = None  # noqa: SLF001  (its __del__ closes what it still holds)
-        writer.transport.pause_reading()
-        # StreamReader offers no way to ask for what it holds without waiting for more.
-        return Detached(writer.transport, bytes(reader._buffer), writer, tls, connection.compressed)  # noqa: SLF001
+        reader, writer = connection.streams
+        transport, tls = connection.transport, connection.tls
+        connection.streams = None
+        transport.pause_reading()
+        return Detached(transport, unread(reader), writer, tls, connection.compressed)
 
     def close(self) -> None:
         self._connection.close()
@@ -224,11 +227,11 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
         unless_done.callback(connection.close)
         try:
             async with asyncio.timeout(config.connect_timeout_s):
-                await connection._connect()  # noqa: SLF001  (aiomysql.connect() would build its own class)
+                await connection.open()
         except TimeoutError:
             message = f"{endpoint} did not complete the login within {config.connect_timeout_s:g} s."
             raise DisconnectedError(message) from None
-        except (pymysql.err.MySQLError, OSError, EOFError) as error:
+        except (DriverError, OSError, EOFError) as error:
             raise translated(error, endpoint) from None
         except ProtocolError as error:
             raise said_by(endpoint, error) from None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-import pymysql.err
-
 from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
+from replica.handshake.driver import DriverError, NotConnectedError
 from replica.handshake.plugins.table import advice
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[-1]) if error.args else str(error)
     sqlstate = getattr(error, "sqlstate", None) or ""
-    lost = code in CONNECTION_CODES or isinstance(error, pymysql.err.InterfaceError) or isinstance(cause, OSError)
-    if lost or not isinstance(error, pymysql.err.MySQLError):
+    lost = code in CONNECTION_CODES or isinstance(error, NotConnectedError) or isinstance(cause, OSError)
+    if lost or not isinstance(error, DriverError):
         shown = text if cause is error else f"{text}: {cause}"
         return DisconnectedError(f"no connection to {endpoint}: {shown}.")
     if code in AUTHENTICATION_CODES:

@@ -20,6 +20,11 @@ _DUMP: Final = struct.Struct(
 )
 
 
+def com_query(sql: str) -> bytes:
+    """Runs a statement."""
+    return bytes((Command.QUERY,)) + sql.encode()
+
+
 def com_register_slave(
     server_id: int, *, host: str = "", user: str = "", password: str = "", port: int = 0, master_id: int = 0
 ) -> bytes:

@@ -129,13 +129,18 @@ class ErrPacket:
     message: str
 
 
+def is_eof(payload: Buffer) -> bool:
+    """Tell whether a payload is an EOF packet, which ends a dump that does not wait for more."""
+    return len(payload) < _EOF_MAX_LENGTH and payload[:1] == bytes((EOF,))
+
+
 def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
     """The answer to a command without result rows, or what ends a dump. ProtocolError for anything else."""
     cursor = Cursor(payload)
     kind = cursor.u8()
     if kind == ERR:
         return _err(cursor)
-    if kind == EOF and len(payload) < _EOF_MAX_LENGTH:
+    if is_eof(payload):
         # The counters are missing in packets to very old clients.
         return EofPacket(cursor.u16(), cursor.u16()) if cursor else EofPacket(0, 0)
     if kind == OK:

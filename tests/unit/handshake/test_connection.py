@@ -21,9 +21,10 @@ def config(**options: object) -> ReplicaConfig:
 
 async def reading(data: bytes) -> DriverConnection:
     made = DriverConnection(config(), TCP)
-    made._reader = asyncio.StreamReader()
-    made._reader.feed_data(data)
-    made._reader.feed_eof()
+    reader = asyncio.StreamReader()
+    made.streams = reader, None
+    reader.feed_data(data)
+    reader.feed_eof()
     return made
 
 
@@ -57,14 +58,14 @@ async def test_packets_are_joined_whatever_their_numbers() -> None:
     payload = b"\x00" + bytes(MAX_PIECE + 10)
     made = await reading(pack(payload, 7) + pack(b"\x00second", 3))
     made.expect(2 * MAX_PIECE)
-    assert (await made._read_packet()).get_all_data() == payload
-    assert (await made._read_packet()).get_all_data() == b"\x00second"
+    assert await made.read_reply() == payload
+    assert await made.read_reply() == b"\x00second"
     assert made._next_seq_id == 4
 
 
 async def test_replies_have_a_limit_of_all_their_bytes() -> None:
     with pytest.raises(ProtocolError, match=f"more than {MAX_LOGIN_BYTES} bytes"):
-        await (await reading(pack(bytes(MAX_LOGIN_BYTES))))._read_packet()
+        await (await reading(pack(bytes(MAX_LOGIN_BYTES)))).read_reply()
     made = await reading(pack(b"x") * 4)
     made.expect(3 * (1 + PACKET_COST))
     for _ in range(3):
@@ -81,12 +82,12 @@ async def test_what_is_longer_than_wanted_is_cut_and_the_last() -> None:
 
 async def test_an_empty_reply_is_none() -> None:
     with pytest.raises(ProtocolError, match="empty packet"):
-        await (await reading(pack(b"")))._read_packet()
+        await (await reading(pack(b""))).read_reply()
 
 
 async def test_errors_are_raised_and_cut_connections_noticed() -> None:
     made = await reading(pack(b"\xff\x15\x04#28000Access denied") + b"\x05\0\0\0ab")
     with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
-        await made._read_packet()
+        await made.read_reply()
     with pytest.raises(pymysql.err.OperationalError, match="Lost connection"):
-        await made._read_packet()
+        await made.read_reply()

@@ -1,0 +1,140 @@
+"""The one file that touches what aiomysql, PyMySQL and asyncio keep private, under names of our own.
+
+In: where to connect, and what a subclass does with the greeting. Out: packets, either way, and at last the streams
+themselves, without the driver. The driver opens the connection, counts packets, escapes values and sets autocommit; it
+calls three private methods that are ours, and we read or set seven private names of it. `tests/unit/handshake/
+test_driver.py` has the list, and says of each what an update of the driver would break.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pymysql.err
+from aiomysql.connection import Connection
+from pymysql.charset import charset_by_name
+from pymysql.protocol import MysqlPacket
+
+from replica.protocol.packets import ERR, MAX_PAYLOAD, ErrPacket, parse_reply
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+    from replica.option_values import Endpoint
+
+DriverError = pymysql.err.MySQLError
+NotConnectedError = pymysql.err.InterfaceError
+
+CHARSET: Final = charset_by_name("utf8mb4")
+
+
+class Driver(Connection):
+    """A connection that reads the greeting, logs in and reads packets as its subclass does."""
+
+    _reader: Any
+    _writer: Any
+
+    def __init__(self, endpoint: Endpoint, user: str) -> None:
+        super().__init__(
+            host=endpoint.host or "localhost",
+            port=endpoint.port or 3306,
+            unix_socket=endpoint.unix_socket or None,
+            user=user,
+            charset=CHARSET.name,
+            program_name="mariadb-replica",
+            autocommit=True,
+            conv={},
+        )
+
+    # -- what the driver calls, and what it means here ------------------------------------------------------------
+
+    async def _get_server_information(self) -> None:
+        await self.greeted(await self.read_reply())
+
+    async def _request_authentication(self) -> None:
+        await self.log_in()
+
+    async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        return packet_type(await self.read_reply(), CHARSET.encoding)
+
+    async def greeted(self, payload: bytes) -> None:
+        """Take what the server says first; sets `server_status`, which `escape` needs."""
+        raise NotImplementedError
+
+    async def log_in(self) -> None:
+        """Go from the greeting to the server's OK."""
+        raise NotImplementedError
+
+    async def read_payload(self, longest: int = MAX_PAYLOAD) -> bytes:
+        """Read the next payload, up to `longest` bytes of it."""
+        raise NotImplementedError
+
+    # -- what a login does with the driver ------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect with TCP_NODELAY and keep-alive, log in, and set autocommit."""
+        await self._connect()
+
+    async def read_reply(self, longest: int = MAX_PAYLOAD) -> bytes:
+        """Read the next payload; an ERR packet is raised as the driver's error."""
+        payload = await self.read_payload(longest)
+        if payload[0] == ERR:
+            reply = parse_reply(payload)
+            assert isinstance(reply, ErrPacket)  # noqa: S101  (by its first byte)
+            raise error_of(reply)
+        return payload
+
+    async def receive(self, count: int) -> bytes:
+        """Read exactly so many bytes; the driver's error where the connection ends before."""
+        data: bytes = await self._read_bytes(count)
+        return data
+
+    def count_on(self, sequence_id: int) -> None:
+        """Give the next packet that is written this sequence id; every command begins with 0."""
+        self._next_seq_id = sequence_id & 0xFF
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What the login tells the server about this program."""
+        attributes: Mapping[str, str] = self._connect_attrs
+        return attributes
+
+    @property
+    def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """The two ends of the connection; None once it is closed. They may be changed for others over them."""
+        return None if self._writer is None else (self._reader, self._writer)
+
+    @streams.setter
+    def streams(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None) -> None:
+        # Without them the driver's __del__ closes nothing.
+        self._reader, self._writer = streams or (None, None)
+
+    @property
+    def writer(self) -> asyncio.StreamWriter:
+        """The end that writes.
+
+        Raises:
+            NotConnectedError: the connection is closed.
+
+        """
+        if self._writer is None:
+            raise NotConnectedError("not connected")
+        writer: asyncio.StreamWriter = self._writer
+        return writer
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """What lies under both ends."""
+        transport: asyncio.Transport = self.writer.transport  # type: ignore[assignment]
+        return transport
+
+
+def error_of(packet: ErrPacket) -> pymysql.err.OperationalError:
+    """Make the driver's error of an ERR packet: `refusals.translated` knows what it means."""
+    return pymysql.err.OperationalError(packet.code, packet.message, sqlstate=packet.sqlstate)
+
+
+def unread(reader: asyncio.StreamReader) -> bytes:
+    """Tell what a reader holds: asyncio offers no way to ask for it without waiting for more."""
+    return bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001

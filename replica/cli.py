@@ -56,7 +56,7 @@ def program() -> None:
 
 
 def main() -> None:
-    """The entry point: our errors become one line on standard error and their exit code."""
+    """Run the program: our errors become one line on standard error and their exit code."""
     try:
         program.main(standalone_mode=False)
     except ReplicaError as error:

@@ -1,8 +1,8 @@
-"""Keeps a relay log up with a primary for as long as it takes: connect, stream, and again.
+"""The client that keeps a relay log up with a primary for as long as it takes: connect, stream, and again.
 
 In: a configuration and an open `RelayWriter`. Out: nothing but the relay log, the counters and the error that ended it.
 A lost connection is tried again with exponential back-off and jitter, the configured hosts in turn, always from the
-last complete group in the relay log. A host that refuses for good is passed over while another may do. A full disk is
+last complete group in the relay log. A host that refuses for good is skipped while another may do. A full disk is
 waited for. Every other error is permanent and ends `run()`; so do relay files that were removed, connected or not.
 """
 
@@ -106,7 +106,7 @@ class Replica:
         return self._hosts.current
 
     async def run(self) -> None:
-        """Stream until cancelled or until an error that trying again cannot mend; always raises.
+        """Stream until cancelled or until an error that trying again cannot fix; always raises.
 
         Once cancelled, what was received is on disk and the primary has been told that we are gone when it returns.
 
@@ -114,7 +114,6 @@ class Replica:
             DisconnectedError: no server could be reached for `connect_retry_s` (`reconnect_retry_s` once connected).
             DuplicateServerIdError: another replica has our server id.
             ReplicaError: any other, from the login, the checks or the stream; with several hosts, of all of them.
-
         """
         progress = self.progress
         progress.started_at = time.time()
@@ -204,7 +203,7 @@ class Replica:
     # -- one attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self) -> None:
-        """One connection, from login to its end. Returns if it was of use, else raises what ended it."""
+        """Make one connection, from login to its end. Return if it was of use, else raise what ended it."""
         progress = self.progress
         before, connections = self._relay.committed, progress.connections
         progress.state = "connecting"
@@ -241,7 +240,7 @@ class Replica:
             raise DisconnectedError(error.message, hint=error.hint) from error
 
     def _may_repeat(self, error: ReplicaError, *, connected: bool) -> bool:
-        """Whether the same server may do better at once."""
+        """Tell whether the same server may do better at once."""
         if isinstance(error, ChecksumError):
             # Damage on the wire is gone at the second reading; damage in the primary's file is not.
             self.progress.checksum_errors += 1

@@ -1,4 +1,4 @@
-"""What MariaDB's option files say to a client, as options of the replica.
+"""The contents of MariaDB's option files for a client, as options of the replica.
 
 In: the file and the options that were given elsewhere, which win. Out: option name -> value. Read are the groups of
 every client and our own, in the order of the file. In [mariadb-replica] stands, beside what the `mariadb` client knows,
@@ -58,7 +58,7 @@ _ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false
 
 
 def home_file() -> Path | None:
-    """The user's own option file, if there is one."""
+    """Return the user's own option file, if there is one."""
     path = Path(HOME_FILE).expanduser()
     return path if path.is_file() else None
 
@@ -66,16 +66,15 @@ def home_file() -> Path | None:
 def client_options(
     path: Path, given: Mapping[str, object], name_of: Callable[[str], str | None]
 ) -> dict[str, tuple[object, str]]:
-    """The options that the file adds to those `given`: name -> value and its place.
+    """Return the options that the file adds to those `given`: name -> value and its place.
 
     Args:
         path: of the file.
-        given: options by name; whatever contradicts them in the file counts for nothing.
+        given: options by name; options in the file that contradict them count for nothing.
         name_of: an option of the replica in any spelling -> its name.
 
     Raises:
         ConfigError: the file is refused, or an option in it.
-
     """
     found: dict[str, tuple[object, str]] = {}
     words: dict[str, str] = {}
@@ -103,7 +102,7 @@ def client_options(
 
 
 def option_file_password(path: Path) -> str | None:
-    """The password that stands in the file; None if none does."""
+    """Return the password that stands in the file; None if none does."""
     found = None
     for setting in _relevant(path):
         if _plain(setting)[0] in ("password", "passwd"):
@@ -116,7 +115,7 @@ def _relevant(path: Path) -> Iterable[Setting]:
 
 
 def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -> str | None:
-    """The replica's name for it; None for what is another program's."""
+    """Return the replica's name for it; None for what is another program's."""
     if name in _NOT_HONOURED:
         raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=_NOT_HONOURED[name])
     if name == "tls-version":
@@ -156,7 +155,9 @@ def _as_in_mysql(mode: str) -> str:
 
 
 def _check_versions(setting: Setting) -> None:
-    """TLS 1.2 or 1.3 is used, always: a list with both of them asks for that, any other for something else."""
+    """Refuse other versions of TLS than 1.2 or 1.3, which are always used: a list with both of them asks for that, any
+    other for something else.
+    """
     named = {one.strip().lower() for one in (setting.value or "").split(",")}
     if not _SAFE_VERSIONS <= named <= set(_VERSIONS):
         raise ConfigError(
@@ -166,7 +167,7 @@ def _check_versions(setting: Setting) -> None:
 
 
 def _plain(setting: Setting) -> tuple[str, str | None]:
-    """The name as MariaDB spells it, without the prefixes that any switch may have."""
+    """Return the name as MariaDB spells it, without the prefixes that any switch may have."""
     name, value = setting.name.replace("_", "-").removeprefix("loose-"), setting.value
     for prefix, meant in _FORMS:
         if name.startswith(prefix) and name.removeprefix(prefix) in _SWITCHES and value is None:
@@ -191,7 +192,9 @@ def _switch(setting: Setting, value: str | None) -> str:
 
 
 def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
-    """The mode that the client's two switches ask for; None where there are none, or the authority alone says it."""
+    """Return the mode that the client's two switches ask for; None where there are none, or the authority alone says
+    it.
+    """
     verify = words.get("ssl-verify-server-cert")
     if "ssl-mode" in words:
         return _of_mode(words["ssl-mode"], words, with_authority=with_authority)
@@ -207,7 +210,9 @@ def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
 
 
 def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> str:
-    """The safest that MySQL's word and MariaDB's beside it ask for; ConfigError where one of them forbids it."""
+    """Return the safest mode that MySQL's word and MariaDB's beside it ask for; ConfigError where one of them forbids
+    it.
+    """
     verify = words.get("ssl-verify-server-cert") in _ON
     if (mode == "disabled" and verify) or (mode != "disabled" and words.get("ssl") in _OFF):
         other = "ssl-verify-server-cert" if verify else "skip-ssl"
@@ -221,7 +226,9 @@ def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> st
 def _compatible(
     found: dict[str, tuple[object, str]], given: Mapping[str, object], protocol: str
 ) -> dict[str, tuple[object, str]]:
-    """Without what is given elsewhere or contradicts that; a file may name a socket and a host, and means one."""
+    """Return the options without what is given elsewhere or contradicts that; a file may name a socket and a host, and
+    means one.
+    """
     explicit = {name for name, value in given.items() if value is not None}
     dropped = set(explicit)
     if explicit & {"host", "port"}:

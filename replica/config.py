@@ -144,7 +144,7 @@ class ReplicaConfig(BaseModel):
 
     @property
     def tls_mode(self) -> TlsMode:
-        """What `tls` means: a certificate authority is given in order to verify with it."""
+        """The meaning of `tls`: a certificate authority is given in order to verify with it."""
         if self.tls is not None:
             return self.tls
         if self.tls_ca:
@@ -152,11 +152,10 @@ class ReplicaConfig(BaseModel):
         return "required" if self.tls_cert else "disabled"
 
     def read_password(self) -> str:
-        """The password, read from its file each time so that a rotated one is picked up at the next reconnect.
+        """Return the password, read from its file each time so that a rotated one is picked up at the next reconnect.
 
         Raises:
             ConfigError: the file cannot be read.
-
         """
         if self.password is not None:
             return self.password.get_secret_value()
@@ -173,12 +172,12 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def help(cls) -> dict[str, str]:
-        """Option name -> help text; what the command line and the documentation are made of."""
+        """Return option name -> help text; what the command line and the documentation are made of."""
         return {name: field.description or "" for name, field in cls.model_fields.items()}
 
     @classmethod
     def default_text(cls, name: str) -> str:
-        """The default of an option as people write it; empty for none, and for what is drawn again each time."""
+        """Return the default of an option as people write it; empty for none, and for what is drawn again each time."""
         info = cls.model_fields[name]
         if info.is_required() or info.default_factory is not None or info.default in (None, ""):
             return ""
@@ -186,12 +185,12 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def spellings(cls) -> dict[str, str]:
-        """Every spelling of an option, without hyphens, underscores and capitals -> its name."""
+        """Return every spelling of an option, without hyphens, underscores and capitals -> its name."""
         return {_fold(alias): name for name in cls.model_fields for alias in _aliases(name)}
 
     @classmethod
     def name_of(cls, key: str) -> str | None:
-        """The option that is meant by any spelling of it; None for an unknown one."""
+        """Return the option that is meant by any spelling of it; None for an unknown one."""
         return cls.spellings().get(_fold(key))
 
     @classmethod
@@ -208,7 +207,6 @@ class ReplicaConfig(BaseModel):
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
-
         """
         known = cls.spellings()
         named: dict[str, object] = {}
@@ -257,11 +255,10 @@ class ReplicaConfig(BaseModel):
 
 
 def read_options_file(path: Path) -> dict[str, object]:
-    """What a configuration file says, as it spells it.
+    """Read what a configuration file says, as it spells it.
 
     Raises:
         ConfigError: it cannot be read, is no TOML, or has sections.
-
     """
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -294,7 +291,7 @@ def _aliases(name: str) -> tuple[str, ...]:
 
 
 def unknown_option(key: str, known: Mapping[str, str], place: str = "") -> ConfigError:
-    """The error that names the nearest of the `known` spellings; `place` is where the key was found."""
+    """Return the error that names the nearest of the `known` spellings; `place` is where the key was found."""
     near = difflib.get_close_matches(_fold(key), known, n=1, cutoff=0.5)
     hint = f"Did you mean {known[near[0]]}?" if near else f"Known options: {', '.join(dict.fromkeys(known.values()))}."
     return ConfigError(f"unknown option {key!r}{f' ({place})' if place else ''}.", hint=hint)
@@ -305,5 +302,5 @@ OPTIONS: dict[str, str] = ReplicaConfig.help()
 
 
 def variables_of(names: Iterable[str]) -> dict[str, str]:
-    """Every variable that sets one of these options -> its name: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
+    """Return every variable that sets one of these options -> its name: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
     return {f"{ENVIRONMENT_PREFIX}{alias.upper()}": name for name in names for alias in reversed(_aliases(name))}

@@ -1,4 +1,4 @@
-"""From an address to a dump that has begun, and the goodbye at its end: what a replica says to one primary.
+"""The way from an address to a dump that has begun, and the goodbye at its end: what a replica says to one primary.
 
 In: a configuration, the relay log and an endpoint. Out: a `Dump`, whose transport a session takes over. In this order:
 log in; end what a killed process of ours left there; refuse where another replica has our server id; check the
@@ -55,7 +55,7 @@ class Dump:
 
 
 class Connector:
-    """Begins dumps for one relay log, one at a time.
+    """The connector that begins dumps for one relay log, one at a time.
 
     Args:
         config: the account, and what to ask the primary for.
@@ -64,7 +64,6 @@ class Connector:
         start: where an empty log starts, with its place in the primary's binlog if that is known; None for what the
             configuration says.
         owner: who runs the replica.
-
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Connector:
 
     @property
     def server_id(self) -> int:
-        """Ours: the configured one, else the one that belongs to the relay directory."""
+        """Our server id: the configured one, else the one that belongs to the relay directory."""
         return self._taken_identity().server_id
 
     async def connect(self, endpoint: Endpoint) -> Dump:
@@ -136,7 +135,7 @@ class Connector:
     async def say_goodbye(self, dump: Dump) -> None:
         """End our dump on the server too, as its own replicas do (semisync_slave.cc: kill_connection).
 
-        It would not notice a closed socket before it next has something to send, and count us as connected till then.
+        It would not notice a closed socket before it next has something to send, and count us as connected until then.
         """
         with contextlib.suppress(ReplicaError, TimeoutError):
             async with asyncio.timeout(GOODBYE_TIMEOUT_S):
@@ -220,7 +219,7 @@ class Connector:
         self._relay.restart(start.position, highest=start.highest, place=place)
 
     def _stored(self) -> Stored:
-        """Where the log ends, for the server and in the binlog of which one."""
+        """Return where the log ends, for the server and in the binlog of which one."""
         head = self._relay.head
         if not head.location.offset:  # no group yet
             start = self._start
@@ -234,7 +233,7 @@ class Connector:
 
     @contextlib.contextmanager
     def _own_log(self) -> Iterator[None]:
-        """Reading the end of the log: nobody but a stranger removes the file that it lies in."""
+        """Guard a read of the end of the log: no process but a stranger's removes the file that it lies in."""
         try:
             yield
         except (FileNotFoundError, DataLossError) as error:
@@ -242,7 +241,7 @@ class Connector:
             raise removed(directory, str(relay_path(directory, self._relay.head.location.file))) from error
 
     async def _verify_content(self, stored: Stored, here: Here, endpoint: Endpoint) -> bool:
-        """Whether our place is there, unchanged."""
+        """Tell whether our place is there, unchanged."""
         with self._own_log():
             event = last_event(self._relay.directory, self._relay.head.location)
         compared = await verify_content(self._config, endpoint, stored, here, event)
@@ -256,7 +255,7 @@ class Connector:
         return compared.there
 
     def _note_source(self, server: ServerInfo, connection: Connection) -> None:
-        """Before the first byte comes: whose it is, and the dump that will have to be ended."""
+        """Note, before the first byte comes, whose it is, and the dump that will have to be ended."""
         identity, relay = self._taken_identity().with_connection(connection), self._relay
         if not identity.sources or identity.sources[-1].uid != server.uid:
             identity = identity.with_source(Source(relay.change_server(), server.uid))

@@ -1,4 +1,5 @@
-"""A replica inside somebody else's process: an asyncio loop in a daemon thread, and calls that are safe from any other.
+"""A replica inside another program's process: an asyncio loop in a daemon thread, and calls that are safe from any
+other.
 
 In: a configuration and a relay directory. Out: the relay log to read, waits for progress, questions to the primary. It
 owns the directory's lock while it runs. The first permanent error ends the thread and is raised again from every call,
@@ -54,7 +55,9 @@ STOP_TIMEOUT_S = 10.0
 
 
 def library_logger() -> FilteringBoundLogger:
-    """Events through Python's logging under the name `replica`: the process belongs to somebody else."""
+    """Make a logger that sends events through Python's logging under the name `replica`: the process belongs to another
+    program.
+    """
     processors: list[Processor] = [
         structlog.stdlib.filter_by_level,
         structlog.processors.KeyValueRenderer(key_order=["event"]),
@@ -301,7 +304,7 @@ class EmbeddedReplica:
         return self._ask(latest_position)
 
     def latest_and_prepared(self) -> Latest:
-        """The same with the XA transactions that are prepared now."""
+        """Return the same with the XA transactions that are prepared now."""
         return self._ask(latest_and_prepared)
 
     def earliest_position(self) -> GtidPosition:
@@ -317,15 +320,14 @@ class EmbeddedReplica:
         return self.earliest()[0]
 
     def earliest(self) -> tuple[GtidPosition, BinlogPosition]:
-        """The same, and its place on the primary."""
+        """Return the same, and its place on the primary."""
         return self._ask(earliest)
 
     def fetch_schema(self, selection: Sequence[Selection]) -> dict[tuple[str, str], TableSchema]:
-        """Today's definition of the selected tables: (database, table), or (database, None) for all of it.
+        """Return today's definition of the selected tables: (database, table), or (database, None) for all of it.
 
         Raises:
             SchemaError: a table asked for by name does not exist, or the account may not see it.
-
         """
         return self._ask(lambda: read_tables(selection))
 

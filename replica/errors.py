@@ -149,7 +149,7 @@ class OutOfOrderGtidError(ReplicaError):
 
 
 class DisconnectedError(ReplicaError):
-    """The connection ended or went silent; the only error that a reconnect may mend."""
+    """The connection ended or went silent; the only error that a reconnect may fix."""
 
     exit_code = 40
 
@@ -196,7 +196,7 @@ class ColumnsAddedError(SchemaError):
 
 
 class StatementDmlError(ReplicaError):
-    """Rows were changed by a statement that the binlog holds as text: they are in no row event, and nobody has them."""
+    """Rows were changed by a statement that the binlog holds as text: they are in no row event, and no one has them."""
 
     exit_code = 61
 
@@ -212,11 +212,11 @@ class DiskFullError(RelayError):
 
 
 class DataLossError(ReplicaError):
-    """What was asked for is no longer retained anywhere we can reach."""
+    """The data that was asked for is no longer retained anywhere we can reach."""
 
     exit_code = 80
 
 
 def describe(error: ReplicaError) -> dict[str, object]:
-    """An error as key-value pairs for a structured log or a JSON answer."""
+    """Describe an error as key-value pairs for a structured log or a JSON answer."""
     return {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}

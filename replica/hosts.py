@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """`current` is the server in use, or the next one to try."""
+    """The servers of one replica. `current` is the server in use, or the next one to try."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = tuple(endpoints)
@@ -37,18 +37,18 @@ class Hosts:
         self._turn = (self._turn + 1) % len(self._endpoints)
 
     def served(self) -> None:
-        """The current server was of use: what the others said may no longer hold."""
+        """Note that the current server was of use: what the others said may no longer hold."""
         self._refusals.clear()
 
     def refused(self, error: ReplicaError) -> bool:
-        """Note that the current server refused for good. Whether that is news."""
+        """Note that the current server refused for good. Return whether that is news."""
         before = self._refusals.get(self.current)
         self._refusals[self.current] = error
         return before is None or before.message != error.message
 
     @property
     def verdict(self) -> ReplicaError | None:
-        """Once every server has refused: the error to end with, of the first one's type, that names each."""
+        """The error to end with once every server has refused: of the first one's type, and it names each."""
         if len(self._refusals) < len(set(self._endpoints)):
             return None
         first = self._refusals[self._endpoints[0]]
@@ -60,5 +60,5 @@ class Hosts:
 
     @property
     def refusals(self) -> str:
-        """What refused and why, for people; empty if none did."""
+        """The servers that refused and why, for people; empty if none did."""
         return " ".join(f"{endpoint}: {error.message}" for endpoint, error in self._refusals.items())

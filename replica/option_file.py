@@ -40,11 +40,10 @@ class Setting:
 
 
 def read_option_file(path: Path) -> list[Setting]:
-    """Every setting of the file and those it includes, in the order in which they take effect.
+    """Return every setting of the file and those it includes, in the order in which they take effect.
 
     Raises:
         ConfigError: see the head of this file; the message names file and line and never the line's text.
-
     """
     return list(_settings(path, 0))
 
@@ -98,7 +97,7 @@ def _included(line: str, path: Path, place: str) -> list[Path]:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to a '#' that stands outside of quotes."""
+    """Return the line up to a '#' that stands outside of quotes."""
     quote, escaped = "", False
     for at, character in enumerate(line):
         if character in "'\"" and not escaped:

@@ -1,4 +1,4 @@
-"""Where a reading begins or ends, as people write it: a word, a GTID position, or a time.
+"""The place where a reading begins or ends, as people write it: a word, a GTID position, or a time.
 
 In: the text of an option. Out: a `Position`, whose text is the canonical one. A time stands for the place before the
 first transaction, in the order of the binlog, that was committed then or later: a reading that starts there has it,
@@ -40,8 +40,8 @@ Position = Literal["latest", "earliest"] | GtidPosition | CommitTime
 def instant(text: str) -> int:
     """Read an ISO 8601 time with its zone -> seconds since 1970 (UTC); parts of a second are rounded up.
 
-    '2026-11-21T20:00:00Z', '2026-11-21 21:00+01:00'. Without a zone it would be somebody's local time, and no one here
-    knows whose: a ValueError, as for what is no time, or none that a binlog can hold (1970 to 2106).
+    '2026-11-21T20:00:00Z', '2026-11-21 21:00+01:00'. Without a zone it would be the local time of a place, and no one
+    here knows which: a ValueError, as for what is no time, or none that a binlog can hold (1970 to 2106).
     """
     try:
         parsed = dt.datetime.fromisoformat(text.strip())

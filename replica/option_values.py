@@ -1,4 +1,5 @@
-"""What people write as the value of an option, as what programs count with, and back: sizes, times, words, hosts.
+"""The values of options as people write them, turned into what programs count with, and back: sizes, times, words,
+hosts.
 
 In: text, or values that have their type already (they pass). Out: bytes, seconds, words, patterns, endpoints. Each kind
 of value has one parser, for the command line, the environment, every file of options and Spark; the types below make
@@ -95,7 +96,7 @@ def _hosts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _listen(value: str | tuple[str, int]) -> tuple[str, int]:
-    """'127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port); an empty host is every address of the machine."""
+    """Read '127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port); an empty host is every address of the machine."""
     if not isinstance(value, str):
         return value
     match = _LISTEN.fullmatch(value.strip())
@@ -105,7 +106,7 @@ def _listen(value: str | tuple[str, int]) -> tuple[str, int]:
 
 
 def _of(parser: Callable[[Any], object], *kinds: type) -> BeforeValidator:
-    """The parser for values of these types; pydantic refuses those of any other."""
+    """Return the parser for values of these types; pydantic refuses those of any other."""
     return BeforeValidator(lambda value: parser(value) if isinstance(value, kinds) else value)
 
 
@@ -147,7 +148,7 @@ def _time(length_s: float) -> str:
 
 
 class Endpoint(NamedTuple):
-    """Where to connect: a host and port, or a Unix socket (then host is empty and port 0)."""
+    """A place to connect to: a host and port, or a Unix socket (then host is empty and port 0)."""
 
     host: str
     port: int
@@ -160,7 +161,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoint(text: str, default_port: int) -> Endpoint:
-    """The server that 'name', 'name:port' or '[address]:port' means; ValueError for anything else."""
+    """Read the server that 'name', 'name:port' or '[address]:port' means; ValueError for anything else."""
     if "@" in text:  # what stands there may be a password: it is not repeated
         raise ValueError("a host is no URL: user and password are options of their own")
     match = re.fullmatch(

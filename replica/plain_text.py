@@ -1,7 +1,7 @@
 r"""Text of strangers on a terminal: control characters are shown as \x1b instead of being obeyed.
 
-In: whatever a server, a binlog or an error quotes. Out: the same text, in which no character commands the terminal or
-makes a second line of one. Whoever prints for people does this last, whatever was refused before.
+In: all that a server, a binlog or an error quotes. Out: the same text, in which no character commands the terminal or
+makes a second line of one. Code that prints for people does this last, whatever was refused before.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _TRACEBACK: Final = "exception"
 
 
 def printable(text: str) -> str:
-    """Text of many lines, without what would command a terminal."""
+    """Return text of many lines, without what would command a terminal."""
     return _CONTROL.sub(_hex, text)
 
 
 def one_line(text: str) -> str:
-    """The same for what has to stay on its line."""
+    """Return the same for what has to stay on its line."""
     return _ANY_CONTROL.sub(_hex, text)
 
 
 def has_control(text: str) -> bool:
-    """Whether a name has characters that no name has."""
+    """Tell whether a name has characters that no name has."""
     return _ANY_CONTROL.search(text) is not None
 
 
@@ -42,7 +42,7 @@ def plain_event(_logger: object, _method: str, event: MutableMapping[str, Any]) 
 
 
 def plain_json(line: str) -> str:
-    """The JSON line with the control characters escaped that JSON allows."""
+    """Return the JSON line with the control characters escaped that JSON allows."""
     return _LATE_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 

@@ -1,4 +1,4 @@
-"""What a replica is doing, as plain numbers: written in the loop's thread, read by anybody at any time.
+"""The state of a replica, as plain numbers: written in the loop's thread, read by any thread at any time.
 
 In: the client and its sessions set the fields as things happen. Out: the status record, the metrics and the health
 endpoints read them. No lock: each field is one value that is replaced, and a reader who sees one of two of them a
@@ -26,7 +26,9 @@ ACK_BUCKETS_S: Final = (
 
 @dataclass(slots=True)
 class AckLatency:
-    """From the receipt of the bytes that want an acknowledgement to the moment it was sent. Cumulative, never reset."""
+    """The time from the receipt of the bytes that want an acknowledgement to the moment it was sent. Cumulative, never
+    reset.
+    """
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_BUCKETS_S) + 1))
     count: int = 0
@@ -42,7 +44,9 @@ class AckLatency:
         self.max_s = max(self.max_s, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The upper bound of the bucket that holds the `share`; None before the first one. The last bucket is max_s."""
+        """Return the upper bound of the bucket that holds the `share`; None before the first one. The last bucket is
+        max_s.
+        """
         if not self.count:
             return None
         wanted, seen = share * self.count, 0
@@ -55,7 +59,7 @@ class AckLatency:
 
 @dataclass(slots=True)
 class Progress:
-    """One replica's. Times are seconds since 1970 (UTC) by this machine's clock; 0.0 for never."""
+    """The progress of one replica. Times are seconds since 1970 (UTC) by this machine's clock; 0.0 for never."""
 
     state: State = "starting"
     pause: PauseReason = ""

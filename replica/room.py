@@ -1,4 +1,4 @@
-"""Whether the relay log may grow: by its own limit, and by what its disk has left.
+"""The room that the relay log may grow into: by its own limit, and by what its disk has left.
 
 In: the writer of the log and the two limits. Out: the reason to stop receiving, or none. Stopping is no error: the
 primary waits for us up to net_write_timeout, and a reader that goes on or an administrator makes room.
@@ -31,14 +31,14 @@ _SHARE = 16  # of a limit may come in unseen
 
 
 class Room:
-    """`lacking()` is the question; `look_every_bytes` is how much may be received between two of them.
+    """The room of one log. `lacking()` is the question; `look_every_bytes` is how much may be received between two of
+    them.
 
     Args:
         relay: open.
         max_relay_bytes: pause beyond it, if readers can bring the log below by letting go of files; None where
-            somebody else keeps the log small whatever its readers do.
+            another part keeps the log small whatever its readers do.
         min_free_bytes: pause while the disk has less than this for our user.
-
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Room:
         self.look_every_bytes = min([LOOK_EVERY_BYTES, *limits])
 
     def lacking(self, *, paused: bool) -> PauseReason:
-        """Why to stand still; empty if there is room. Who paused wants a little more, not to pause again at once.
+        """Return why to stand still; empty if there is room. A stream that paused wants a little more, not to pause
+        again at once.
 
         Raises:
             RelayError: the disk or the directory cannot be asked.
-
         """
         relay = self._relay
         wanted = self._min_free_bytes
@@ -69,7 +69,7 @@ class Room:
 
 
 class FullDisk:
-    """Waits, after the disk was full, until the log is usable again and its disk has what receiving wants free.
+    """The wait, after the disk was full, until the log is usable again and its disk has what receiving wants free.
 
     A quota shows only when it is reached: then the log can be opened and not written. So the wait doubles, without
     another word in the log, while nothing new gets in between.
@@ -85,11 +85,10 @@ class FullDisk:
         self._wait_s = 0.0
 
     async def wait(self, error: DiskFullError, *, again: bool) -> None:
-        """`again`: no group came in since the last time.
+        """Wait for room. `again`: no group came in since the last time.
 
         Raises:
             RelayError: the log cannot be opened again for another reason.
-
         """
         relay, progress = self._relay, self._progress
         again = again and self._wait_s > 0

@@ -1,4 +1,6 @@
-"""Files with secrets that too many may read: one sentence each, for whoever starts the replica."""
+"""The warning about files with secrets that too many may read: one sentence each, for the person who starts the
+replica.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def exposed(paths: Iterable[Path | None]) -> list[str]:
-    """A warning for each of the files that every user of the machine may read; None and missing files have none."""
+    """Return a warning for each of the files that every user of the machine may read; None and missing files have
+    none.
+    """
     found = []
     for path in dict.fromkeys(paths):
         try:

@@ -1,4 +1,4 @@
-"""One dump, from the first byte to the last: the transport's bytes into the relay log, acknowledgements back.
+"""One dump, from the first byte to the last: the transport's bytes go into the relay log, acknowledgements go back.
 
 In: a connection after COM_BINLOG_DUMP, detached from its driver, and an open `RelayWriter`. Nothing comes out of `run`
 but the error that ended the stream: DisconnectedError where another attempt may help, anything else where it would not.
@@ -43,7 +43,7 @@ _PAUSED_TICK_S = 0.1  # how late receiving goes on once there is room
 
 
 class Session(asyncio.BufferedProtocol):
-    """Pumps one connection.
+    """The pump of one connection.
 
     Args:
         relay: where it goes; this session is its only user while it runs.
@@ -55,7 +55,6 @@ class Session(asyncio.BufferedProtocol):
         progress: where to count; its state is "streaming" or "paused" while this runs.
         on_progress: called after every chunk that completed a group.
         on_pause: called with the reason when receiving begins to stand still, with "" when it goes on.
-
     """
 
     def __init__(
@@ -212,9 +211,10 @@ class Session(asyncio.BufferedProtocol):
             self._end(exc)
 
     def pause_writing(self) -> None:
-        """Thousands of acknowledgements lie unread: the primary's ACK receiver has dropped us, a new dump enrols again.
+        """Drop a connection on which thousands of acknowledgements lie unread: the primary's ACK receiver has dropped
+        us, and a new dump enrols again.
 
-        Called by the transport when its buffer is over its high-water mark (asyncio: 64 KiB).
+        The transport calls it when its buffer is over its high-water mark (asyncio: 64 KiB).
         """
         self._end(DisconnectedError("The server no longer reads our acknowledgements."))
 
@@ -266,7 +266,7 @@ class Session(asyncio.BufferedProtocol):
                 await asyncio.sleep(min(self._listen_for_life(), _TICK_S))
 
     def _listen_for_life(self) -> float:
-        """Seconds until it has to be looked at again whether the link is dead."""
+        """Return the seconds until it has to be looked at again whether the link is dead."""
         if not self._heartbeat_s:
             return _TICK_S
         started = self._groups_seen or self._primary is not None

@@ -1,1 +1,1 @@
-"""What stands between these servers, this machine and a replica: questions, judgements, words."""
+"""All that stands between these servers, this machine and a replica: questions, judgements, words."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Us(NamedTuple):
-    """Who we are to a primary."""
+    """Our identity to a primary."""
 
     server_id: int
     configured: bool
@@ -36,7 +36,7 @@ MAX_CLOCK_OFFSET_S = 1.0
 
 
 def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) -> Iterator[Result]:
-    """How we are connected, and whose clock is right."""
+    """Judge how we are connected, and whose clock is right."""
     safe = "set tls=verify-identity and tls_ca"
     if facts.info.version_number >= VERIFIED_BY_PASSWORD:
         safe += ", or tls=verify-password, which needs no authority"
@@ -66,7 +66,7 @@ def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) ->
 
 
 def privileges(facts: ServerFacts) -> Iterator[Result]:
-    """Grants that are of use, beside the one that is needed."""
+    """Judge grants that are of use, beside the one that is needed."""
     account = facts.info.account
     if facts.replicas is None:
         what = "REPLICATION MASTER ADMIN is missing: that another replica has our server id shows when it throws us out"
@@ -84,7 +84,7 @@ def privileges(facts: ServerFacts) -> Iterator[Result]:
 
 
 def server_ids(facts: ServerFacts, us: Us) -> Iterator[Result]:
-    """Whether another replica has our server id."""
+    """Judge whether another replica has our server id."""
     same = [other for other in facts.replicas or () if other.server_id == us.server_id]
     others = len(facts.replicas or ()) - len(same)
     if len(same) == 1 and us.running:

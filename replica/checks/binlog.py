@@ -1,4 +1,4 @@
-"""Is the binary log one that can be replicated from, and what will be missing from it?"""
+"""The binary log of a primary: whether it can be replicated from, and what will be missing from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEGACY_NET_BUFFER = 16_384
 
 
 def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
-    """What every connection checks again: the same judgement, with the good ones named too."""
+    """Judge what every connection checks again, with the good ones named too."""
     info = facts.info
     found = check(info, us.server_id, hosts=hosts)
     bad = {one.check: Result(one.check, "missing", one.what, one.fix) for one in found.unmet}
@@ -40,7 +40,7 @@ def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
 
 
 def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
-    """Filters, replicas of replicas, Galera, and what else decides what the log holds."""
+    """Judge filters, replicas of replicas, Galera, and what else decides what the log holds."""
     yield _filters(facts)
     is_replica = bool(facts.slave_pos)
     if is_replica and facts.variable("log_slave_updates") == "OFF" and not facts.info.wsrep_on:

@@ -30,7 +30,7 @@ SLOW_SYNC_S = 0.02
 
 
 def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
-    """Nothing for a directory that cannot be written: that is said elsewhere."""
+    """Judge the disk; say nothing of a directory that cannot be written: that is said elsewhere."""
     place = existing(directory)
     if not writable(place):
         return
@@ -103,7 +103,7 @@ def _relay_bytes(directory: Path) -> int:
 
 
 def _file_system(place: Path) -> str:
-    """The type of the file system a directory is on, as /proc/mounts has it; empty where there is none."""
+    """Return the type of the file system a directory is on, as /proc/mounts has it; empty where there is none."""
     best, kind = "", ""
     with contextlib.suppress(OSError), MOUNTS.open(encoding="utf-8", errors="replace") as mounts:
         target = str(place.resolve())

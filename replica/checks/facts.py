@@ -44,7 +44,7 @@ class OtherReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server said. Variables it does not know are not in `variables`; None is a question it refused."""
+    """A server's answers. Variables it does not know are not in `variables`; None is a question it refused."""
 
     info: ServerInfo
     primary: PrimaryAnswer
@@ -63,12 +63,12 @@ class ServerFacts:
     tables_visible: int = 0
 
     def variable(self, name: str) -> str:
-        """The value in capitals; empty for a variable the server does not know."""
+        """Return the value in capitals; empty for a variable the server does not know."""
         return self.variables.get(name, "").upper()
 
 
 def ask_facts() -> Steps[ServerFacts | ServerInfo]:
-    """All questions; a server that is not MariaDB is asked for no more than what it is."""
+    """Ask all questions; a server that is not MariaDB is asked for no more than what it is."""
     # First: afterwards this connection would be in the list itself.
     replicas = yield from _allowed("SHOW REPLICA HOSTS")
     info = yield from inspect_server(PROBING_ID)

@@ -1,4 +1,4 @@
-"""On this machine: the relay directory, the address to listen on, compiled kernels, readable passwords, limits."""
+"""This machine: the relay directory, the address to listen on, compiled kernels, readable passwords, limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENOUGH_DESCRIPTORS = 256
 
 
 def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
-    """`holder`: the process that writes the relay directory now, None for nobody."""
+    """Judge this machine. `holder`: the process that writes the relay directory now, None for no process."""
     if config.relay_dir is None:
         what = "no relay_dir given: run needs one, and its disk was not looked at"
         yield Result("relay_dir", "note", what, "set relay_dir")
@@ -46,7 +46,7 @@ def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
 
 
 def kernels() -> Result:
-    """Whether the code that a replica needs is compiled for this machine, or will be at the first start."""
+    """Judge whether the code that a replica needs is compiled for this machine, or will be at the first start."""
     if CACHE is None:
         what = "no folder can be written to keep compiled kernels in: each start compiles them anew"
         return Result("kernels", "warning", what, "set NUMBA_CACHE_DIR to a folder of this user")
@@ -57,7 +57,7 @@ def kernels() -> Result:
 
 
 def existing(directory: Path) -> Path:
-    """The directory, or what can be seen of the way to it."""
+    """Return the directory, or what can be seen of the way to it."""
     # Path.exists raises where a directory on the way may not be entered.
     while not os.path.exists(directory) and directory != directory.parent:  # noqa: PTH110
         directory = directory.parent
@@ -65,12 +65,14 @@ def existing(directory: Path) -> Path:
 
 
 def writable(place: Path) -> bool:
-    """Whether files can be made in it by this process."""
+    """Tell whether files can be made in it by this process."""
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def secrets(config: DaemonConfig, sources: Mapping[str, str]) -> Iterator[Result]:
-    """Whether others on this machine can read the password. `sources`: name of an option -> where it comes from."""
+    """Judge whether others on this machine can read the password. `sources`: name of an option -> where it comes
+    from.
+    """
     source = sources.get("password", "")
     if source.startswith("--"):
         what = "it is on the command line, where every user of this machine can see it"
@@ -98,7 +100,7 @@ def _directory(directory: Path, holder: str | None) -> Iterator[Result]:
 
 
 def _open_to_others(directory: Path) -> Iterator[Result]:
-    """Nothing for a directory that is not there, or that only its group can read."""
+    """Judge a directory's permissions; say nothing of one that is not there, or that only its group can read."""
     with contextlib.suppress(OSError):
         if open_to_others(directory):
             what = f"every user of this machine can read {directory}, and with it the rows of every table"

@@ -1,4 +1,4 @@
-"""Can this server go on where the relay log ends, or begin where `start` says?"""
+"""The check that this server can go on where the relay log ends, or begin where `start` says."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:
-    """The result, or the error that a replica would end with here.
+    """Return the result, or the error that a replica would end with here.
 
     Raises:
         ConfigError: `start` is no position.
-
     """
     if end is None and config.start in ("latest", "earliest"):
         where = facts.primary.position if config.start == "latest" else facts.oldest
@@ -52,7 +51,9 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
 async def altered(
     login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd, server: ServerInfo
 ) -> PositionLostError | None:
-    """The error for a server that has another transaction for our last one, as after a reset; None if all is well."""
+    """Return the error for a server that has another transaction for our last one, as after a reset; None if all is
+    well.
+    """
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         here = await login.run(verify(end.stored, server, may_lag=may_lag))
@@ -65,7 +66,9 @@ async def altered(
 
 
 def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> PositionLostError | None:
-    """The error for a position before the oldest file, None for one in reach (sql_repl.cc: contains_all_slave_gtid)."""
+    """Return the error for a position before the oldest file, None for one in reach (sql_repl.cc:
+    contains_all_slave_gtid).
+    """
     gone = [gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no]
     if not gone:
         return None

@@ -23,7 +23,7 @@ _NAME_WIDTH = 20
 
 
 def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
-    """The text, with colours as escape sequences; marks in ASCII where the encoding has no others."""
+    """Yield the text, with colours as escape sequences; marks in ASCII where the encoding has no others."""
     plain = not _can_encode(encoding)
     for report in reports:
         yield click.style(one_line(_title(report)), bold=True)

@@ -1,4 +1,6 @@
-"""Where the relay log in a directory ends, without touching it: beside a running replica as well as without one."""
+"""The end of the relay log in a directory, read without touching it: beside a running replica as well as without
+one.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ class RelayEnd(NamedTuple):
 
 
 def relay_end(directory: Path, start: str) -> RelayEnd | None:
-    """None for a directory in which no group was written yet, or whose files are lost and `start` says where to go on.
+    """Return the end; None for a directory in which no group was written yet, or whose files are lost and `start` says
+    where to go on.
 
     Raises:
         RelayError: the record or the relay file it names cannot be read, or the files are lost and `start` is a word.
         FileNotFoundError: the relay file it names is gone, others are there.
-
     """
     if directory.is_dir() and not relay_numbers(directory):
         known = last_known(directory)

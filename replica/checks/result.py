@@ -1,4 +1,4 @@
-"""What one check found, and a list of them about one subject."""
+"""The finding of one check, and a list of findings about one subject."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ State = Literal["ok", "note", "warning", "missing"]
 
 
 class Result(NamedTuple):
-    """`missing`: the replica cannot run or would lose changes. `warning`: it can, but not well. `note`: good to know.
+    """One finding. `missing`: the replica cannot run or would lose changes. `warning`: it can, but not well. `note`:
+    good to know.
 
     `check` names the setting or the subject and is stable; `what` and `fix` are for people, SQL first in `fix`.
     """

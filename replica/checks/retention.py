@@ -1,4 +1,4 @@
-"""For how long does the primary keep its binlog, and is that long enough for where our relay log ends?"""
+"""The time for which the primary keeps its binlog, and whether that is long enough for where our relay log ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEAR_BYTES = 256 << 20
 
 
 def retention(facts: ServerFacts) -> Iterator[Result]:
-    """What the server removes by itself, and when."""
+    """Judge what the server removes by itself, and when."""
     expiry_s, total = facts.primary.expiry_s, facts.primary.max_total_bytes
     kept = size(sum(file.size for file in facts.binlogs)) if facts.binlogs is not None else "an unknown size"
     waits = int(facts.variables.get("slave_connections_needed_for_purge") or 0)
@@ -41,7 +41,7 @@ def retention(facts: ServerFacts) -> Iterator[Result]:
 
 
 def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
-    """How far behind our relay log is, and how much time is left; the position is known to be there still."""
+    """Judge how far behind our relay log is, and how much time is left; the position is known to be there still."""
     answer, head = facts.primary, end.head
     missing = groups_between(head.position, answer.position)
     if not missing:
@@ -74,7 +74,9 @@ def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
 
 
 def _room(facts: ServerFacts, end: RelayEnd) -> int | None:
-    """Bytes the server may write before it removes the file we read next, for the size of all; None: not known."""
+    """Return the bytes that the server may write before it removes the file we read next, for the size of all; None:
+    not known.
+    """
     total, files = facts.primary.max_total_bytes, facts.binlogs
     ours = [number for number, file in enumerate(files or ()) if file.name == end.head.primary.file]
     if total is None or not files or not ours or end.stored.is_of(facts.info) is False:

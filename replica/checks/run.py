@@ -1,4 +1,6 @@
-"""All checks at once: in a configuration, out a report of each server, of the servers together, and of this machine."""
+"""All checks at once: in goes a configuration, out come a report of each server, of the servers together, and of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 
 async def check_all(config: DaemonConfig, sources: Mapping[str, str]) -> list[Report]:
-    """A report of each server in the order of the configuration, of several servers together, and of the machine.
+    """Report on each server in the order of the configuration, on several servers together, and on the machine.
 
     An error in a report is what a replica would end with; nothing is raised. `sources`: where options come from.
     """
@@ -54,7 +56,7 @@ async def check_all(config: DaemonConfig, sources: Mapping[str, str]) -> list[Re
 
 
 def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
-    """What this machine knows: fills the report, finds the end of the relay log and our identity."""
+    """Collect what this machine knows: fill the report, find the end of the relay log and our identity."""
     configured, directory = "server_id" in config.model_fields_set, config.relay_dir
     end = identity = holder = None
     if directory is not None:
@@ -139,7 +141,7 @@ def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Resu
 
 
 def _verdict(report: Report, info: ServerInfo, us: Us, hosts: int) -> ReplicaError | None:
-    """The error a connection would end with: of the settings first, then of the rest."""
+    """Return the error a connection would end with: of the settings first, then of the rest."""
     report.version, report.account = info.version, info.account
     findings = check(info, us.server_id, hosts=hosts)
     if not info.is_mariadb:

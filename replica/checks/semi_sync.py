@@ -17,7 +17,7 @@ SHORT_TIMEOUT_MS = 1_000
 
 
 def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
-    """Nothing but a note unless semi_sync is asked for."""
+    """Judge semi-synchronous replication; only a note unless semi_sync is asked for."""
     enabled = facts.variable("rpl_semi_sync_master_enabled")
     if not config.semi_sync:
         if enabled == "ON":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def together(servers: Servers) -> Iterator[Result]:
-    """Nothing for fewer than two."""
+    """Judge the servers together; say nothing of fewer than two."""
     if len(servers) < 2:
         return
     yield from _ids(servers)
@@ -66,7 +66,9 @@ def _ids(servers: Servers) -> Iterator[Result]:
 
 
 def _galera(nodes: Mapping[Endpoint, ServerInfo]) -> Iterator[Result]:
-    """One server id and one domain for what is replicated, another domain each for what is not: as MariaDB says."""
+    """Judge the cluster's ids: one server id and one domain for what is replicated, another domain each for what is
+    not, as MariaDB says.
+    """
     domains = {node.wsrep_gtid_domain_id for node in nodes.values()}
     if len(domains) > 1:
         what = f"wsrep_gtid_domain_id differs: {_each(nodes, 'wsrep_gtid_domain_id')}"
@@ -95,7 +97,7 @@ def _named(endpoints: list[Endpoint]) -> str:
 
 
 def _foreign(facts: ServerFacts, other: ServerFacts) -> bool:
-    """Whether `other` has gone past what `facts` has last in some domain, without ever having had that."""
+    """Tell whether `other` has gone past what `facts` has last in some domain, without ever having had that."""
     return any(
         (at := other.primary.position.get(gtid.domain_id)) is not None
         and at.seq_no >= gtid.seq_no

@@ -1,4 +1,4 @@
-"""Where a command's account comes from when nobody says so, and whether others can read its secrets too.
+"""The source of a command's account when none is given, and the warning when others can read its secrets too.
 
 In: the options as they were given. Out: sentences on standard error; nothing there is a secret.
 """
@@ -20,7 +20,9 @@ _ACCOUNT = frozenset({"user", "password", "password_file", "defaults_file"})
 
 
 def add_home_file(values: dict[str, object], sources: dict[str, str]) -> None:
-    """Without any word about the account, read the user's own option file, as MariaDB's clients do; and say so."""
+    """Read the user's own option file, as MariaDB's clients do, where nothing was said about the account; and say
+    so.
+    """
     if values.keys() & _ACCOUNT:
         return
     path = home_file()

@@ -84,7 +84,7 @@ def _answer(place: Place, gtid: Gtid, files: tuple[str, ...], keys: KeyRing | No
 
 
 def _acknowledged(directory: Path) -> Acknowledged | None:
-    """What the daemon's last status record says; another version's says nothing that can be used here."""
+    """Return what the daemon's last status record says; another version's says nothing that can be used here."""
     try:
         status = read_status(directory)
     except ReplicaError:

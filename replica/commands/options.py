@@ -37,24 +37,24 @@ _SERVICE_LINK = re.compile(rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w
 
 
 class Gathered(NamedTuple):
-    """Options by name as they were given, and for each of them where."""
+    """The options by name as they were given, and for each of them where."""
 
     values: dict[str, object]
     sources: dict[str, str]
 
 
 def flags(kind: type[ReplicaConfig]) -> tuple[str, ...]:
-    """The options that are on or off: --semi-sync and --no-semi-sync."""
+    """Return the options that are on or off: --semi-sync and --no-semi-sync."""
     return tuple(name for name, field in kind.model_fields.items() if field.annotation is bool)
 
 
 def option_flag(name: str) -> str:
-    """The option as the command line spells it: relay_max_file_age_s is --relay-max-file-age."""
+    """Return the option as the command line spells it: relay_max_file_age_s is --relay-max-file-age."""
     return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 def gathered() -> Gathered:
-    """What the running command was given, for those who want to know more than the configuration."""
+    """Return what the running command was given, for a caller that wants to know more than the configuration."""
     found = click.get_current_context().find_root().meta[_GATHERED]
     if not isinstance(found, Gathered):
         raise TypeError(f"{found!r} is not what a command gathers")
@@ -64,11 +64,10 @@ def gathered() -> Gathered:
 def gather(
     kind: type[ReplicaConfig], line: Mapping[str, object], variables: Mapping[str, str], file: Path | None
 ) -> Gathered:
-    """The options of `kind` from the command line (None: not given), the environment and a file, in this order.
+    """Return the options of `kind` from the command line (None: not given), the environment and a file, in this order.
 
     Raises:
         ConfigError: the file cannot be read, or a name in the environment is none.
-
     """
     values: dict[str, object] = {}
     sources: dict[str, str] = {}

@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
-    """Every option with its value; secrets are masked."""
+    """Return every option with its value; secrets are masked."""
     rows = []
     for name in type(config).model_fields:
         # What is set and was not given stands in MariaDB's option file.
@@ -64,7 +64,7 @@ def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
 
 
 def options_table() -> str:
-    """The options in Markdown."""
+    """Return the options in Markdown."""
     lines = ["| option | command line | environment | default | meaning |", "| --- | --- | --- | --- | --- |"]
     for name, text in DaemonConfig.help().items():
         text_of_default = DaemonConfig.default_text(name)
@@ -75,7 +75,7 @@ def options_table() -> str:
 
 
 def example() -> str:
-    """A configuration file with every option; all but the account are comments."""
+    """Return a configuration file with every option; all but the account are comments."""
     blocks = []
     for name, text in DaemonConfig.help().items():
         needed = DaemonConfig.model_fields[name].is_required()
@@ -89,7 +89,7 @@ def _toml(name: str) -> str:
 
 
 def write() -> None:
-    """Make both files anew, in the current folder."""
+    """Write both files again, in the current folder."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

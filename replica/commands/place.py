@@ -33,7 +33,7 @@ _ACCOUNT: Final = frozenset({"user", "defaults_file"})
 
 
 class Place(NamedTuple):
-    """`relay_dir` is None where the primary is to be asked itself."""
+    """The place of a log. `relay_dir` is None where the primary is to be asked itself."""
 
     relay_dir: Path | None
     gathered: Gathered
@@ -44,11 +44,10 @@ class Place(NamedTuple):
         return bool(_ACCOUNT & self.gathered.values.keys())
 
     def config(self) -> ReplicaConfig:
-        """The checked options of a connection.
+        """Return the checked options of a connection.
 
         Raises:
             ConfigError: nothing names a place, or an option is missing, contradictory or out of range.
-
         """
         values, sources = self.gathered
         if self.relay_dir is None and not {"host", "unix_socket", *_ACCOUNT} & values.keys():
@@ -85,11 +84,10 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def find_place(line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool) -> Place:
-    """The place that command line, environment and file name.
+    """Find the place that command line, environment and file name.
 
     Raises:
         ConfigError: they contradict each other, or name options that there are not.
-
     """
     found = gather(ReplicaConfig, line, variables, file)
     directory = found.values.get("relay_dir")

@@ -1,4 +1,4 @@
-"""Which files of a relay log go when somebody asks for it, and their removal.
+"""The files of a relay log that go on request, and their removal.
 
 In: a relay directory and a `Choice`. Out: a `Plan`: the files from the oldest on, and what stopped it. Never among
 them: the file with the last transaction and what is behind it, a file that is not known to be on disk, and, unless
@@ -36,7 +36,7 @@ LOCK_POLL_S: Final = 0.05
 
 
 class Choice(NamedTuple):
-    """One of them is given; none: all that may go."""
+    """The choice of files to remove. One field is given; none: all that may go."""
 
     before: GtidPosition | None = None
     older_than_s: float | None = None
@@ -54,7 +54,9 @@ class OldFile(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """`stopped`: why it is not more, '' if nothing more was asked for. `oldest`: the position the log begins after."""
+    """A plan to remove files. `stopped`: why it is not more, '' if nothing more was asked for. `oldest`: the position
+    the log begins after.
+    """
 
     files: list[OldFile] = field(default_factory=list)
     stopped: str = ""
@@ -67,7 +69,7 @@ class Plan:
         return sum(file.bytes for file in self.files)
 
     def as_dict(self, *, dry_run: bool) -> dict[str, object]:
-        """For JSON."""
+        """Return the plan for JSON."""
         return {
             "dry_run": dry_run,
             "files": [file.name for file in self.files],
@@ -79,7 +81,7 @@ class Plan:
 
 
 def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
-    """What may go now."""
+    """Return what may go now."""
     head = read_head(directory)
     if head is None:
         return Plan(stopped="the relay log is empty")
@@ -114,12 +116,11 @@ def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
 
 
 def purge_files(directory: Path, choice: Choice, *, force: bool = False, dry_run: bool = False) -> Plan:
-    """Remove what was chosen and may go, or with `dry_run` say what would; with `force`, readers are told before.
+    """Remove what was chosen and may go, or with `dry_run` say what would be; with `force`, readers are told before.
 
     Raises:
         ConfigError: the log knows nothing of a domain of `before`.
-        RelayError: the directory cannot be read or written by this user, or somebody holds its lock for long.
-
+        RelayError: the directory cannot be read or written by this user, or another process holds its lock for long.
     """
     try:
         with _removal_lock(directory):
@@ -143,7 +144,7 @@ def _check_domains(position: GtidPosition, head: RelayHead) -> None:
 
 
 def _asked_for(directory: Path, choice: Choice, number: int, following: int, left: int, now: float) -> bool:
-    """Whether the choice wants a file removed; `left`: bytes of it and all behind it."""
+    """Tell whether the choice wants a file removed; `left`: bytes of it and all behind it."""
     if choice.before is not None:
         ends = read_file_head(relay_path(directory, following)).position
         known = {gtid.domain_id: gtid.seq_no for gtid in ends}

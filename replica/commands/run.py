@@ -1,4 +1,4 @@
-"""`mariadb-replica run`: the daemon. Receives until it is told to stop, or an error comes that no retry can mend."""
+"""`mariadb-replica run`: the daemon. Receives until it is told to stop, or an error comes that no retry can fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from replica.errors import ConfigError
 @click.command()
 @configured(DaemonConfig)
 def run(config: DaemonConfig) -> None:
-    """Receive into a relay log until SIGTERM or SIGINT, or until an error that trying again cannot mend."""
+    """Receive into a relay log until SIGTERM or SIGINT, or until an error that trying again cannot fix."""
     if config.relay_dir is None:
         raise ConfigError("option relay_dir is missing.", hint=f"relay_dir: {DAEMON_OPTIONS['relay_dir']}.")
     faulthandler.enable()  # a watchdog ends a daemon that hangs with SIGABRT: then standard error says where it hung

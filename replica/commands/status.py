@@ -46,7 +46,7 @@ MAX_ANSWER_BYTES: Final = 8 << 20
     help="TOML file of the daemon; its relay_dir counts.",
 )
 def status(relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """How the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
+    """Show how the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
 
     Exit code: 0 healthy, 3 not running, 4 running but silent, 10 not connected, 11 behind, 12 standing still for room.
     """
@@ -75,7 +75,7 @@ def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
 
 
 def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
-    """From outside: works whatever the daemon does."""
+    """Look from outside, which works whatever the daemon does."""
     try:
         if not directory.is_dir():
             raise RelayError(f"{directory} is no folder.", hint="Is it the relay_dir of the daemon, on this machine?")

@@ -149,7 +149,7 @@ def _begin(
     *,
     once: bool,
 ) -> Beginning | None:
-    """Where to begin; None where there is nothing to show and nothing is waited for."""
+    """Return where to begin; None where there is nothing to show and nothing is waited for."""
     log = source.log
     head = log.head() if once and source.replica is None else wait_for_log(log, sleep)
     if head is None or source.replica is not None:  # our own log begins where it was told to
@@ -186,7 +186,7 @@ def _run(source: Source, running: Tail, follower: Follower, out: BinaryIO, *, on
 
 
 def _now(source: Source) -> GtidPosition:
-    """The end of the log, or of the primary's binlog."""
+    """Return the end of the log, or of the primary's binlog."""
     if source.replica is not None:
         return source.replica.server_position()
     head = source.log.head()
@@ -194,6 +194,6 @@ def _now(source: Source) -> GtidPosition:
 
 
 def _say(text: str) -> None:
-    """For somebody who watches; programs that read standard error want errors only."""
+    """Say something to a person who watches; programs that read standard error want errors only."""
     if sys.stderr.isatty():
         click.echo(f"mariadb-replica: {one_line(text)}", err=True)

@@ -1,8 +1,9 @@
-"""Where a relay log without a group begins: where it began already, or where `start` says, but never past lost files.
+"""The beginning of a relay log without a group: where it began already, or where `start` says, but never past lost
+files.
 
-In: a relay directory in which recovery found no group, and the option `start`. Out: the position, None where the
-option decides. A directory that holds no relay files, but tells that there were some, is refused: beginning at `latest`
-would pass over all that came since. Who means it says so, by a GTID position as `start` or by an empty directory.
+In: a relay directory in which recovery found no group, and the option `start`. Out: the position, None where the option
+decides. A directory that holds no relay files, but tells that there were some, is refused: beginning at `latest` would
+skip all that came since. A user who means that says so, by a GTID position as `start` or by an empty directory.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ WORDS = ("latest", "earliest")
 
 
 class LastKnown(NamedTuple):
-    """The last position that is still told, empty for none, and by which file."""
+    """The last position that is still told, empty for none, and the file that tells it."""
 
     position: str
     told_by: str
 
 
 def beginning(directory: Path, start: str) -> GtidPosition | None:
-    """See above; the caller holds the directory's lock and has not published anything.
+    """Choose where to begin, as the head of this file says; the caller holds the directory's lock and has not published
+    anything.
 
     Raises:
         RelayError: there were relay files, and they are gone.
-
     """
     if start not in WORDS:
         return None
@@ -53,7 +54,7 @@ def beginning(directory: Path, start: str) -> GtidPosition | None:
 
 
 def last_known(directory: Path) -> LastKnown | None:
-    """What a directory without relay files tells of where they ended; None where there were none."""
+    """Return what a directory without relay files tells of where they ended; None where there were none."""
     with contextlib.suppress(RelayError):
         head = read_head(directory)
         if head is not None:

@@ -24,7 +24,7 @@ RelayAccess = Annotated[str, AfterValidator(_access)]
 
 
 class DaemonConfig(ReplicaConfig):
-    """What `mariadb-replica run` takes."""
+    """All options that `mariadb-replica run` takes."""
 
     reconnect_retry_s: Seconds = Field(
         MAX_SECONDS,

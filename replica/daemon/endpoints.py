@@ -1,8 +1,8 @@
-"""What the paths of the daemon's HTTP side answer.
+"""The answers of the daemon's HTTP side, by path.
 
 * /metrics: Prometheus.
 * /healthz: 200 while the receiving loop answers and has not failed; 503 says why not. For liveness probes: it does not
-  depend on the primary, because restarting the daemon mends nothing there.
+  depend on the primary, because restarting the daemon does not help there.
 * /readyz: 200 while connected and not further behind than ready_lag_s; 503 says why not.
 * /status: the status record.
 """
@@ -27,7 +27,7 @@ HUNG_S: Final = 30.0
 
 
 class Endpoints:
-    """`silent_s`: for how long the receiving loop has not run."""
+    """The answers, one method a path. `silent_s`: for how long the receiving loop has not run."""
 
     def __init__(self, observer: Observer, progress: Progress, *, silent_s: Callable[[], float]) -> None:
         self._observer = observer

@@ -2,7 +2,7 @@
 
 In: GET and HEAD requests in what http.server allows (100 header lines). Out: what the path's route gives, else 404.
 Liveness probes ask here, so that clients who ask nothing must not keep others out: a request has to be there within
-HEAD_TIMEOUT_S, and where all places are taken the one who has kept silent longest is hung up on. This machine has
+HEAD_TIMEOUT_S, and where all places are taken the one that has kept silent longest is hung up on. This machine has
 places of its own. Whatever clients do costs the receiving path nothing but its share of the processor.
 """
 
@@ -50,7 +50,7 @@ def as_metrics(text: bytes) -> Answer:
 
 
 class HttpServer:
-    """`routes`: path -> what answers it. Raises ConfigError where the address cannot be used."""
+    """A server of `routes`: path -> what answers it. It raises ConfigError where the address cannot be used."""
 
     def __init__(self, listen: tuple[str, int], routes: Mapping[str, Route]) -> None:
         host, port = listen
@@ -124,7 +124,7 @@ class _Server(http.server.ThreadingHTTPServer):
         return True
 
     def asked(self, request: socket.socket) -> None:
-        """Its request is there: now it has the time of an answer."""
+        """Note that a connection's request is there: now it has the time of an answer."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:
@@ -136,18 +136,18 @@ class _Server(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Between two requests, and several times a second: who took too long is cut off."""
+        """Cut off clients that took too long, between two requests and several times a second."""
         now_s = time.monotonic()
         with self._lock:
             for client in [client for client, known in self._clients.items() if known.deadline_s < now_s]:
                 _cut_off(client)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """A client that hung up is not news; what a route raises is answered as 500."""
+        """Ignore a client that hung up; what a route raises is answered as 500."""
 
 
 def is_local(host: str) -> bool:
-    """Whether an address of a client is of this machine's loopback."""
+    """Tell whether an address of a client is of this machine's loopback."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of a dual-stack socket
     return (mapped or address).is_loopback
@@ -194,4 +194,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, _format: str, *_arguments: Any) -> None:
-        """Probes come every few seconds: they are not logged."""
+        """Log nothing: probes come every few seconds."""

@@ -1,7 +1,8 @@
-"""How far behind the primary a replica is, from what is known: the stream, its heartbeats, and the monitor's answers.
+"""The distance of a replica behind its primary, from what is known: the stream, its heartbeats, and the monitor's
+answers.
 
 In: samples in order of time. Out: seconds, bytes and event groups behind, and for how long our place in the primary's
-binlog is safe. Nobody can know how far ahead the primary is at this very moment, so each figure says what it counts:
+binlog is safe. No one can know how far ahead the primary is at this very moment, so each figure says what it counts:
 
 * seconds: 0 after a heartbeat (the primary had nothing to send) or an answer that names nothing we lack; else how old
   the newest group was on arrival, by the primary's clock; while nothing arrives, or an answer names groups we lack, it
@@ -32,9 +33,9 @@ TIMESTAMP_STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of.
+    """All that is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of.
 
-    `head_uid` tells it apart from servers with the same id; None where nobody has noted it.
+    `head_uid` tells it apart from servers with the same id; None where it was not noted.
     """
 
     now: float
@@ -50,7 +51,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """None: not known, or not known yet."""
+    """The figures of the distance; None: not known, or not known yet."""
 
     seconds: float | None
     bytes: int | None
@@ -61,7 +62,7 @@ class Behind:
 
 
 class Lag:
-    """Remembers what the samples before have proved. One thread."""
+    """The distance over time; it remembers what the samples before have proved. One thread."""
 
     def __init__(self) -> None:
         self._complete_at = 0.0
@@ -130,7 +131,7 @@ class Lag:
 
 
 def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
-    """Sequence numbers of `theirs` that `ours` lacks, over all domains."""
+    """Count the sequence numbers of `theirs` that `ours` lacks, over all domains."""
     total = 0
     for gtid in theirs:
         have = ours.get(gtid.domain_id)
@@ -139,7 +140,9 @@ def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
 
 
 def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[BinlogFile, ...] | None) -> int | None:
-    """Bytes of one server's binlog from one place to a later one; None where a file between has no known size."""
+    """Count the bytes of one server's binlog from one place to a later one; None where a file between has no known
+    size.
+    """
     if ours.file == theirs.file:
         return max(0, theirs.position - ours.position)
     sizes = {one.name: one.size for one in binlogs or ()}
@@ -163,7 +166,9 @@ def _covers(ours: GtidPosition, theirs: GtidPosition) -> bool:
 
 
 def _of_our_primary(known: Sample, answer: PrimaryAnswer) -> bool:
-    """Whether it is from the server we stream from, or streamed from last: what another has proves nothing."""
+    """Tell whether a sample is from the server we stream from, or streamed from last: what another has proves
+    nothing.
+    """
     return answer.server_id in (known.head_server_id, known.progress.primary_server_id)
 
 

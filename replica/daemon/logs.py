@@ -2,7 +2,7 @@
 
 In: events with key-value pairs from any thread, and Python's own logging and warnings. Out: JSON lines (or text for
 people) on a stream. The caller pays for a time stamp and a queue; formatting and the write, which may block on a full
-pipe, happen elsewhere. When nobody takes the lines, new ones are dropped beyond a limit and counted in the next line
+pipe, happen elsewhere. When the lines are not read, new ones are dropped beyond a limit and counted in the next line
 that gets through: a log that stands still must not stop the stream.
 """
 
@@ -28,7 +28,9 @@ FLUSH_TIMEOUT_S = 2.0
 
 
 class LogWriter:
-    """`logger` for our own events; `capture()` for those of libraries; `close()` writes what waits."""
+    """The log of this process. `logger` for our own events; `capture()` for those of libraries; `close()` writes what
+    waits.
+    """
 
     def __init__(self, *, style: str, level: str, stream: TextIO | None = None) -> None:
         self.dropped = 0
@@ -53,7 +55,7 @@ class LogWriter:
         logging.captureWarnings(capture=True)
 
     def close(self) -> None:
-        """Write what waits, but not for ever."""
+        """Write what waits, but give up after a while."""
         try:
             self._lines.put(None, timeout=FLUSH_TIMEOUT_S)
         except queue.Full:
@@ -79,7 +81,7 @@ class LogWriter:
 
 
 class _Nowhere:
-    """Takes no line: the last processor has taken it."""
+    """A logger that takes no line: the last processor has taken it."""
 
 
 class _Handler(logging.Handler):

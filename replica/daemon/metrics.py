@@ -1,8 +1,8 @@
 """The status record in Prometheus' text format, under names mariadb_replica_*.
 
 In: a `StatusRecord` and the histogram of acknowledgements. Out: the bytes of one scrape. A registry of our own: nothing
-that a library registers elsewhere appears here. Figures that are not known are left out, because a zero would be a lie
-to whoever alerts on it. Labels have few values: states, reasons, domains and readers, the last two up to a limit.
+that a library registers elsewhere appears here. Figures that are not known are left out, because a zero would mislead
+alerts. Labels have few values: states, reasons, domains and readers, the last two up to a limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HOUR_S: Final = 3600.0
 
 
 class Metrics:
-    """`text()` is one scrape."""
+    """The metrics of a daemon; `text()` is one scrape."""
 
     def __init__(self, record: Callable[[], StatusRecord], latency: AckLatency) -> None:
         self._registry = CollectorRegistry(auto_describe=False)

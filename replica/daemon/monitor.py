@@ -1,11 +1,11 @@
-"""Asks the primary how far it is, every few seconds, over a connection of its own in a thread of its own.
+"""The monitor asks the primary how far it is, every few seconds, over a connection of its own in a thread of its own.
 
 In: the configuration, and which server the replica uses. Out: `known`, the newest answer; `error`, why there is none
 newer. The receiving path shares nothing with it: a primary that is slow to answer, or a login that costs a tenth of a
 second, makes no acknowledgement late.
 
 A question that is not answered is not asked again beside it: a server that hangs keeps the session of each that was
-abandoned, until nobody can log in. One session waits, and after one that was given up the next comes later and later.
+abandoned, until no one can log in. One session waits, and after one that was given up the next comes later and later.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ class Known:
 
 
 class Monitor:
-    """`start` it; `known` and `error` may be read by any thread.
+    """The thread that asks; `start` it; `known` and `error` may be read by any thread.
 
     Args:
         config: where to connect, and how often.
         endpoint: the server in use now.
         held_file: the file of the primary that the relay log has reached; '' before the first group.
-
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class Monitor:
         self.error = why
 
     async def _give_up(self) -> None:
-        """Another server is in use now, or we stop."""
+        """Give up the question: another server is in use now, or we stop."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()

@@ -1,4 +1,4 @@
-"""What systemd is told: ready, alive, stopping, and one line of status. Nothing where there is no systemd.
+"""The messages to systemd: ready, alive, stopping, and one line of status. Nothing where there is no systemd.
 
 In: NOTIFY_SOCKET and WATCHDOG_USEC of the environment (sd_notify(3)). Out: datagrams. Sending never waits and never
 fails the daemon: a lost message costs a restart at worst, and systemd logs that.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """`watchdog_s` is how long systemd waits for a sign of life; None: it does not."""
+    """The sender. `watchdog_s` is how long systemd waits for a sign of life; None: it does not."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
@@ -33,7 +33,7 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def status(self, line: str) -> None:
-        """What `systemctl status` shows."""
+        """Send the line that `systemctl status` shows."""
         self._send("STATUS=" + line.replace("\n", " "))
 
     def stopping(self) -> None:

@@ -1,4 +1,4 @@
-"""Makes the status record: the one place that looks at everything.
+"""The maker of the status record: the one place that looks at everything.
 
 In: the progress, the relay log, the monitor, retention, the registered readers. Out: a `StatusRecord`. Called from
 several threads, one at a time; nothing here is seen by the receiving path.
@@ -43,7 +43,7 @@ HOUR_S = 3600.0
 
 
 class Observer:
-    """`record()` for the newest; `failed` is set once, by what ended the daemon."""
+    """The observer. `record()` for the newest; `failed` is set once, by what ended the daemon."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Observer:
         self._head_server: tuple[int, int, str | None] = (0, 0, None)
 
     def record(self, *, fresh: bool = False) -> StatusRecord:
-        """The status now, or of half a second ago unless it has to be `fresh`."""
+        """Return the status now, or of half a second ago unless it has to be `fresh`."""
         with self._lock:
             now, last = time.time(), self._record
             if fresh or last is None or not 0 <= now - last.written_at < FRESH_S:
@@ -134,7 +134,7 @@ class Observer:
         )
 
     def _server_id_of(self, head: RelayHead) -> int:
-        """Whose binlog the newest relay file came from; 0 before the first group."""
+        """Return the id of the server whose binlog the newest relay file came from; 0 before the first group."""
         number = head.location.file
         if head.location.offset and self._head_server[0] != number:
             try:
@@ -188,7 +188,9 @@ class Observer:
 
 
 def _log_bytes(directory: Path, start: RelayLocation, end: RelayLocation) -> int | None:
-    """Bytes of the relay log from one place to a later one; None where it takes too long to count or files are gone."""
+    """Count the bytes of the relay log from one place to a later one; None where it takes too long to count or files
+    are gone.
+    """
     if start >= end:
         return 0
     if end.file - start.file > MAX_COUNTED_FILES:

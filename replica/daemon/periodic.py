@@ -22,7 +22,7 @@ JOIN_TIMEOUT_S = 5.0
 
 
 class Periodic:
-    """`start` it, `stop` it. `errors` counts the turns that failed."""
+    """One such thread: `start` it, `stop` it. `errors` counts the turns that failed."""
 
     def __init__(self, name: str, every_s: float, work: Callable[[], None], log: FilteringBoundLogger) -> None:
         self.errors = 0
@@ -39,7 +39,7 @@ class Periodic:
         self._thread.start()
 
     def stop(self) -> None:
-        """No turn begins after this."""
+        """Stop it: no turn begins after this."""
         self._ended = True
         self._wanted.set()
         if self._thread.is_alive():

@@ -50,7 +50,7 @@ class Position(_Part):
 
 
 class Lagging(_Part):
-    """How far behind; see lag.py for what each figure counts."""
+    """The distance behind the primary; see lag.py for what each figure counts."""
 
     seconds: float | None
     bytes: int | None
@@ -60,7 +60,7 @@ class Lagging(_Part):
 
 
 class Primary(_Part):
-    """What the primary last answered to the monitor."""
+    """The primary's last answer to the monitor."""
 
     gtid: str
     file: str

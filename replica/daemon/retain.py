@@ -24,7 +24,7 @@ MAX_DROPPED_NAMES: Final = 100
 
 
 class Retaining:
-    """`turn()` is the work; the rest may be read by any thread."""
+    """The thread's work: `turn()`; the rest may be read by any thread."""
 
     def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
         self.removed_files = 0

@@ -1,9 +1,9 @@
 """The daemon: the replica, and beside it status file, metrics, health endpoints, monitor and retention.
 
 In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then it returns) or an error
-that trying again cannot mend (then it raises that). The event loop belongs to the replica; everything else runs in
+that trying again cannot fix (then it raises that). The event loop belongs to the replica; everything else runs in
 threads, and starts after the relay log is open and ends before it is closed. SIGHUP changes nothing: the password file
-is read at every connection, and logs go to standard error, which whoever collects them rotates.
+is read at every connection, and logs go to standard error, which the program that collects them rotates.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ in acknowledgements."""
 
 
 class Daemon:
-    """`await run()` in the main thread's loop."""
+    """The daemon; `await run()` in the main thread's loop."""
 
     def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
         self._config = config
@@ -67,11 +67,10 @@ class Daemon:
         self._leaving = False
 
     async def run(self) -> None:
-        """Until told to stop.
+        """Run until told to stop.
 
         Raises:
             ReplicaError: whatever ended the replica; the status file says it too.
-
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._take_signals()
@@ -109,7 +108,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, lambda: self._log.info("SIGHUP ignored", hint="Options need a restart."))
 
     async def _open(self) -> RelayWriter:
-        """The relay log; a disk that is full is waited for, as it is later on."""
+        """Open the relay log; a disk that is full is waited for, as it is later on."""
         config, said = self._config, False
         try:
             grant(self._directory, Access.parse(config.relay_access))

@@ -1,4 +1,4 @@
-"""The status file `relay.status` in the relay directory: the newest record, for whoever may read that directory.
+"""The status file `relay.status` in the relay directory: the newest record, for those who may read that directory.
 
 In: a `StatusRecord`. Out: the file, replaced as a whole every second, so that a reader sees the old one or the new one;
 only where the disk is full is it written over in place, and a reader who meets half of it reads again.
@@ -30,7 +30,7 @@ _PAUSE_S = 0.02
 
 
 def write_status(directory: Path, record: StatusRecord) -> None:
-    """Replace the file. Raises OSError, but not for a full disk."""
+    """Replace the file. An OSError is raised, but not for a full disk."""
     path, data = directory / STATUS_NAME, record.model_dump_json().encode()
     try:
         replace_file(path, data)
@@ -41,7 +41,7 @@ def write_status(directory: Path, record: StatusRecord) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> None:
-    """Into the blocks that the file has already: a record says most when the disk is full."""
+    """Write into the blocks that the file has already: a record says most when the disk is full."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -52,11 +52,10 @@ def _overwrite(path: Path, data: bytes) -> None:
 
 
 def read_status(directory: Path) -> StatusRecord | None:
-    """The last record; None where no daemon has written one.
+    """Return the last record; None where no daemon has written one.
 
     Raises:
         RelayError: the file cannot be read, or is of another version of this program.
-
     """
     path = directory / STATUS_NAME
     for attempt in range(_ATTEMPTS):

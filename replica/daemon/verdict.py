@@ -1,4 +1,4 @@
-"""What a status record means for whoever is on call: one word, one sentence, what to do, and an exit code.
+"""The meaning of a status record for a person on call: one word, one sentence, what to do, and an exit code.
 
 In: the newest record (or none), how old it is, and whether a process holds the relay log. Out: a `Verdict`. The record
 alone is not believed: a process that was killed leaves one that looks healthy.
@@ -30,7 +30,7 @@ NO_ROOM: Final = 12
 
 
 class Verdict(NamedTuple):
-    """`advice` is empty where there is nothing to do."""
+    """The verdict on a daemon. `advice` is empty where there is nothing to do."""
 
     exit_code: int
     word: str
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Verdict:
-    """`holder`: the process that has the relay log's lock, None for nobody."""
+    """Judge the record. `holder`: the process that has the relay log's lock, None for no process."""
     if holder is None:
         return _not_running(record, now)
     if record is None:
@@ -54,7 +54,7 @@ def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Ver
 
 
 def running(record: StatusRecord) -> Verdict:
-    """The verdict on a daemon that has just answered."""
+    """Return the verdict on a daemon that has just answered."""
     if record.ready:
         return Verdict(HEALTHY, "healthy", "", "")
     reason = record.not_ready.removeprefix(record.state).removeprefix(": ")

@@ -32,7 +32,7 @@ class Partner(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """`reason` and `words` tell why there is no `transaction`."""
+    """The answer about one GTID. `reason` and `words` tell why there is no `transaction`."""
 
     gtid: Gtid
     where: str
@@ -50,7 +50,7 @@ class Answer:
     words: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the answer for JSON."""
         if self.transaction is None:
             return {
                 "gtid": str(self.gtid),
@@ -78,7 +78,7 @@ class Answer:
 
     @property
     def primary_start(self) -> int | None:
-        """Where the group begins in the primary's file; headers hold the lower 32 bits of it."""
+        """The place where the group begins in the primary's file; headers hold the lower 32 bits of it."""
         begin = None if self.transaction is None else self.transaction.began_at
         if begin is None or self.primary_end is None:
             return begin
@@ -92,7 +92,7 @@ _LOW: Final = (1 << 32) - 1
 class XaSearch:
     """The other half of one XA transaction among the parts of a log, which are fed in order.
 
-    Of a prepared one, its end; of one that ends, its XA PREPARE, with the rows.
+    The other half of a prepared one is its end; of one that ends, its XA PREPARE, with the rows.
     """
 
     def __init__(self, gtid: Gtid, xid: XaId) -> None:
@@ -104,7 +104,7 @@ class XaSearch:
         self._before: tuple[Partner, CarriedGroup] | None = None
 
     def feed(self, part: Part) -> bool:
-        """Look at a part; whether nothing more has to be looked at."""
+        """Look at a part; return whether nothing more has to be looked at."""
         for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
             if group.xid != self._xid:
                 continue

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 def explain_files(files: Sequence[str], gtid: Gtid, keys: KeyRing | None = None) -> Answer:
-    """All about the transaction.
+    """Tell all about the transaction.
 
     Raises:
         ConfigError: a file cannot be read.
         ProtocolError: a file is damaged before the transaction.
-
     """
     answer = Answer(gtid, ", ".join(files))
     search = Search(gtid)

@@ -30,19 +30,18 @@ class Acknowledged(NamedTuple):
     received: BinlogPosition
 
     def covers(self, end: BinlogPosition) -> bool | None:
-        """Whether it was told of what ends there; None for what came later than this is known."""
+        """Tell whether the primary was told of what ends there; None for what came later than this is known."""
         if self.position >= end:
             return True
         return False if self.received >= end else None
 
 
 def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) -> Answer:
-    """All about the transaction; places of another primary than `acknowledged` is of are not compared with it.
+    """Tell all about the transaction; places of another primary than `acknowledged` is of are not compared with it.
 
     Raises:
         RelayError: the log cannot be read.
         DataLossError: its file was purged while it was read.
-
     """
     answer = Answer(gtid, str(log.directory))
     head = log.head()
@@ -79,7 +78,7 @@ def _xa_parts(log: RelayLog, end: RelayLocation) -> Iterator[Part]:
 
 
 def _say_why(answer: Answer, search: Search, head: RelayHead, first: GtidPosition) -> None:
-    """Why there is no such transaction; one reason of several is the first that holds."""
+    """Say why there is no such transaction; one reason of several is the first that holds."""
     gtid = answer.gtid
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:

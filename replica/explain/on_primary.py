@@ -29,12 +29,11 @@ WAIT_S: Final = 60.0
 
 
 def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> Answer:
-    """All about the transaction.
+    """Tell all about the transaction.
 
     Raises:
         ReplicaError: the primary cannot be asked, or does not let us replicate.
         DisconnectedError: it sends nothing for WAIT_S.
-
     """
     where = ", ".join(map(str, config.endpoints))
     with (
@@ -83,7 +82,9 @@ def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: Filterin
 
 
 def _without_our_file(answer: Answer, where: str) -> None:
-    """What is told of the temporary log means nothing to anybody: events count from the transaction's start."""
+    """Leave out what is told of the temporary log, which means nothing to anyone: events count from the transaction's
+    start.
+    """
     if answer.transaction is not None:
         events = answer.transaction.events
         answer.transaction.events = [one._replace(offset=one.offset - answer.offset) for one in events]

@@ -80,7 +80,9 @@ class TableRows(NamedTuple):
 
 @dataclass(slots=True)
 class Transaction:
-    """`began`: of the first event, in seconds since 1970; `committed`: of the last. None: the server does not say."""
+    """One transaction. `began`: of the first event, in seconds since 1970; `committed`: of the last. None: the server
+    does not say.
+    """
 
     gtid: str
     kind: str
@@ -107,7 +109,7 @@ class Transaction:
     more_events: int = 0
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the transaction for JSON."""
         return {
             "gtid": self.gtid,
             "kind": self.kind,
@@ -131,7 +133,7 @@ class Transaction:
 
 
 class _Everything:
-    """A `TableResolver` for whoever counts rows."""
+    """A `TableResolver` for counting rows: it wants every table."""
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         del table_map
@@ -139,11 +141,10 @@ class _Everything:
 
 
 def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction:
-    """All about the group in the part.
+    """Tell all about the group in the part.
 
     Raises:
         ProtocolError: its bytes are damaged, or of events that cannot be read.
-
     """
     walk = part.walk()
     first = next(walk)
@@ -190,7 +191,7 @@ def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction
 
 
 def _take_event(made: Transaction, part: Part, found: FileEvent) -> str:
-    """Enter one event; the text of a statement that may end the group."""
+    """Enter one event; return the text of a statement that may end the group."""
     event = part.read(found)
     if len(made.events) < MAX_EVENTS:
         name = type_name(found.header.event_type)

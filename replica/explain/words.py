@@ -25,7 +25,7 @@ _LABEL: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`full`: nothing is cut."""
+    """The page for one answer. `full`: nothing is cut."""
 
     colours: Colours
     now: float

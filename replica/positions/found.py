@@ -22,20 +22,23 @@ class NextGroup:
 
     @classmethod
     def of(cls, group: LogGroup) -> NextGroup:
-        """Of a relay log, which may lack annotations: its place is known where it follows the group before at once."""
+        """Describe a group of a relay log, which may lack annotations: its place is known where it follows the group
+        before at once.
+        """
         place = BinlogPosition(group.after.primary.file, group.begins)
         return cls(group.gtid, group.after.timestamp, place if place == group.before.primary else None)
 
     @classmethod
     def of_whole(cls, group: LogGroup) -> NextGroup:
-        """The same where every event was received."""
+        """Describe a group in the same way where every event was received."""
         place = BinlogPosition(group.after.primary.file, group.begins)
         return cls(group.gtid, group.after.timestamp, place)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPosition:
-    """`position`: the groups before; `next`: the one that a reader starting there meets first, None at the end.
+    """The answer. `position`: the groups before; `next`: the one that a reader starting there meets first, None at the
+    end.
 
     `resume` lies before it where XA transactions were prepared: a reader that begins there has their rows too.
     `inside`: the place that was asked for lies inside of `next`.

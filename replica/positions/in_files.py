@@ -42,7 +42,7 @@ class _Stretch(NamedTuple):
     before: GtidPosition
 
     def starts(self) -> NDArray[np.int64]:
-        """Where the groups begin in the file."""
+        """Return where the groups begin in the file."""
         return self.groups.start + self.offset
 
     def ends(self) -> NDArray[np.int64]:
@@ -54,7 +54,7 @@ class _Stretch(NamedTuple):
         return Gtid(int(groups.domain[row]), int(groups.server_id[row]), sequence)
 
     def position(self, rows: int) -> GtidPosition:
-        """Behind the first `rows` groups."""
+        """Return the position behind the first `rows` groups."""
         position, domains = self.before, self.groups.domain[:rows]
         for domain in np.unique(domains):
             position = position.advance(self.gtid(int(np.flatnonzero(domains == domain)[-1])))
@@ -69,11 +69,10 @@ class _Stretch(NamedTuple):
 
 
 def at_time(files: Sequence[str], time_s: int, keys: KeyRing | None = None) -> FoundPosition:
-    """The position before the first group committed at `time_s` or later; the end of the files if there is none.
+    """Find the position before the first group committed at `time_s` or later; the end of the files if there is none.
 
     Raises:
         DataLossError: the files begin later, and not with the first transaction of all.
-
     """
     last = None
     for stretch in _stretches(files, keys):
@@ -92,11 +91,10 @@ def at_time(files: Sequence[str], time_s: int, keys: KeyRing | None = None) -> F
 
 
 def at_place(files: Sequence[str], place: BinlogPosition, keys: KeyRing | None = None) -> FoundPosition:
-    """The position of a place in one of the files; inside an event group, the position before it.
+    """Find the position of a place in one of the files; inside an event group, the position before it.
 
     Raises:
         ConfigError: no file of that name is among them, or it ends before the place.
-
     """
     names = {PurePath(file).name: file for file in files}
     if place.file not in names:
@@ -122,11 +120,10 @@ def at_place(files: Sequence[str], place: BinlogPosition, keys: KeyRing | None =
 
 
 def behind(files: Sequence[str], gtid: Gtid, keys: KeyRing | None = None) -> FoundPosition:
-    """The position, in all domains, behind the event group of a GTID.
+    """Find the position, in all domains, behind the event group of a GTID.
 
     Raises:
         DataLossError: the files do not hold it.
-
     """
     stretches = _stretches(files, keys)
     for stretch in stretches:
@@ -150,7 +147,7 @@ def _end(last: _Stretch | None, files: Sequence[str]) -> FoundPosition:
 
 
 def _stretches(files: Sequence[str], keys: KeyRing | None) -> Iterator[_Stretch]:
-    """All groups of the files; each stretch has some."""
+    """Yield all groups of the files; each stretch has some."""
     position: GtidPosition | None = None
     for file in files:
         with open_binlog(file, keys) as binlog:
@@ -169,7 +166,7 @@ def _stretches(files: Sequence[str], keys: KeyRing | None) -> Iterator[_Stretch]
 
 
 def _listed(piece: FileRange) -> GtidPosition | None:
-    """The position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
+    """Return the position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
     data = piece.data
     at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""Times, places and transactions of a replica's relay log as GTID positions; nobody is asked.
+"""Times, places and transactions of a replica's relay log as GTID positions; no server is asked.
 
 Refused: what the log does not hold, with what it does hold.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def at_time(log: RelayLog, time_s: int) -> FoundPosition:
-    """The position before the first group of the log that was committed at `time_s` or later; its end if there is none.
+    """Find the position before the first group of the log that was committed at `time_s` or later; its end if there is
+    none.
 
     Raises:
         ConfigError: the time is still to come.
         DataLossError: the log begins later.
-
     """
     if time_s > time.time():
         raise ConfigError(f"{shown_instant(time_s)} is still to come.", hint="Name a time that has passed.")
@@ -45,11 +45,10 @@ def at_time(log: RelayLog, time_s: int) -> FoundPosition:
 
 
 def at_place(log: RelayLog, place: BinlogPosition) -> FoundPosition:
-    """The position of a place of the primary's binlog; inside an event group, the position before it.
+    """Find the position of a place of the primary's binlog; inside an event group, the position before it.
 
     Raises:
         DataLossError: the log has not got that part of the primary's binlog.
-
     """
     head = _head(log)
     around = log.steadily(lambda: RelayGroups(log.directory).around(place))
@@ -63,11 +62,10 @@ def at_place(log: RelayLog, place: BinlogPosition) -> FoundPosition:
 
 
 def behind(log: RelayLog, gtid: Gtid) -> FoundPosition:
-    """The position, in all domains, behind the event group of a GTID.
+    """Find the position, in all domains, behind the event group of a GTID.
 
     Raises:
         DataLossError: the log does not hold it.
-
     """
     head = _head(log)
     log.refuse_repeated(gtid)

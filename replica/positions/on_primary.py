@@ -43,7 +43,7 @@ _CLOCK = "SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', UTC_TIMESTAMP())"
 
 
 class _Beginning(NamedTuple):
-    """Where a search begins and where it is over; `gap_s`: when the binlogs begin, if that is too late."""
+    """The place where a search begins and where it is over; `gap_s`: when the binlogs begin, if that is too late."""
 
     endpoint: Endpoint
     start: GtidPosition
@@ -54,16 +54,15 @@ class _Beginning(NamedTuple):
 def at_time(
     config: ReplicaConfig, time_s: int, log: FilteringBoundLogger, *, accept_gap: bool = False
 ) -> FoundPosition:
-    """The position before the first group that was committed at `time_s` (seconds since 1970) or later.
+    """Find the position before the first group that was committed at `time_s` (seconds since 1970) or later.
 
-    The end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file is that
-    file's beginning.
+    It is the end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file is
+    that file's beginning.
 
     Raises:
         ConfigError: the time is still to come by the server's clock.
         PositionPurgedError: binlogs from that time were removed.
         ReplicaError: whatever asking and receiving raise.
-
     """
     beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
     if beginning.gap_s is not None and not accept_gap:
@@ -77,14 +76,13 @@ def at_time(
 
 
 def at_place(config: ReplicaConfig, place: BinlogPosition, log: FilteringBoundLogger) -> FoundPosition:
-    """The position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
+    """Find the position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
 
-    Inside an event group, the position before that group.
+    Inside an event group, it is the position before that group.
 
     Raises:
         ConfigError: the server has no such file, or no event begins there.
         ReplicaError: whatever asking and receiving raise.
-
     """
     if place.position > MAX_DUMP_POSITION:
         raise ConfigError(
@@ -99,12 +97,11 @@ def at_place(config: ReplicaConfig, place: BinlogPosition, log: FilteringBoundLo
 
 
 def behind(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> FoundPosition:
-    """The position, in all domains, behind the event group of a GTID.
+    """Find the position, in all domains, behind the event group of a GTID.
 
     Raises:
         PositionLostError: it is not in the server's binlog.
         ReplicaError: whatever asking and receiving raise.
-
     """
     beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
     passed = pass_by(config, beginning.start, beginning.end, lambda groups, seen: groups.find(gtid, seen), log)
@@ -165,7 +162,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
 async def _look_at_place(
     config: ReplicaConfig, endpoint: Endpoint, place: BinlogPosition
 ) -> tuple[_Beginning, FoundPosition | None]:
-    """Where to search, and the position unless the place lies inside a group."""
+    """Return where to search, and the position unless the place lies inside a group."""
     state, start, end = await _run(config, endpoint, _states(place))
     if state is None:
         files = await _run(config, endpoint, binlog_files())
@@ -206,7 +203,7 @@ async def _begin_before(config: ReplicaConfig, endpoint: Endpoint, gtid: Gtid) -
 
 
 def _last_file_before(files: BinlogFiles, gtid: Gtid) -> Steps[GtidPosition | None]:
-    """Where the last file begins that begins before the GTID; None where it was purged."""
+    """Find where the last file begins that begins before the GTID; None where it was purged."""
     found = None
     low, high = files.oldest, files.newest + 1
     while low < high:

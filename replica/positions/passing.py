@@ -35,7 +35,7 @@ SILENCE_S: Final = 120.0
 
 
 class Passed(NamedTuple):
-    """`group`: what was looked for; None where it is not before the end. `resume`: see FoundPosition.
+    """The outcome. `group`: what was looked for; None where it is not before the end. `resume`: see FoundPosition.
 
     `following` is the group behind it, None where `group` is None or the last one.
     """
@@ -88,7 +88,7 @@ def pass_by(
 
 
 def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:
-    """The group behind; None where the binlog ends with `found`."""
+    """Return the group behind; None where the binlog ends with `found`."""
     if not _reached(found.after.position, end):
         replica.wait_beyond(found.after.location, SILENCE_S)
     return groups.next_to(found.after.location)

@@ -29,7 +29,7 @@ OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELET
 
 
 class Rows(NamedTuple):
-    """Rows of one transaction: their numbers in the batch, in order."""
+    """The rows of one transaction: their numbers in the batch, in order."""
 
     group: int
     """The transaction's number in its part."""
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
     first: bool
 
     def text(self, number: int) -> memoryview:
-        """One row's text; valid until the next batch."""
+        """Return one row's text; valid until the next batch."""
         ends = self.texts.ends
         return self.texts.data[int(ends[number - 1]) if number else 0 : int(ends[number])]
 
@@ -61,14 +61,14 @@ class Wanted(Selection):
 
 @dataclass(slots=True)
 class Changes:
-    """`ops`: numbers of the wanted operations, None for all."""
+    """The changes of parts. `ops`: numbers of the wanted operations, None for all."""
 
     reading: Reading
     texts: RowTexts
     ops: frozenset[int] | None = None
 
     def of(self, part: Part) -> Iterator[Rows]:
-        """The wanted rows of a part, in order."""
+        """Yield the wanted rows of a part, in order."""
         place = Place(part.name, part.piece.offset)
         last = -1
         for batch, shown, gtids in self.reading.rows(part):

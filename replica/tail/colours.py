@@ -1,6 +1,6 @@
 """Colours of a terminal by what they mean: sixteen colours, so that dark and light backgrounds both keep them readable.
 
-Without colours every function gives its text back. Words never depend on them: `insert` says so in letters too.
+Without colours, every function gives its text back. Words never depend on them: `insert` says so in letters too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPERATIONS = {"insert": "green", "update": "yellow", "delete": "red"}
 
 
 def wanted(when: When, environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Whether to colour: `auto` asks the terminal, and NO_COLOR and TERM=dumb as programs do."""
+    """Tell whether to colour: `auto` asks the terminal, and NO_COLOR and TERM=dumb as programs do."""
     if when != "auto":
         return when == "always"
     return terminal and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

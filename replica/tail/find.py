@@ -1,4 +1,5 @@
-"""Where one transaction lies in a relay log: halving over files, then over the sidecar's entries, then a look at 64 KB.
+"""The search for one transaction in a relay log: halving over files, then over the sidecar's entries, then a look at 64
+KB.
 
 In: a relay log and a search for a GTID. Out: its event group, or None. Where sequence numbers of a domain once went
 back (a primary without gtid_strict_mode), halving may miss it, and then every file is walked, the newest first.
@@ -38,13 +39,12 @@ class FoundGroup(NamedTuple):
 
 
 def find_group(log: RelayLog, search: Search) -> FoundGroup | None:
-    """The event group that `search` is for, if the log holds it; else `search` knows its neighbours.
+    """Return the event group that `search` is for, if the log holds it; else `search` knows its neighbours.
 
     Raises:
         RelayError: a file of the log is not readable as such.
         DataLossError: a file was purged while it was looked at.
         AmbiguousPositionError: the log holds several with this GTID.
-
     """
     head = log.head()
     if head is None:
@@ -60,7 +60,9 @@ def find_group(log: RelayLog, search: Search) -> FoundGroup | None:
 
 
 def _walk_on(log: RelayLog, search: Search, numbers: list[int], end: RelayLocation) -> None:
-    """From the last known place before the GTID until it, or one behind it, is found: in the first file or the next."""
+    """Look from the last known place before the GTID until it, or one behind it, is found: in the first file or the
+    next.
+    """
     begin, position = _last_end_before(log.directory, numbers[0], search.gtid)
     search.before = position.get(search.gtid.domain_id)
     for number in numbers:
@@ -87,7 +89,7 @@ def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
 
 
 def _last_end_before(directory: Path, number: int, gtid: Gtid) -> tuple[int, GtidPosition]:
-    """The last entry of the sidecar before the GTID, or the beginning of the file."""
+    """Return the last entry of the sidecar before the GTID, or the beginning of the file."""
     entries = _index(directory, number).entries
     before = bisect_left(entries, 1, key=lambda entry: int(not _is_before(entry.position, gtid)))
     if before:
@@ -96,7 +98,7 @@ def _last_end_before(directory: Path, number: int, gtid: Gtid) -> tuple[int, Gti
 
 
 def _went_back(directory: Path, number: int) -> bool:
-    """Whether a domain's numbers went back in the file or before; its sidecar's end says it of all of it."""
+    """Tell whether a domain's numbers went back in the file or before; its sidecar's end says it of all of it."""
     entry = last_entry(index_path(directory, number))
     entries = [entry] if entry is not None else _index(directory, number).entries[-1:]
     return any(entry.unordered for entry in entries)

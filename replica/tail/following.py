@@ -3,8 +3,8 @@
 In: a relay directory, written by this process, by another one, or by none any more. Out: `Part`s, each whole groups, a
 group with DDL alone in its part. Only files are read and nothing is locked: the writer does not notice.
 
-Refused: groups that were purged before they were read, and a log that was begun anew meanwhile: nothing is left out
-silently.
+Refused: groups that were purged before they were read, and a log that was begun again meanwhile: nothing is left out
+without a word.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ WHOLE_FILES: Final = 1 << 62
 
 
 def stretch(log: RelayLog, start: RelayLocation, end: RelayLocation, *, verify: bool = True) -> Iterator[Part]:
-    """The groups of the log between two places, a part after the other. `verify`: whether checksums are compared.
+    """Yield the groups of the log between two places, a part after the other. `verify`: whether checksums are compared.
 
     Raises:
         DataLossError: some of them were purged.
-
     """
     for piece in log.ranges(start, end, WHOLE_FILES):
         try:
@@ -51,7 +50,7 @@ def stretch(log: RelayLog, start: RelayLocation, end: RelayLocation, *, verify: 
 
 
 class Follower:
-    """`parts` reads on where the last call ended; `wait` pauses until there is more.
+    """The reader of one log. `parts` reads on where the last call ended; `wait` pauses until there is more.
 
     `sleep` pauses for so many seconds; what it raises ends the waiting.
     """
@@ -63,12 +62,12 @@ class Follower:
         """Everything up to here was handed out."""
 
     def parts(self, end: RelayHead) -> Iterator[Part]:
-        """All parts up to `end`, a place in front of the last one."""
+        """Yield all parts up to `end`, a place in front of the last one."""
         yield from stretch(self._log, self.reached.location, end.location)
         self.reached = end
 
     def wait(self) -> RelayHead:
-        """The new end of the log, once it lies behind what was handed out."""
+        """Wait until the end of the log lies behind what was handed out; return the new end."""
         poll = 0
         while True:
             head = self._log.head()
@@ -85,7 +84,7 @@ class Follower:
 
 
 def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
-    """The end of a log that may not have been begun."""
+    """Wait for the end of a log that may not have been begun."""
     while (head := log.head()) is None:
         sleep(POLL_S)
     return head

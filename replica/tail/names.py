@@ -1,4 +1,4 @@
-"""What columns are called while a log is followed: as for files; where nothing there tells, others are asked.
+"""The names of columns while a log is followed: as for files; where nothing there tells, others are asked.
 
 In: patterns of tables, a file of CREATE TABLE statements (optional), and whom to ask what a table looks like: the part
 of the log before the start, and the primary, which tells what is today. A definition is used where it agrees with the
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class AskedTables(SchemaHistory):
-    """What the statements of `base` tell of tables, else what `ask` says, asked each time: tables change."""
+    """The tables as the statements of `base` tell them, else as `ask` says, asked each time: tables change."""
 
     def __init__(self, base: SchemaHistory | None, ask: Ask, notices: Notices) -> None:
         super().__init__(base)
@@ -79,7 +79,7 @@ class LiveNames(Names):
         return target
 
     def primary_key(self, table_map: TableMapEvent) -> tuple[int, ...]:
-        """Indexes of the key's columns, in key order; empty where there is no key or nothing tells of it."""
+        """Return indexes of the key's columns, in key order; empty where there is no key or nothing tells of it."""
         return table_map.primary_key or self._keys.get((table_map.database, table_map.table), ())
 
 
@@ -92,11 +92,10 @@ class DefinedBefore:
         self._history: SchemaHistory | None = None
 
     def table(self, database: str, table: str) -> TableSchema | None:
-        """The definition at `end`; None where nothing in the log tells it.
+        """Return the definition at `end`; None where nothing in the log tells it.
 
         Raises:
             DataLossError: files were purged while they were read.
-
         """
         if self._history is None:
             self._history = SchemaHistory()

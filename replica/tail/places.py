@@ -1,4 +1,5 @@
-"""Where to begin to follow a relay log: its end, its beginning, behind a position, or N transactions before its end.
+"""The place to begin to follow a relay log: its end, its beginning, behind a position, or N transactions before its
+end.
 
 In: a relay log and what was asked for. Out: a `Beginning`: a place of the log, and the GTIDs that are stepped over
 behind it (domains interleave, so that one place rarely serves all). Refused: positions whose next transactions were
@@ -29,25 +30,24 @@ if TYPE_CHECKING:
 
 
 class Beginning(NamedTuple):
-    """`skip`: transactions up to these are not shown, each in its domain."""
+    """A place to begin. `skip`: transactions up to these are not shown, each in its domain."""
 
     place: RelayHead
     skip: GtidPosition = GtidPosition()
 
 
 def earliest(log: RelayLog, head: RelayHead) -> Beginning:
-    """The first transaction that the log still has."""
+    """Begin at the first transaction that the log still has."""
     numbers = relay_numbers(log.directory)
     return Beginning(log.at(RelayLocation(numbers[0], 0)) if numbers and head.location.offset else head)
 
 
 def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
-    """Behind a position; domains that it does not name begin where the first of its GTIDs lies.
+    """Begin behind a position; domains that it does not name begin where the first of its GTIDs lies.
 
     Raises:
         DataLossError: what follows the position was purged.
         ConfigError: the log knows nothing of one of its domains.
-
     """
     location = log.locate(position)
     if location is not None:
@@ -58,7 +58,7 @@ def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
 
 
 def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid) -> RelayLocation | None:
-    """The end of the group; None for one that is still to come."""
+    """Return the end of the group; None for one that is still to come."""
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:
         raise ConfigError(
@@ -80,7 +80,9 @@ def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid)
 
 
 def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
-    """So that `count` transactions follow, of all domains and tables together; all there are if those are fewer."""
+    """Begin so that `count` transactions follow, of all domains and tables together; all there are if those are
+    fewer.
+    """
     if count < 1:
         return Beginning(head)
     left = count + 1  # behind the group before the first of them
@@ -92,7 +94,7 @@ def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
 
 
 def _ends_backwards(log: RelayLog, head: RelayLocation) -> Iterator[RelayLocation]:
-    """The ends of all groups, the last one first."""
+    """Yield the ends of all groups, the last one first."""
     for number in reversed([n for n in relay_numbers(log.directory) if RelayLocation(n, 0) < head]):
         path = relay_path(log.directory, number)
         begin = read_file_head(path)

@@ -30,7 +30,7 @@ _SIDES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELET
 
 @dataclass(frozen=True, slots=True)
 class TableLines:
-    """How rows of one table are written: its name, its columns' names, and which of them are the key."""
+    """The rules for writing rows of one table: its name, its columns' names, and which of them are the key."""
 
     table: str
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ class TableLines:
 
 
 def table_lines(table: Table, key: tuple[int, ...], *, unnamed: bool) -> TableLines:
-    """`key`: indexes of the table's columns."""
+    """Make the rules for one table. `key`: indexes of the table's columns."""
     shown = shown_columns(table, unnamed=unnamed)
     number = {one.plan.name: place for place, one in enumerate(shown)}
     names = [table.layout.columns[index].name for index in key]
@@ -48,7 +48,7 @@ def table_lines(table: Table, key: tuple[int, ...], *, unnamed: bool) -> TableLi
 
 
 def program(table: Table, *, unnamed: bool) -> Program:
-    """The templates that write a row of the table so that `RowLine` can take it apart."""
+    """Return the templates that write a row of the table so that `RowLine` can take it apart."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
     columns = [Column(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
@@ -58,7 +58,7 @@ def program(table: Table, *, unnamed: bool) -> Program:
 
 
 def values(text: memoryview) -> list[dict[int, str]]:
-    """The sides of a row: the text of each value by the column's place."""
+    """Split a row into its sides: the text of each value by the column's place."""
     sides = []
     for side in str(text, "utf-8", "backslashreplace").split(_SIDE)[1:]:
         found = {}
@@ -71,13 +71,13 @@ def values(text: memoryview) -> list[dict[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """Writes rows; `full`: values are never cut."""
+    """A writer of rows; `full`: values are never cut."""
 
     colours: Colours
     full: bool = False
 
     def line(self, lines: TableLines, op: int, sides: list[dict[int, str]], *, width: int) -> str:
-        """One row; `width` is what the table's name is padded to."""
+        """Write one row; `width` is what the table's name is padded to."""
         before, after = sides[0], sides[-1]
         paint = self.colours
         key = [self._pair(lines, place, before.get(place, after.get(place, "?")), paint.key) for place in lines.key]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Search:
-    """`found`: a part that holds the event group and nothing else; of several with the GTID, the last one fed."""
+    """A search for one GTID. `found`: a part that holds the event group and nothing else; of several with the GTID, the
+    last one fed.
+    """
 
     gtid: Gtid
     found: Part | None = None
@@ -35,7 +37,7 @@ class Search:
     """Of its domain, the last one that was met."""
 
     def feed(self, part: Part) -> bool:
-        """Look at a part; whether it holds the group."""
+        """Look at a part; return whether it holds the group."""
         if not part.piece.whole:
             return False
         found = scan(part.piece.data, checksum=part.piece.checksum)

@@ -1,4 +1,4 @@
-"""Where the changes come from: a relay log that somebody else writes, or one of our own that lives as long as we do.
+"""The source of the changes: a relay log that another process writes, or one of our own that lives as long as we do.
 
 In: a relay directory, or the options of a connection. Out: a relay log to follow, and a way to ask the primary what a
 table looks like, if there is a connection. The temporary replica has a server id of its own, never acknowledges, and
@@ -39,7 +39,7 @@ OWN_LOG_BYTES: Final = 256 << 20
 
 
 class Source(NamedTuple):
-    """`replica` is the temporary one; None where somebody else writes the log."""
+    """A log to follow. `replica` is the temporary one; None where another process writes the log."""
 
     log: RelayLog
     ask: Ask | None
@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
 
 def check_relay_directory(directory: Path) -> None:
-    """Raises RelayError where there is no such folder, where it may not be read, or where it is something else."""
+    """Raise a RelayError where there is no such folder, where it may not be read, or where it is something else."""
     try:
         entries = [entry.name for entry in directory.iterdir()]
     except OSError as error:
@@ -59,7 +59,9 @@ def check_relay_directory(directory: Path) -> None:
 
 
 def warnings_logger() -> FilteringBoundLogger:
-    """What goes wrong with a connection and is tried again: nobody would know why nothing comes."""
+    """Return a logger for what goes wrong with a connection and is tried again: else no one would know why nothing
+    comes.
+    """
     return structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
@@ -81,11 +83,10 @@ def _only_trouble(_logger: object, method: str, event: MutableMapping[str, Any])
 
 @contextlib.contextmanager
 def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[Source]:
-    """A relay log that is there; `config` is asked for what columns are called.
+    """Give a relay log that is there; `config` is asked for what columns are called.
 
     Raises:
         RelayError: there is no such folder, or it may not be read.
-
     """
     check_relay_directory(directory)
     if config is None:
@@ -99,11 +100,10 @@ def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[S
 def primary(
     config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger, **options: object
 ) -> Iterator[Source]:
-    """A replica of our own. `start`: latest, earliest, or a position; `options` go before those of `config`.
+    """Give a replica of our own. `start`: latest, earliest, or a position; `options` go before those of `config`.
 
     Raises:
         ReplicaError: as EmbeddedReplica raises them, from the source's calls.
-
     """
     with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder:
         own = config.model_copy(

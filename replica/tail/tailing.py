@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """How changes are shown."""
+    """The form in which changes are shown."""
 
     texts: RowTexts
 
     def statements(self, changes: list[WithoutRows]) -> None:
-        """The changes of the next part that were logged as statements, perhaps none."""
+        """Show the changes of the next part that were logged as statements, perhaps none."""
 
     def rows(self, part: Part, rows: Rows) -> None:
-        """Some rows of one transaction."""
+        """Show some rows of one transaction."""
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> bool:
-        """A transaction that has no wanted rows; whether anything was shown."""
+        """Show a transaction that has no wanted rows; return whether anything was shown."""
 
 
 class JsonLines:
@@ -115,7 +115,7 @@ class PrettyLines:
 
 @dataclass(slots=True)
 class Tail:
-    """`count`: how many transactions are shown, None for no end."""
+    """The run of `tail`. `count`: how many transactions are shown, None for no end."""
 
     reading: Reading
     changes: Changes
@@ -129,7 +129,7 @@ class Tail:
     without_rows: int = 0
 
     def show(self, part: Part) -> bool:
-        """Show a part; whether to go on behind it."""
+        """Show a part; return whether to go on behind it."""
         groups, shown = self.reading.groups(part), self.reading.shown(part)
         self.prepared.supply(self.reading, part)
         self._look_for_statements(part)

@@ -48,7 +48,7 @@ _TOLD: Final = frozenset(
 
 
 class Statement(NamedTuple):
-    """`annotation`: the text of a statement whose rows follow; else the statement is all there is."""
+    """A statement. `annotation`: the text of a statement whose rows follow; else the statement is all there is."""
 
     text: str
     annotation: bool
@@ -56,7 +56,9 @@ class Statement(NamedTuple):
 
 @dataclass(slots=True)
 class Transactions:
-    """`silent`: whether what is no row is shown too. `sql`: whether the text of row changes is, if it was logged."""
+    """The transactions in words. `silent`: whether what is no row is shown too. `sql`: whether the text of row changes
+    is, if it was logged.
+    """
 
     names: LiveNames
     colours: Colours
@@ -69,7 +71,7 @@ class Transactions:
     _width: int = 12
 
     def compiled(self, table: Table) -> TableLines:
-        """What is known of a table, kept."""
+        """Return what is known of a table, kept."""
         known = self._lines.get(table)
         if known is None:
             if len(self._lines) >= REMEMBERED_TABLES:
@@ -81,7 +83,7 @@ class Transactions:
         return known
 
     def rows(self, part: Part, rows: Rows) -> Iterator[str]:
-        """The lines of some rows, with those of their transaction before the first."""
+        """Yield the lines of some rows, with those of their transaction before the first."""
         if rows.first:
             yield from self.heading(part, rows.batch.groups, rows.group)
         batch = rows.batch
@@ -96,7 +98,7 @@ class Transactions:
             yield writer.line(table, int(batch.op[number]), sides, width=self._width)
 
     def heading(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
-        """The line of a transaction and its statements."""
+        """Yield the line of a transaction and its statements."""
         paint = self.colours
         gtid = f"{groups.domain[number]}-{groups.server_id[number]}-{int(groups.seq_no[number]) % (1 << 64)}"
         words = [paint.faint(utc(int(groups.commit_ts[number]))), paint.gtid(gtid)]
@@ -124,7 +126,7 @@ class Transactions:
         return f"  {self.colours.operation('sql   ')}  {self.colours.statement(self._cut(text))}"
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
-        """The lines of a transaction that has no rows here, if it says anything."""
+        """Yield the lines of a transaction that has no rows here, if it says anything."""
         told = self.silent and (int(groups.flags[number]) & _XA or statements(part, groups, number))
         if told or int(groups.start[number]) in self.changed:
             yield from self.heading(part, groups, number)
@@ -137,7 +139,7 @@ class Transactions:
 
 
 def _xa(part: Part, groups: Groups, number: int, found: list[Statement]) -> str:
-    """What the group does with an XA transaction."""
+    """Say what the group does with an XA transaction."""
     if int(groups.flags[number]) & GtidFlag.PREPARED_XA:
         name = next((xa_words(e.xa) for e in _events(part, groups, number) if isinstance(e, GtidEvent) and e.xa), "")
         return f"XA PREPARE {name}: its rows come when it is committed"
@@ -146,7 +148,7 @@ def _xa(part: Part, groups: Groups, number: int, found: list[Statement]) -> str:
 
 
 def statements(part: Part, groups: Groups, number: int) -> list[Statement]:
-    """The statements of a transaction that are there as text, the first SHOWN_STATEMENTS of them."""
+    """Return the statements of a transaction that are there as text, the first SHOWN_STATEMENTS of them."""
     found: list[Statement] = []
     for event in _events(part, groups, number):
         if isinstance(event, AnnotateRowsEvent):
@@ -161,7 +163,7 @@ def statements(part: Part, groups: Groups, number: int) -> list[Statement]:
 
 
 def _events(part: Part, groups: Groups, number: int) -> Iterator[Event]:
-    """The events of a group that hold text or its GTID, decoded."""
+    """Yield the events of a group that hold text or its GTID, decoded."""
     start, end = int(groups.start[number]), int(groups.end[number])
     piece = part.piece._replace(data=part.piece.data[start:end], offset=part.piece.offset + start)
     inside = part._replace(piece=piece)

@@ -1,4 +1,4 @@
-"""Whether anybody writes a relay log, looked at now and then: who follows one has to know why nothing comes."""
+"""A look at a relay log's writer, now and then: a reader that follows one has to know why nothing comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LOOK_EVERY_S: Final = 2.0
 
 
 class WriterWatch:
-    """`look` may be called at any rate; `say` gets a sentence when the writer is gone, and when there is one again."""
+    """The watch. `look` may be called at any rate; `say` gets a sentence when the writer is gone, and when there is one
+    again.
+    """
 
     def __init__(
         self, directory: Path, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.dump.reading import Part, Reading
+    from replica.native.record import Records
     from replica.rows.decode.batch import TableName
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.known_tables import TableName as StatementTable
@@ -71,7 +72,7 @@ class Summary:
     first_commit: int | None = None
     last_commit: int | None = None
     rows: dict[TableName, npt.NDArray[np.int64]] = field(default_factory=dict)
-    types: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((k.TYPES, 2), np.int64))
+    types: Records = field(default_factory=lambda: np.zeros(k.TYPES, k.TypeCount.dtype))
     skipped: Counter[str] = field(default_factory=Counter)
     statements: int = 0
     """Changes that were logged as statements, without rows."""
@@ -142,9 +143,10 @@ class Summary:
     def _count_types(self, part: Part, groups: Groups, shown: npt.NDArray[np.bool_] | None) -> None:
         data = as_bytes(part.piece.data)
         start = len(BINLOG_MAGIC) if data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-        spans = np.array([[start, len(data)]], np.int64)
+        spans = np.array([(start, len(data))], k.SpanRecord.dtype)
         if shown is not None:
-            spans = np.ascontiguousarray(np.stack([groups.start[shown], groups.end[shown]], axis=1))
+            spans = np.empty(np.count_nonzero(shown), k.SpanRecord.dtype)
+            spans["start"], spans["end"] = groups.start[shown], groups.end[shown]
         bad = k.count_types(address(data), address(spans), len(spans), address(self.types))
         if bad:
             raise ProtocolError(f"{part.name}: no event header", offset=part.piece.offset + bad - 1)
@@ -255,7 +257,7 @@ class Summary:
             for kind, (events, size) in enumerate(self.types.tolist())
             if events
         ]
-        total = self.types.sum(axis=0).tolist()
+        total = [int(self.types[count].sum()) for count in ("events", "size")]
         lines += _columns(("event type", "events", "bytes"), [*types, ("in all", f"{total[0]:,}", f"{total[1]:,}")])
         lines += _columns(("left out", ""), [(reason, f"{count:,}") for reason, count in self.skipped.items() if count])
         return "\n".join(lines) + "\n"

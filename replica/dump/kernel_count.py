@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from replica.native.compile import kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.native.record import Record, word
 
 TYPES = 256
-COUNT = 0  # of a type: how many events, and how many bytes they take
-BYTES = 8
-TYPE_BYTES = 16
 HEADER = 19
+
+
+class TypeCount(Record):
+    """The events of one type."""
+
+    events = word("how many")
+    size = word("bytes that they take")
+
+
+class SpanRecord(Record):
+    """Whole events that stand one after the other."""
+
+    start = word("offset of the first")
+    end = word("offset after the last")
 
 
 @kernel
 def count_types(data: int, spans: int, span_count: int, counts: int) -> int:
-    """`spans`: pairs of int64, start and end of whole events. Returns 0, or the offset of what is no event, plus 1."""
+    """`spans`: SpanRecords; `counts`: TypeCounts. Returns 0, or the offset of what is no event, plus 1."""
     for i in range(span_count):
-        at = load_u8(spans + i * 16)
-        end = load_u8(spans + i * 16 + 8)
+        at = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.start)
+        end = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.end)
         while at < end:
             if end - at < HEADER:
                 return at + 1
             length = load_u4(data + at + 9)
             if length < HEADER or length > end - at:
                 return at + 1
-            entry = counts + load_u1(data + at + 4) * TYPE_BYTES
-            store_u8(entry + COUNT, load_u8(entry + COUNT) + 1)
-            store_u8(entry + BYTES, load_u8(entry + BYTES) + length)
+            entry = counts + load_u1(data + at + 4) * TypeCount.BYTES
+            store_u8(entry + TypeCount.events, load_u8(entry + TypeCount.events) + 1)
+            store_u8(entry + TypeCount.size, load_u8(entry + TypeCount.size) + length)
             at += length
     return 0

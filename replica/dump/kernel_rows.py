@@ -19,80 +19,89 @@ from replica.dump.kernel_escapes import (
     JSON,
     SQL,
 )
-from replica.dump.kernel_values import (
-    NOTE_BYTES,
-    NOTE_DOUBLE,
-    NOTE_KIND,
-    NOTE_PLACE,
-    SLACK,
-    put_bytes,
-    put_value,
-    value_notes,
-    value_room,
-)
+from replica.dump.kernel_values import NOTE_DOUBLE, SLACK, NoteRecord, put_bytes, put_value, value_notes, value_room
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_i1, load_i4, load_u1, load_u4, load_u8, store_u1, store_u8
+from replica.native.record import Record, part, word
 from replica.rows.scan.records import GroupRecord
 
-# A template piece is an address and a size. One column of one side:
-COLUMN_RANK = 0  # its place among the sorted names of the table
-COLUMN_STYLE = 8
-COLUMN_PREFIX = 16
-COLUMN_SUFFIX = 32
-COLUMN_NULL_SUFFIX = 48  # after NULL
-COLUMN_BYTES = 64
 
-# One side of a row: which image, what stands around and between its columns.
-SIDE_IMAGE = 0  # 0 before, 1 after
-SIDE_OPEN = 8
-SIDE_BETWEEN = 24
-SIDE_CLOSE = 40
-SIDE_COLUMNS = 56
-SIDE_COUNT = 64
-SIDE_BYTES = 72
+class TemplatePiece(Record):
+    """Text that is the same in many rows."""
 
-# How the rows of one table and operation are written: up to two sides.
-PROGRAM_SIDES = 0
-PROGRAM_NAMES = 8  # columns in the dictionary: an image with as many fields is whole
-PROGRAM_FIRST = 16
-PROGRAM_BYTES = 16 + 2 * SIDE_BYTES
+    address = word("address of its bytes")
+    size = word("how many")
+
+
+class ColumnProgram(Record):
+    """How one column of one side is written."""
+
+    rank = word("its place among the sorted names of the table")
+    style = word("STYLE_*")
+    prefix = part(TemplatePiece, "before the value")
+    suffix = part(TemplatePiece, "after the value")
+    null_suffix = part(TemplatePiece, "after NULL")
+
+
+class SideProgram(Record):
+    """One side of a row: which image, what stands around and between its columns."""
+
+    image = word("0 before, 1 after")
+    open = part(TemplatePiece, "before the first column")
+    between = part(TemplatePiece, "between two columns")
+    close = part(TemplatePiece, "after the last column")
+    columns = word("address of its ColumnPrograms")
+    count = word("how many")
+
+
+class RowProgram(Record):
+    """How the rows of one table and operation are written."""
+
+    side_count = word("sides in use")
+    names = word("columns in the dictionary: an image with as many fields is whole")
+    sides = part(SideProgram, "the sides, in the order they are written", count=2)
+
 
 OPERATIONS = 3
 PROGRAMS = 2 * OPERATIONS  # of a table: by operation, and again for rows that are old versions
 
-# What a batch brings: one address each, in this order, in the kernel's `batch` argument.
-BATCH_OP = 0  # int8
-BATCH_SLOT = 8  # int64
-BATCH_GROUP = 16  # int32
-BATCH_ORDINAL = 24  # int64
-BATCH_HISTORY = 32  # int8: -1 for a table without versions; address 0 if no table has any
-BATCH_SHOWN = 40  # int8 a group, 0 where its rows are not asked for; address 0: all are
-BATCH_BEFORE = 48  # int32 offsets and data of the VARIANT values
-BATCH_BEFORE_DATA = 56
-BATCH_AFTER = 64
-BATCH_AFTER_DATA = 72
-BATCH_PROGRAMS = 80  # PROGRAMS addresses a table map
-BATCH_GROUPS = 88  # GROUP records
-BATCH_GTIDS = 96  # int64 offsets and data of GTIDs that are not made of numbers; address 0: all are
-BATCH_GTIDS_DATA = 104
-BATCH_ORIGIN = 112  # offset of the range in its file
-# JSON only, template pieces: what stands before GTID, ordinal, commit time and position, and what tells old versions.
-BATCH_GTID_PIECE = 120
-BATCH_ORDINAL_PIECE = 136
-BATCH_TIME_PIECE = 152
-BATCH_POSITION_PIECE = 168
-BATCH_CURRENT_PIECE = 184
-BATCH_HISTORY_PIECE = 200
-BATCH_STARTS = 216  # int64 a group: where it starts in the range
-BATCH_WORDS = 28
 
-# What the kernel keeps between two calls.
-STATE_ROW = 0
-STATE_USED = 8
-STATE_NOTES = 16
-STATE_NEED = 24  # out: bytes that the text needs at least
-STATE_NEED_NOTES = 32
-STATE_WORDS = 5
+class BatchRecord(Record):
+    """What a batch brings; addresses, where nothing else is said."""
+
+    op = word("int8 a row")
+    slot = word("int64 a row")
+    group = word("int32 a row")
+    ordinal = word("int64 a row")
+    history = word("int8 a row: -1 for a table without versions; 0 if no table has any")
+    shown = word("int8 a group, 0 where its rows are not asked for; 0: all are")
+    before = word("int32 offsets of the VARIANT values of the before images")
+    before_data = word("the values")
+    after = word("the same of the after images")
+    after_data = word("the values")
+    programs = word("PROGRAMS addresses a table map")
+    groups = word("GroupRecords")
+    gtids = word("int64 offsets of GTIDs that are not made of numbers; 0: all are")
+    gtids_data = word("the GTIDs")
+    starts = word("int64 a group: where it starts in the range")
+    origin = word("offset of the range in its file, a number")
+    gtid_piece = part(TemplatePiece, "JSON: before the GTID")
+    ordinal_piece = part(TemplatePiece, "JSON: before the ordinal")
+    time_piece = part(TemplatePiece, "JSON: before the commit time")
+    position_piece = part(TemplatePiece, "JSON: before the position")
+    current_piece = part(TemplatePiece, "JSON: tells a current row of a versioned table")
+    history_piece = part(TemplatePiece, "JSON: tells an old version")
+
+
+class TextState(Record):
+    """What the kernel keeps between two calls."""
+
+    row = word("the next row")
+    used = word("bytes of text so far")
+    notes = word("floats noted so far")
+    need = word("out: bytes that the text needs at least")
+    need_notes = word("out: floats that there has to be room for at least")
+
 
 DONE = 0
 ROOM = 1
@@ -105,13 +114,13 @@ HEAD_ROOM = 256
 @helper
 def put_head(q: int, batch: int, row: int, group: int) -> int:
     """The start of a JSON object: which transaction the row belongs to, where it stands."""
-    record = load_u8(batch + BATCH_GROUPS) + group * GroupRecord.BYTES
-    q = put_bytes(q, batch + BATCH_GTID_PIECE)
-    gtids = load_u8(batch + BATCH_GTIDS)
+    record = load_u8(batch + BatchRecord.groups) + group * GroupRecord.BYTES
+    q = put_bytes(q, batch + BatchRecord.gtid_piece)
+    gtids = load_u8(batch + BatchRecord.gtids)
     if gtids:
         start = load_u8(gtids + group * 8)
         size = load_u8(gtids + group * 8 + 8) - start
-        copy(q, load_u8(batch + BATCH_GTIDS_DATA) + start, size)
+        copy(q, load_u8(batch + BatchRecord.gtids_data) + start, size)
         q += size
     else:
         q = put_number(q, load_u8(record + GroupRecord.domain))
@@ -119,35 +128,35 @@ def put_head(q: int, batch: int, row: int, group: int) -> int:
         q = put_number(q + 1, load_u8(record + GroupRecord.server))
         store_u1(q, 45)
         q = put_unsigned(q + 1, load_u8(record + GroupRecord.sequence))
-    q = put_bytes(q, batch + BATCH_ORDINAL_PIECE)
-    q = put_number(q, load_u8(load_u8(batch + BATCH_ORDINAL) + row * 8))
-    q = put_bytes(q, batch + BATCH_TIME_PIECE)
+    q = put_bytes(q, batch + BatchRecord.ordinal_piece)
+    q = put_number(q, load_u8(load_u8(batch + BatchRecord.ordinal) + row * 8))
+    q = put_bytes(q, batch + BatchRecord.time_piece)
     q = put_time(q, load_u8(record + GroupRecord.timestamp))
-    q = put_bytes(q, batch + BATCH_POSITION_PIECE)
-    q = put_number(q, load_u8(batch + BATCH_ORIGIN) + load_u8(load_u8(batch + BATCH_STARTS) + group * 8))
-    history = load_u8(batch + BATCH_HISTORY)
+    q = put_bytes(q, batch + BatchRecord.position_piece)
+    q = put_number(q, load_u8(batch + BatchRecord.origin) + load_u8(load_u8(batch + BatchRecord.starts) + group * 8))
+    history = load_u8(batch + BatchRecord.history)
     if history:
         flag = load_i1(history + row)
         if flag >= 0:
-            q = put_bytes(q, batch + (BATCH_HISTORY_PIECE if flag else BATCH_CURRENT_PIECE))
+            q = put_bytes(q, batch + (BatchRecord.history_piece if flag else BatchRecord.current_piece))
     return q
 
 
 @kernel
 def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, notes: int, note_capacity: int,
                ends: int, state: int) -> int:  # fmt: skip
-    """Write rows from STATE_ROW on; `ends` takes the end of each row's text (int64), `notes` the floats."""
-    row = load_u8(state + STATE_ROW)
-    q = out + load_u8(state + STATE_USED)
+    """Write rows from TextState.row on; `ends` takes the end of each row's text (int64), `notes` the floats."""
+    row = load_u8(state + TextState.row)
+    q = out + load_u8(state + TextState.used)
     limit = out + capacity - SLACK
-    note = notes + load_u8(state + STATE_NOTES) * NOTE_BYTES
-    note_limit = notes + note_capacity * NOTE_BYTES
-    ops = load_u8(batch + BATCH_OP)
-    slots = load_u8(batch + BATCH_SLOT)
-    groups = load_u8(batch + BATCH_GROUP)
-    shown = load_u8(batch + BATCH_SHOWN)
-    history = load_u8(batch + BATCH_HISTORY)
-    programs = load_u8(batch + BATCH_PROGRAMS)
+    note = notes + load_u8(state + TextState.notes) * NoteRecord.BYTES
+    note_limit = notes + note_capacity * NoteRecord.BYTES
+    ops = load_u8(batch + BatchRecord.op)
+    slots = load_u8(batch + BatchRecord.slot)
+    groups = load_u8(batch + BatchRecord.group)
+    shown = load_u8(batch + BatchRecord.shown)
+    history = load_u8(batch + BatchRecord.history)
+    programs = load_u8(batch + BatchRecord.programs)
     status = DONE
     while row < rows:
         group = load_i4(groups + row * 4)
@@ -163,25 +172,27 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
         if history and load_i1(history + row) == 1:
             op += OPERATIONS
         program = load_u8(programs + (load_u8(slots + row * 8) * PROGRAMS + op) * 8)
-        names = load_u8(program + PROGRAM_NAMES)
+        names = load_u8(program + RowProgram.names)
         if notation == JSON:
-            need = HEAD_ROOM + load_u8(batch + BATCH_POSITION_PIECE + 8)
+            need = HEAD_ROOM + load_u8(batch + BatchRecord.position_piece + TemplatePiece.size)
             if limit - q < need:
                 status = ROOM
             else:
                 q = put_head(q, batch, row, group)
-        side = program + PROGRAM_FIRST
-        for _ in range(load_u8(program + PROGRAM_SIDES)):
+        side = program + RowProgram.sides
+        for _ in range(load_u8(program + RowProgram.side_count)):
             if status != DONE:
                 break
-            image = load_u8(side + SIDE_IMAGE)
-            offsets = load_u8(batch + (BATCH_AFTER if image else BATCH_BEFORE))
-            value = load_u8(batch + (BATCH_AFTER_DATA if image else BATCH_BEFORE_DATA)) + load_i4(offsets + row * 4)
-            need = load_u8(side + SIDE_OPEN + 8) + load_u8(side + SIDE_CLOSE + 8)
+            image = load_u8(side + SideProgram.image)
+            offsets = load_u8(batch + (BatchRecord.after if image else BatchRecord.before))
+            value = load_u8(batch + (BatchRecord.after_data if image else BatchRecord.before_data))
+            value += load_i4(offsets + row * 4)
+            need = load_u8(side + SideProgram.open + TemplatePiece.size)
+            need += load_u8(side + SideProgram.close + TemplatePiece.size)
             if limit - q < need:
                 status = ROOM
                 break
-            q = put_bytes(q, side + SIDE_OPEN)
+            q = put_bytes(q, side + SideProgram.open)
             head = load_u1(value) >> 2
             offset_size = (head & 3) + 1
             id_size = (head >> 2 & 3) + 1
@@ -193,10 +204,10 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
                 ids = value + 2
             places = ids + fields * id_size
             base = places + (fields + 1) * offset_size
-            column = load_u8(side + SIDE_COLUMNS)
+            column = load_u8(side + SideProgram.columns)
             written = 0
-            for _ in range(load_u8(side + SIDE_COUNT)):
-                rank = load_u8(column + COLUMN_RANK)
+            for _ in range(load_u8(side + SideProgram.count)):
+                rank = load_u8(column + ColumnProgram.rank)
                 field = rank
                 if fields != names:
                     low = 0
@@ -208,47 +219,49 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
                         else:
                             high = middle
                     if low == fields or load_short(ids + low * id_size, id_size) != rank:
-                        column += COLUMN_BYTES
+                        column += ColumnProgram.BYTES
                         continue
                     field = low
                 p = base + load_short(places + field * offset_size, offset_size)
-                style = load_u8(column + COLUMN_STYLE)
+                style = load_u8(column + ColumnProgram.style)
                 room = value_room(p, notation, style)
                 if room < 0:
                     status = NOT_A_VALUE
                     break
-                pieces = load_u8(side + SIDE_BETWEEN + 8) + load_u8(column + COLUMN_PREFIX + 8)
-                pieces += load_u8(column + COLUMN_SUFFIX + 8) + load_u8(column + COLUMN_NULL_SUFFIX + 8)
-                need = room + pieces + load_u8(side + SIDE_CLOSE + 8)
+                need = room + load_u8(side + SideProgram.between + TemplatePiece.size)
+                need += load_u8(side + SideProgram.close + TemplatePiece.size)
+                need += load_u8(column + ColumnProgram.prefix + TemplatePiece.size)
+                need += load_u8(column + ColumnProgram.suffix + TemplatePiece.size)
+                need += load_u8(column + ColumnProgram.null_suffix + TemplatePiece.size)
                 need_notes = value_notes(p)
-                if limit - q < need or note_limit - note < need_notes * NOTE_BYTES:
+                if limit - q < need or note_limit - note < need_notes * NoteRecord.BYTES:
                     status = ROOM
                     break
                 if written:
-                    q = put_bytes(q, side + SIDE_BETWEEN)
-                q = put_bytes(q, column + COLUMN_PREFIX)
+                    q = put_bytes(q, side + SideProgram.between)
+                q = put_bytes(q, column + ColumnProgram.prefix)
                 q, note = put_value(q, p, notation, style, note, out)
-                q = put_bytes(q, column + (COLUMN_SUFFIX if load_u1(p) else COLUMN_NULL_SUFFIX))
+                q = put_bytes(q, column + (ColumnProgram.suffix if load_u1(p) else ColumnProgram.null_suffix))
                 written += 1
-                column += COLUMN_BYTES
+                column += ColumnProgram.BYTES
             if status != DONE:
                 break
-            if written == 0 and notation == SQL and load_u8(side + SIDE_COUNT):
+            if written == 0 and notation == SQL and load_u8(side + SideProgram.count):
                 status = NO_COLUMNS
                 break
-            q = put_bytes(q, side + SIDE_CLOSE)
-            side += SIDE_BYTES
+            q = put_bytes(q, side + SideProgram.close)
+            side += SideProgram.BYTES
         if status != DONE:
-            store_u8(state + STATE_NEED, q - out + need + SLACK)
-            store_u8(state + STATE_NEED_NOTES, (note - notes) // NOTE_BYTES + need_notes)
+            store_u8(state + TextState.need, q - out + need + SLACK)
+            store_u8(state + TextState.need_notes, (note - notes) // NoteRecord.BYTES + need_notes)
             q = first
             note = first_note
             break
         store_u8(ends + row * 8, q - out)
         row += 1
-    store_u8(state + STATE_ROW, row)
-    store_u8(state + STATE_USED, q - out)
-    store_u8(state + STATE_NOTES, (note - notes) // NOTE_BYTES)
+    store_u8(state + TextState.row, row)
+    store_u8(state + TextState.used, q - out)
+    store_u8(state + TextState.notes, (note - notes) // NoteRecord.BYTES)
     return status
 
 
@@ -263,8 +276,8 @@ def put_floats(out: int, used: int, notes: int, count: int, doubles: int, double
     done = 0
     row = 0
     for i in range(count):
-        note = notes + i * NOTE_BYTES
-        place = load_u8(note + NOTE_PLACE)
+        note = notes + i * NoteRecord.BYTES
+        place = load_u8(note + NoteRecord.place)
         while row < rows and load_u8(ends + row * 8) <= place:
             end = load_u8(ends + row * 8)
             store_u8(ends + row * 8, q - target + end - done)
@@ -272,7 +285,7 @@ def put_floats(out: int, used: int, notes: int, count: int, doubles: int, double
         copy(q, out + done, place - done)
         q += place - done
         done = place
-        if load_u8(note + NOTE_KIND) == NOTE_DOUBLE:
+        if load_u8(note + NoteRecord.kind) == NOTE_DOUBLE:
             start = load_i4(doubles)
             size = load_i4(doubles + 4) - start
             copy(q, doubles_data + start, size)

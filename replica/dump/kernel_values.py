@@ -21,6 +21,7 @@ from replica.native.memory import (
     store_u4,
     store_u8,
 )
+from replica.native.record import Record, word
 from replica.rows.types.kernel_numbers import copy_short
 from replica.rows.types.kernel_utf8 import is_utf8
 
@@ -30,11 +31,15 @@ STYLE_YEAR = 1  # four digits; text in JSON, as every point in time
 STYLE_GUESS = 2  # text or bytes, nothing says which: text if it is valid UTF-8
 STYLE_GUESS_PADDED = 3  # the same of CHAR or BINARY: as text without the zeros that BINARY is padded with
 
-# A noted float: where its text goes in the output, its bits, and how they are to be read.
-NOTE_PLACE = 0
-NOTE_BITS = 8
-NOTE_KIND = 16
-NOTE_BYTES = 24
+
+class NoteRecord(Record):
+    """One noted float."""
+
+    place = word("where its text goes in the output")
+    bits = word("its bits")
+    kind = word("NOTE_*: how they are to be read")
+
+
 NOTE_DOUBLE = 0
 NOTE_FLOAT = 1
 NOTE_FLOAT_AS_DOUBLE = 2  # all digits of the double that equals the FLOAT, so that `=` finds it in SQL
@@ -46,16 +51,16 @@ MOST_PER_BYTE = 6  # JSON's escape of a control character: \\u001f
 EXACT_IN_JSON = 1 << 53  # readers of JSON take numbers for doubles, which hold integers up to here
 
 
-def word(text: bytes) -> int:
+def ascii_word(text: bytes) -> int:
     """Up to 8 ASCII characters as the integer whose store writes them."""
     return int.from_bytes(text, "little")
 
 
-_JSON_NULL = word(b"null")
-_SQL_NULL = word(b"NULL")
-_JSON_HEX = word(b'{"hex":"')
-_JSON_HEX_END = word(b'"}')
-_SQL_HEX = word(b"X'")
+_JSON_NULL = ascii_word(b"null")
+_SQL_NULL = ascii_word(b"NULL")
+_JSON_HEX = ascii_word(b'{"hex":"')
+_JSON_HEX_END = ascii_word(b'"}')
+_SQL_HEX = ascii_word(b"X'")
 
 
 @helper
@@ -112,10 +117,10 @@ def value_notes(p: int) -> int:
 
 @helper
 def put_note(note: int, place: int, bits: int, kind: int) -> int:
-    store_u8(note + NOTE_PLACE, place)
-    store_u8(note + NOTE_BITS, bits)
-    store_u8(note + NOTE_KIND, kind)
-    return note + NOTE_BYTES
+    store_u8(note + NoteRecord.place, place)
+    store_u8(note + NoteRecord.bits, bits)
+    store_u8(note + NoteRecord.kind, kind)
+    return note + NoteRecord.BYTES
 
 
 @helper

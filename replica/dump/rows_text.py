@@ -17,7 +17,7 @@ from replica.dump import kernel_rows as k
 from replica.dump import kernel_values as kv
 from replica.dump.json_text import as_json
 from replica.dump.kernel_escapes import JSON
-from replica.dump.templates import Program, piece, write_piece
+from replica.dump.templates import Program, piece
 from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.native.record import Records
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.slots import Table
 
@@ -59,13 +60,13 @@ class RowTexts:
         self._programs: dict[Table, Program] = {}
         self._out = np.empty(FIRST_BYTES, np.uint8)
         self._spliced = np.empty(0, np.uint8)
-        self._notes = np.empty((FIRST_NOTES, kv.NOTE_BYTES // 8), np.int64)
+        self._notes = np.empty(FIRST_NOTES, kv.NoteRecord.dtype)
         self._pieces = {
-            k.BATCH_GTID_PIECE: piece('{"gtid":"'),
-            k.BATCH_ORDINAL_PIECE: piece('","ordinal":'),
-            k.BATCH_TIME_PIECE: piece(',"commit_time":"'),
-            k.BATCH_CURRENT_PIECE: piece(',"history":false'),
-            k.BATCH_HISTORY_PIECE: piece(',"history":true'),
+            "gtid_piece": piece('{"gtid":"'),
+            "ordinal_piece": piece('","ordinal":'),
+            "time_piece": piece(',"commit_time":"'),
+            "current_piece": piece(',"history":false'),
+            "history_piece": piece(',"history":true'),
         }
         self._file = ""
 
@@ -80,7 +81,7 @@ class RowTexts:
         """`shown`: per group, whether its rows are asked for. `gtids`: per group, where they are not three numbers."""
         record, keep = self._record(batch, place, shown, gtids)
         ends = np.empty(batch.rows, np.int64)
-        state = np.zeros(k.STATE_WORDS, np.int64)
+        state = np.zeros((), k.TextState.dtype)
         while True:
             status = k.write_rows(
                 address(record),
@@ -98,8 +99,8 @@ class RowTexts:
             self._grow(state)
         del keep
         if status != k.DONE:
-            raise self._fault(status, batch, int(state[k.STATE_ROW // 8]))
-        used, noted = int(state[k.STATE_USED // 8]), int(state[k.STATE_NOTES // 8])
+            raise self._fault(status, batch, int(state["row"]))
+        used, noted = int(state["used"]), int(state["notes"])
         if noted:
             return self._with_floats(used, noted, ends)
         return Texts(self._out.data[:used], ends)
@@ -110,43 +111,43 @@ class RowTexts:
         place: Place,
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.LargeStringArray | None,
-    ) -> tuple[npt.NDArray[np.int64], list[object]]:
+    ) -> tuple[Records, list[object]]:
         """The kernel's view of the batch, and what has to live as long."""
         assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.events is not None  # noqa: S101
-        record = np.zeros(k.BATCH_WORDS, np.int64)
+        record = np.zeros((), k.BatchRecord.dtype)
         slots = np.ascontiguousarray(batch.events["slot"][batch.event])
         programs = self._addresses(batch, slots)
         keep: list[object] = [slots, programs]
-        record[k.BATCH_OP // 8] = address(batch.op)
-        record[k.BATCH_SLOT // 8] = address(slots)
-        record[k.BATCH_GROUP // 8] = address(batch.group)
-        record[k.BATCH_ORDINAL // 8] = address(batch.ordinal)
-        record[k.BATCH_PROGRAMS // 8] = address(programs)
-        record[k.BATCH_GROUPS // 8] = address(batch.groups.records)
+        record["op"] = address(batch.op)
+        record["slot"] = address(slots)
+        record["group"] = address(batch.group)
+        record["ordinal"] = address(batch.ordinal)
+        record["programs"] = address(programs)
+        record["groups"] = address(batch.groups.records)
         starts = np.ascontiguousarray(batch.groups.start)
-        record[k.BATCH_STARTS // 8] = address(starts)
+        record["starts"] = address(starts)
         keep.append(starts)
-        record[k.BATCH_ORIGIN // 8] = place.offset
-        for side, field in ((batch.before, k.BATCH_BEFORE), (batch.after, k.BATCH_AFTER)):
+        record["origin"] = place.offset
+        for side, field in ((batch.before, "before"), (batch.after, "after")):
             _, offsets, data = side[0].field("value").buffers()
-            record[field // 8], record[field // 8 + 1] = offsets.address, data.address if data else 0
+            record[field], record[f"{field}_data"] = offsets.address, data.address if data else 0
         if batch.history is not None:
             known = batch.history.is_valid().to_numpy(zero_copy_only=False)
             flags = np.where(known, batch.history.fill_null(False).to_numpy(zero_copy_only=False), -1).astype(np.int8)
-            record[k.BATCH_HISTORY // 8] = address(flags)
+            record["history"] = address(flags)
             keep.append(flags)
         if shown is not None:
             mask = shown.astype(np.int8)
-            record[k.BATCH_SHOWN // 8] = address(mask)
+            record["shown"] = address(mask)
             keep.append(mask)
         if gtids is not None:
-            record[k.BATCH_GTIDS // 8], record[k.BATCH_GTIDS_DATA // 8] = (b.address for b in gtids.buffers()[1:])
-        if place.file != self._file or k.BATCH_POSITION_PIECE not in self._pieces:
+            record["gtids"], record["gtids_data"] = (b.address for b in gtids.buffers()[1:])
+        if place.file != self._file or "position_piece" not in self._pieces:
             self._file = place.file
-            self._pieces[k.BATCH_POSITION_PIECE] = piece(f'","file":{as_json(place.file)},"position":')
+            self._pieces["position_piece"] = piece(f'","file":{as_json(place.file)},"position":')
         for at, data in self._pieces.items():
-            write_piece(record, at, data)
+            record[at] = address(data), len(data)
         return record, keep
 
     def _addresses(self, batch: ChangeBatch, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -164,22 +165,22 @@ class RowTexts:
         """Drop the programs: the tables they belong to are gone."""
         self._programs.clear()
 
-    def _grow(self, state: npt.NDArray[np.int64]) -> None:
-        need, notes = int(state[k.STATE_NEED // 8]), int(state[k.STATE_NEED_NOTES // 8])
+    def _grow(self, state: Records) -> None:
+        need, notes = int(state["need"]), int(state["need_notes"])
         if need > len(self._out):
             larger = np.empty(max(need, 2 * len(self._out)), np.uint8)
-            used = int(state[k.STATE_USED // 8])
+            used = int(state["used"])
             larger[:used] = self._out[:used]
             self._out = larger
         if notes > len(self._notes):
-            more = np.empty((max(notes, 2 * len(self._notes)), self._notes.shape[1]), np.int64)
+            more = np.empty(max(notes, 2 * len(self._notes)), self._notes.dtype)
             more[: len(self._notes)] = self._notes
             self._notes = more
 
     def _with_floats(self, used: int, noted: int, ends: npt.NDArray[np.int64]) -> Texts:
         """The text with the floats in their places, each in the fewest digits that give the same float again."""
         notes = self._notes[:noted]
-        kinds, bits = notes[:, kv.NOTE_KIND // 8], notes[:, kv.NOTE_BITS // 8]
+        kinds, bits = notes["kind"], notes["bits"]
         double = kinds == kv.NOTE_DOUBLE
         doubles = _shortest(bits[double].view(np.float64), json=self._notation == JSON)
         narrow = bits[~double].astype(np.uint32).view(np.float32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -73,39 +73,32 @@ class Program:
 
     def add(self, names: int, sides: Sequence[Side]) -> None:
         """The next operation: the sides in the order they are written."""
-        record = np.zeros(k.PROGRAM_BYTES // 8, np.int64)
-        record[k.PROGRAM_SIDES // 8] = len(sides)
-        record[k.PROGRAM_NAMES // 8] = names
-        for number, side in enumerate(sides):
-            at = (k.PROGRAM_FIRST + number * k.SIDE_BYTES) // 8
-            columns = np.zeros((max(1, len(side.columns)), k.COLUMN_BYTES // 8), np.int64)
+        record = np.zeros((), k.RowProgram.dtype)
+        record["side_count"], record["names"] = len(sides), names
+        for target, side in zip(record["sides"], sides, strict=False):
+            columns = np.zeros(max(1, len(side.columns)), k.ColumnProgram.dtype)
             for row, column in zip(columns, side.columns, strict=False):
-                row[k.COLUMN_RANK // 8] = column.shown.rank
-                row[k.COLUMN_STYLE // 8] = column.shown.style
-                self._piece(row, k.COLUMN_PREFIX, column.prefix)
-                self._piece(row, k.COLUMN_SUFFIX, column.suffix)
-                self._piece(row, k.COLUMN_NULL_SUFFIX, column.null_suffix)
-            record[at + k.SIDE_IMAGE // 8] = side.image
-            self._piece(record, (at * 8) + k.SIDE_OPEN, side.before)
-            self._piece(record, (at * 8) + k.SIDE_BETWEEN, side.between)
-            self._piece(record, (at * 8) + k.SIDE_CLOSE, side.after)
-            record[at + k.SIDE_COLUMNS // 8] = self._hold(columns)
-            record[at + k.SIDE_COUNT // 8] = len(side.columns)
+                row["rank"], row["style"] = column.shown.rank, column.shown.style
+                row["prefix"] = self._piece(column.prefix)
+                row["suffix"] = self._piece(column.suffix)
+                row["null_suffix"] = self._piece(column.null_suffix)
+            target["image"] = side.image
+            target["open"] = self._piece(side.before)
+            target["between"] = self._piece(side.between)
+            target["close"] = self._piece(side.after)
+            target["columns"], target["count"] = self._hold(columns), len(side.columns)
         self.addresses.append(self._hold(record))
 
     def all_addresses(self) -> list[int]:
         """Those of current rows, then those of old versions: the same, unless they were added too."""
         return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
 
-    def _piece(self, record: npt.NDArray[np.int64], field_: int, text: str) -> None:
-        write_piece(record, field_, self._hold_text(text))
-
-    def _hold_text(self, text: str) -> npt.NDArray[np.uint8]:
+    def _piece(self, text: str) -> tuple[int, int]:
+        """A TemplatePiece that lives as long as the program."""
         data = piece(text)
-        self._keep.append(data)
-        return data
+        return self._hold(data), len(data)
 
-    def _hold(self, array: npt.NDArray[np.int64]) -> int:
+    def _hold(self, array: npt.NDArray[Any]) -> int:
         self._keep.append(array)
         return address(array)
 
@@ -114,12 +107,6 @@ def piece(text: str) -> npt.NDArray[np.uint8]:
     """Text as bytes that stay where they are, with room to read on behind them."""
     data = text.encode()
     return np.frombuffer(data + bytes(kv.SLACK), np.uint8)[: len(data)]
-
-
-def write_piece(record: npt.NDArray[np.int64], at: int, data: npt.NDArray[np.uint8]) -> None:
-    """Address and size of a template piece into a kernel's record; the caller keeps `data` alive."""
-    record[at // 8] = address(data)
-    record[at // 8 + 1] = len(data)
 
 
 def dictionary(metadata: bytes) -> list[str]:

@@ -102,7 +102,9 @@ def value_room(p: int, notation: int, style: int) -> int:
     if basic == 3:
         _, count = array_at(p)
         return count * 8 + 16
-    return FIXED_ROOM if basic == 0 else -1
+    kind = head >> 2
+    known = kind == 0 or (kind >= 3 and kind <= 10) or kind == 14  # NULL, integers, DOUBLE, decimals, FLOAT
+    return FIXED_ROOM if basic == 0 and known else -1
 
 
 @helper

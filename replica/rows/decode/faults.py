@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
 
 DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
+OURS: Final = "The bytes may well be right: report this with the column's declaration."
 
 
 def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
@@ -34,9 +35,10 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
         d.BAD_WIDTH: "has another number of columns in its rows than in its table map",
         d.NO_COLUMNS: "has row images without any column",
         d.BAD_VALUE: "holds bytes that are no value of its type",
+        d.UNKNOWN_KIND: "has a type that the decoder has no branch for",
     }[status]
     subject = f"the row image of {where}" if status == d.SHORT_IMAGE else where
-    return ProtocolError(f"{subject} {text}", offset=offset, hint=DAMAGED)
+    return ProtocolError(f"{subject} {text}", offset=offset, hint=OURS if status == d.UNKNOWN_KIND else DAMAGED)
 
 
 def run_fault(status: int, run: Records, found: Scan, slots: SlotTable) -> ProtocolError:

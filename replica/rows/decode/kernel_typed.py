@@ -40,6 +40,7 @@ from replica.rows.types.kernel_dates import closed_version, temporal
 from replica.rows.types.kernel_numbers import (
     CORRUPT,
     INVALID,
+    NO_BRANCH,
     big_endian,
     copy_short,
     decimal_small,
@@ -47,8 +48,8 @@ from replica.rows.types.kernel_numbers import (
     short_little_endian,
 )
 from replica.rows.types.kernel_text import label, text_room, write_text
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import PlanRecord
-from replica.rows.types.types import Kind
 
 
 @helper
@@ -300,7 +301,11 @@ def decode_typed(
                                 continue
                             kind = Kind.TIMESTAMP
                         value = temporal(kind, p, load_u8(plan + PlanRecord.a))
-                        if value == INVALID:
+                        if value <= INVALID:
+                            if value == NO_BRANCH:
+                                status = d.UNKNOWN_KIND
+                                column = c
+                                break
                             if load_u8(plan + PlanRecord.b):
                                 status = d.BAD_DATE
                                 column = c
@@ -323,6 +328,10 @@ def decode_typed(
                             store_u2(values + row * 2, value)
                     else:  # strings, bytes and what is printed as text
                         tail = load_u8(plan + PlanRecord.tail)
+                        if tail == 0:
+                            status = d.UNKNOWN_KIND
+                            column = c
+                            break
                         used = load_u8(tail + TailRecord.end)
                         room = load_u8(tail + TailRecord.capacity) - used
                         target = load_u8(tail + TailRecord.data) + used
@@ -354,11 +363,13 @@ def decode_typed(
                                 status = d.ROOM
                                 need = used + longest
                             elif longest < 0:
-                                status = d.BAD_VALUE
+                                status = d.UNKNOWN_KIND if longest == NO_BRANCH else d.BAD_VALUE
                             else:
                                 length = write_text(kind, target, p, size, plan)
                                 if length < 0:
                                     status = d.BAD_TEXT if length == NO_TEXT else d.BAD_VALUE
+                                    if length == NO_BRANCH:
+                                        status = d.UNKNOWN_KIND
                                 used += length
                         if status != d.DONE:
                             column = tail if status == d.ROOM else c

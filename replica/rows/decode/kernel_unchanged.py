@@ -14,8 +14,8 @@ from replica.rows.decode.kernel_walk import begin_event, skip_image
 from replica.rows.decode.records import RunState, SlotRecord
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import PlanRecord
-from replica.rows.types.types import Kind
 
 
 @helper

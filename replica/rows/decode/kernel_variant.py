@@ -23,7 +23,7 @@ from replica.rows.scan.records import EventRecord
 from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import NO_TEXT
 from replica.rows.types.kernel_dates import closed_version
-from replica.rows.types.kernel_numbers import INVALID, short_little_endian
+from replica.rows.types.kernel_numbers import INVALID, NO_BRANCH, short_little_endian
 from replica.rows.types.kernel_variant_values import (
     BEYOND_ASCII,
     FIXED_ROOM,
@@ -33,8 +33,8 @@ from replica.rows.types.kernel_variant_values import (
     put_value,
     value_room,
 )
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import PlanRecord
-from replica.rows.types.types import Kind
 
 OBJECT = 2
 
@@ -231,7 +231,7 @@ def decode_variant(
                             kind = Kind.TIMESTAMP if kind == pr.KIND_ROW_END else Kind.TIMESTAMP_TEXT
                         room = value_room(kind, p, size, plan)
                         if room < 0:
-                            status = d.BAD_VALUE
+                            status = d.UNKNOWN_KIND if room == NO_BRANCH else d.BAD_VALUE
                             column = c
                             break
                     if q + room + (fields + 1) * 3 > limit:
@@ -259,6 +259,8 @@ def decode_variant(
                                 status = d.BAD_DATE
                             elif written == NO_TEXT:
                                 status = d.BAD_TEXT
+                            elif written == NO_BRANCH:
+                                status = d.UNKNOWN_KIND
                             column = c
                             break
                         q += written

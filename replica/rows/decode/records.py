@@ -83,6 +83,7 @@ BAD_VALUE: Final = 5
 BAD_DATE: Final = 6
 NO_COLUMNS: Final = 7
 BAD_TEXT: Final = 8
+UNKNOWN_KIND: Final = 9  # the kernel has no branch for the kind of a column
 
 # The flat shape's operations. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
 FLAT_AFTER: Final = 2

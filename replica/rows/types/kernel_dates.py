@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from replica.native.compile import helper
 from replica.native.memory import load_i1, load_u1, load_u2, load_u4, load_u4be, load_u8
-from replica.rows.types.kernel_numbers import INVALID, big_endian, short_big_endian
+from replica.rows.types.kernel_numbers import INVALID, NO_BRANCH, big_endian, short_big_endian
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import HISTORY_CLOSED, HISTORY_CURRENT
-from replica.rows.types.types import Kind
 
 MICROS = 1_000_000
 DATETIME_OFFSET = 0x8000000000
@@ -121,13 +121,14 @@ def temporal(kind: int, p: int, extra: int) -> int:
         return seconds * MICROS if seconds else INVALID
     if kind == Kind.OLD_TIME:
         return old_time_micros(p)
-    # OLD_DATETIME: the decimal number YYYYMMDDhhmmss
-    packed = load_u8(p)
-    if packed < 0:
-        return INVALID
-    date = packed // 1_000_000
-    clock = old_clock(packed - date * 1_000_000)
-    return datetime_micros(date // 10_000, date // 100 % 100, date % 100, clock, 0)
+    if kind == Kind.OLD_DATETIME:  # the decimal number YYYYMMDDhhmmss
+        packed = load_u8(p)
+        if packed < 0:
+            return INVALID
+        date = packed // 1_000_000
+        clock = old_clock(packed - date * 1_000_000)
+        return datetime_micros(date // 10_000, date // 100 % 100, date % 100, clock, 0)
+    return NO_BRANCH
 
 
 @helper

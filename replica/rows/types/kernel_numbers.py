@@ -22,6 +22,7 @@ from replica.native.wide import multiply_add, negate
 
 INVALID = -(1 << 62)  # a date that no calendar has
 CORRUPT = INVALID - 1
+NO_BRANCH = INVALID - 2  # a kind that the function has no branch for
 GROUP = 1_000_000_000  # nine digits, in four bytes
 POWERS = np.array([10**digits for digits in range(10)], np.int64)
 

@@ -2,7 +2,7 @@
 """Values as text, as SELECT prints them, for the decode kernels.
 
 Every function that writes takes the address of enough room (`text_room` tells how much) and returns the bytes written,
-or CORRUPT for bytes that the server never writes.
+or CORRUPT for bytes that the server never writes, NO_BRANCH for a kind that is no text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from replica.native.memory import copy, load_u1, load_u2, load_u4, load_u4be, lo
 from replica.rows.types import plan_record as pr
 from replica.rows.types.kernel_charsets import write_multibyte, write_table_text, write_utf16, write_utf32
 from replica.rows.types.kernel_dates import MICROS, datetime_bits, fraction, old_clock
-from replica.rows.types.kernel_numbers import CORRUPT, GROUP, POWERS, decimal_part, little_endian, sign_mask
+from replica.rows.types.kernel_numbers import CORRUPT, GROUP, NO_BRANCH, POWERS, decimal_part, little_endian, sign_mask
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import PlanRecord
-from replica.rows.types.types import Kind
 
 # The longest text of a value of bounded length: DECIMAL(65,0..38) with sign, point and a zero before the point.
 MAX_TEXT = 80
@@ -279,7 +279,7 @@ def inet6_text(target: int, source: int, size: int) -> int:
 
 @helper
 def text_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Bytes that `write_text` may write for a value of `size` bytes at `p`; negative if it is corrupt."""
+    """Bytes that `write_text` may write for a value of `size` bytes at `p`; negative as CORRUPT, NO_BRANCH."""
     if kind == Kind.LATIN1 or (kind >= pr.KIND_MULTIBYTE and kind <= pr.KIND_UTF32):
         return size * 3 + 4
     if kind == Kind.GEOMETRY:
@@ -290,14 +290,24 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
         return max(size, load_u8(plan + PlanRecord.a))
     if kind == Kind.SET:
         return set_size(load_u8(plan + PlanRecord.aux), little_endian(p, size))
-    if size > load_u8(plan + PlanRecord.a) and (kind == Kind.UUID or kind == Kind.INET4 or kind == Kind.INET6):
-        return CORRUPT
-    return MAX_TEXT
+    if kind == Kind.UUID or kind == Kind.INET4 or kind == Kind.INET6:
+        return CORRUPT if size > load_u8(plan + PlanRecord.a) else MAX_TEXT
+    if (
+        kind == Kind.DECIMAL_TEXT
+        or kind == Kind.DATE_TEXT
+        or kind == Kind.DATETIME_TEXT
+        or kind == Kind.TIMESTAMP_TEXT
+        or kind == Kind.OLD_DATETIME_TEXT
+        or kind == Kind.OLD_TIMESTAMP_TEXT
+        or kind == pr.KIND_ROW_END_TEXT
+    ):
+        return MAX_TEXT
+    return NO_BRANCH
 
 
 @helper
 def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
-    """What SELECT prints of the value, or CORRUPT; NO_TEXT for bytes that are no characters where that is an error."""
+    """What SELECT prints of the value; CORRUPT, NO_BRANCH, or NO_TEXT for bytes that are no characters, if strict."""
     extra = load_u8(plan + PlanRecord.a)
     digits = load_u8(plan + PlanRecord.b)  # of a fraction; for character sets: whether to be strict
     if kind == Kind.LATIN1:
@@ -354,4 +364,4 @@ def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
         return inet4_text(target, p, size, 0)
     if kind == Kind.INET6:
         return inet6_text(target, p, size)
-    return CORRUPT
+    return NO_BRANCH

@@ -24,6 +24,7 @@ from replica.rows.types.kernel_dates import temporal
 from replica.rows.types.kernel_numbers import (
     CORRUPT,
     INVALID,
+    NO_BRANCH,
     big_endian,
     copy_short,
     decimal_small,
@@ -32,8 +33,8 @@ from replica.rows.types.kernel_numbers import (
 )
 from replica.rows.types.kernel_text import MAX_TEXT, label, text_room, time_text, write_text
 from replica.rows.types.kernel_utf8 import is_ascii, is_utf8, write_repaired
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import PlanRecord
-from replica.rows.types.types import Kind
 
 # First bytes of primitive values: type number << 2.
 NULL = 0
@@ -147,7 +148,7 @@ def put_decimal(target: int, p: int, plan: int) -> int:
 
 @helper
 def value_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Bytes that `put_value` may write; negative if the value is corrupt."""
+    """Bytes that `put_value` may write; negative as CORRUPT, NO_BRANCH."""
     if kind == Kind.TEXT or kind == Kind.BYTES:
         return size + TEXT_HEAD
     if kind == Kind.ENUM:
@@ -159,12 +160,12 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
             return TEXT_HEAD
         _, length = label(table, index - 1)
         return length + TEXT_HEAD
-    if kind == Kind.DECIMAL_TEXT or (kind >= Kind.DATE_TEXT and kind <= Kind.OLD_TIMESTAMP_TEXT) or kind >= Kind.SET:
-        if kind == Kind.VECTOR:  # five bytes a component, up to four of offset, and head and count
-            return CORRUPT if size & 3 else (size >> 2) * 9 + 9
-        room = text_room(kind, p, size, plan)
-        return room + TEXT_HEAD if room >= 0 else CORRUPT
-    return max(FIXED_ROOM, MAX_TEXT + TEXT_HEAD)
+    if kind != Kind.DECIMAL_TEXT and kind >= Kind.INT8 and kind <= Kind.OLD_TIME:
+        return max(FIXED_ROOM, MAX_TEXT + TEXT_HEAD)
+    if kind == Kind.VECTOR:  # five bytes a component, up to four of offset, and head and count
+        return CORRUPT if size & 3 else (size >> 2) * 9 + 9
+    room = text_room(kind, p, size, plan)
+    return room + TEXT_HEAD if room >= 0 else room
 
 
 @helper
@@ -208,7 +209,7 @@ def put_beyond_ascii(target: int, p: int, size: int, strict: int, limit: int) ->
 
 @helper
 def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: int) -> int:
-    """One value as VARIANT; its size, CORRUPT, INVALID for a date that is an error, NO_TEXT for text that is one.
+    """One value as VARIANT; its size, CORRUPT, NO_BRANCH, INVALID for a date that is an error, NO_TEXT for such a text.
 
     BEYOND_ASCII: the text is for `put_beyond_ascii`.
     """
@@ -252,22 +253,23 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
             return head_string(target, 0)
         text, length = label(load_u8(plan + PlanRecord.aux), index - 1)
         return put_string(target, text, length, 32)
-    if kind == Kind.TIME or kind == Kind.OLD_TIME:
-        micros = temporal(kind, p, load_u8(plan + PlanRecord.a))
-        return head_string(target, time_text(target + TEXT_HEAD, micros, load_u8(plan + PlanRecord.b)))
     if (
         kind == Kind.DATE
+        or kind == Kind.TIME
+        or kind == Kind.OLD_TIME
         or kind == Kind.DATETIME
         or kind == Kind.TIMESTAMP
         or kind == Kind.OLD_DATETIME
         or kind == Kind.OLD_TIMESTAMP
     ):
         value = temporal(kind, p, load_u8(plan + PlanRecord.a))
-        if value == INVALID:
-            if load_u8(plan + PlanRecord.b):
-                return INVALID
+        if value <= INVALID:
+            if value == NO_BRANCH or load_u8(plan + PlanRecord.b):
+                return value
             store_u1(target, NULL)
             return 1
+        if kind == Kind.TIME or kind == Kind.OLD_TIME:
+            return head_string(target, time_text(target + TEXT_HEAD, value, load_u8(plan + PlanRecord.b)))
         if kind == Kind.DATE:
             store_u1(target, DATE)
             store_u4(target + 1, value)
@@ -282,7 +284,7 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
         return 1
     length = write_text(kind, target + TEXT_HEAD, p, size, plan)
     if length < 0:
-        return NO_TEXT if length == NO_TEXT else CORRUPT
+        return length
     if kind == Kind.PADDED_BYTES or kind == Kind.GEOMETRY:
         return head_bytes(target, length)
     return head_string(target, length)

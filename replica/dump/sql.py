@@ -40,7 +40,9 @@ from replica.protocol.events import (
     UserVarEvent,
     XaPrepareEvent,
 )
-from replica.rows.types.types import Kind
+from replica.rows.types.entry import Sql
+from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
     from replica.dump.reading import Part, Reading
@@ -52,7 +54,6 @@ HEAD: Final = f"""\
 SET NAMES utf8mb4;
 SET time_zone = '+00:00', sql_mode = '{ROWS_MODE}';
 """
-_TEXTS: Final = (Kind.TEXT, Kind.LATIN1, Kind.ENCODED_TEXT, Kind.ENUM, Kind.SET)
 _EXACT: Final = " COLLATE utf8mb4_nopad_bin"
 """Text that equals by its table's collation need not be the same text."""
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
@@ -95,7 +96,7 @@ def _is_period(one: Shown, shown: list[Shown]) -> bool:
 
 
 def _exact(one: Shown) -> str:
-    return _EXACT if one.plan.kind in _TEXTS else ""
+    return _EXACT if KINDS[one.plan.kind].sql is Sql.CHARACTERS else ""
 
 
 class SqlDump:

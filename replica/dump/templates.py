@@ -16,7 +16,9 @@ from replica.dump import kernel_rows as k
 from replica.dump import kernel_values as kv
 from replica.native.arrays import address
 from replica.protocol.constants import ColumnType
-from replica.rows.types.types import Kind
+from replica.rows.types.entry import Json
+from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +133,7 @@ def shown_columns(table: Table, *, unnamed: bool = False) -> list[Shown]:
 
 
 def _style(plan: ColumnPlan, column: ColumnDef, *, unnamed: bool) -> int:
-    if plan.kind == Kind.YEAR:
+    if KINDS[plan.kind].json is Json.YEAR:
         return kv.STYLE_YEAR
     if unnamed and column.collation is None and plan.kind in (Kind.BYTES, Kind.PADDED_BYTES):
         if column.type == ColumnType.STRING:

@@ -13,18 +13,21 @@ from typing import Final, Literal
 
 from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
+from replica.rows.types.entry import Parentheses
+from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import NAMES, TYPE_OF_NAME
 from replica.schema.table import ColumnSchema
 
-BLOBS: Final = {"tinyblob": 255, "blob": 65_535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1}
-TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
-GEOMETRIES: Final = (
-    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
-)  # fmt: skip
-TEXTUAL: Final = ("char", "varchar", "enum", "set", *TEXTS)
+_SIZES: Final = {name.name: name.octets for name in NAMES.values() if name.octets is not None}
+AS_BYTES: Final = {name.name: name.as_bytes for name in NAMES.values() if name.as_bytes}
+"""What a type of text becomes under the character set `binary`."""
+TEXTS: Final = {name: octets for name, octets in _SIZES.items() if name in AS_BYTES}
+BLOBS: Final = {name: octets for name, octets in _SIZES.items() if name not in AS_BYTES}
+GEOMETRIES: Final = tuple(name for name, entry in TYPE_OF_NAME.items() if entry.kind == Kind.GEOMETRY)
+TEXTUAL: Final = (*AS_BYTES, *(name.name for name in NAMES.values() if name.parentheses is Parentheses.LABELS))
 _MAX_VARCHAR_BYTES: Final = 65_535
-_AS_BYTES: Final = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
-_WIDTHS: Final = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
-_TEMPORAL: Final = ("time", "datetime", "timestamp")
+_WIDTHS: Final = {name.name: name.width for name in NAMES.values() if name.width is not None}
+_FRACTIONS: Final = frozenset(name.name for name in NAMES.values() if name.parentheses is Parentheses.FRACTION)
 _ESCAPED: Final = str.maketrans({"\0": "\\0", "\n": "\\n", "\r": "\\r", "\\": "\\\\", "'": "''"})
 
 
@@ -52,20 +55,20 @@ class Column:
     @property
     def octets(self) -> int | None:
         """Longest value in bytes; None where it does not apply or the bytes of a character are not known."""
-        if self.data_type in TEXTS or self.data_type in BLOBS:
-            return (TEXTS | BLOBS)[self.data_type]
-        if self.data_type in ("binary", "varbinary"):
-            return self.length
-        if self.data_type == "vector":
-            return None if self.length is None else 4 * self.length
-        if self.data_type in ("char", "varchar") and self.length is not None:
+        name = NAMES.get(self.data_type)
+        if name is None:
+            return None
+        if name.octets is not None or self.length is None:
+            return name.octets
+        if name.unit is not None:
+            return name.unit * self.length
+        if name.as_bytes:
             return None if self.charset is None or self.guessed_width else self.length * width_of(self.charset)
         return None
 
     def schema(self, *, key: bool) -> ColumnSchema:
         """Return the column as information_schema would describe it."""
         decimal = self.digits if self.data_type == "decimal" else (None, None)
-        temporal = self.data_type in ("time", "datetime", "timestamp", "date")
         return ColumnSchema(
             name=self.name,
             data_type=self.data_type,
@@ -78,7 +81,7 @@ class Column:
             octets=self.octets,
             precision=self.length if self.data_type == "bit" else decimal[0],
             scale=decimal[1],
-            fsp=(self.digits or (0,))[0] if temporal and self.data_type != "date" else None,
+            fsp=(self.digits or (0,))[0] if self.data_type in _FRACTIONS else None,
             key=key,
             period=self.period,
             comment=self.comment,
@@ -103,8 +106,8 @@ def with_charset(column: Column, charset: str | None, collation: str | None) -> 
     """
     if column.data_type in TEXTUAL:
         data_type = column.data_type
-        if charset == "binary" and data_type in _AS_BYTES:
-            data_type, charset, collation = _AS_BYTES[data_type], None, None
+        if charset == "binary" and data_type in AS_BYTES:
+            data_type, charset, collation = AS_BYTES[data_type], None, None
         column = replace(column, data_type=data_type, charset=charset, collation=collation)
     if column.labels is not None:
         _check_labels(column)
@@ -156,7 +159,7 @@ def _sized(column: Column) -> Column:
         wanted = column.length
     if wanted is None:
         return column
-    data_type = next((name for name in names if wanted * width <= (TEXTS | BLOBS)[name]), names[-1])
+    data_type = next((name for name in names if wanted * width <= _SIZES[name]), names[-1])
     return replace(column, data_type=data_type, length=None, wanted=None)
 
 

@@ -1,7 +1,7 @@
 """The type behind a column's name in CREATE TABLE -> a `Column`, as the server resolves it.
 
 Synonyms become the one name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
-unsigned), and lengths that were left out become the server's defaults. A type that is not in the table here, or that
+unsigned), and lengths that were left out become the server's defaults. A type that is not in the registry, or that
 sql_mode gives another meaning, is a SchemaError.
 """
 
@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from replica.schema.column import BLOBS, GEOMETRIES, TEXTS, Column
+from replica.rows.types.entry import Parentheses
+from replica.rows.types.registry import NAMES, WORDS
+from replica.schema.column import Column
 
 if TYPE_CHECKING:
     from replica.schema.cursor import Tokens
@@ -20,19 +22,6 @@ REAL_AS_FLOAT: Final = 1
 ORACLE: Final = 512
 MAXDB: Final = 4096
 
-_SYNONYMS: Final[dict[str, str]] = {
-    "TINYINT": "tinyint", "INT1": "tinyint", "SMALLINT": "smallint", "INT2": "smallint",
-    "MEDIUMINT": "mediumint", "INT3": "mediumint", "MIDDLEINT": "mediumint",
-    "INT": "int", "INTEGER": "int", "INT4": "int", "BIGINT": "bigint", "INT8": "bigint",
-    "DECIMAL": "decimal", "DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal",
-    "FLOAT": "float", "FLOAT4": "float", "DOUBLE": "double", "FLOAT8": "double",
-    "BIT": "bit", "YEAR": "year", "DATE": "date", "TIME": "time", "DATETIME": "datetime", "TIMESTAMP": "timestamp",
-    "CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar",
-    "BINARY": "binary", "VARBINARY": "varbinary", "ENUM": "enum", "SET": "set",
-    **{name.upper(): name for name in (*BLOBS, *TEXTS)},
-    "UUID": "uuid", "INET4": "inet4", "INET6": "inet6", "VECTOR": "vector",
-    **{name.upper(): name for name in GEOMETRIES},
-}  # fmt: skip
 _STANDS_FOR: Final[dict[str, Column]] = {
     "BOOL": Column(name="", data_type="tinyint", digits=(1,)),
     "BOOLEAN": Column(name="", data_type="tinyint", digits=(1,)),
@@ -53,8 +42,8 @@ def read_type(tokens: Tokens, name: str, sql_mode: int) -> Column:
         return column
     if word == "REAL":
         data_type = "float" if sql_mode & REAL_AS_FLOAT else "double"
-    elif word in _SYNONYMS and not (sql_mode & ORACLE and word in ("DATE", "BLOB")):
-        data_type = _SYNONYMS[word]
+    elif word in WORDS and not (sql_mode & ORACLE and word in ("DATE", "BLOB")):
+        data_type = WORDS[word].name
     else:
         raise SchemaError(f"Column {name} has the type {token.text}, which is not known.")
     if word in ("DOUBLE", "REAL"):
@@ -63,7 +52,7 @@ def read_type(tokens: Tokens, name: str, sql_mode: int) -> Column:
         data_type = "datetime"
     if word in ("CHAR", "CHARACTER") and tokens.accept("VARYING"):
         data_type = "varchar"
-    if data_type in ("enum", "set"):
+    if NAMES[data_type].parentheses is Parentheses.LABELS:
         return Column(name=name, data_type=data_type, labels=_labels(tokens, name))
     return _with_digits(Column(name=name, data_type=data_type), tokens.numbers())
 
@@ -88,19 +77,19 @@ def _special(tokens: Tokens, name: str, word: str) -> Column | None:
 
 def _with_digits(column: Column, digits: tuple[int, ...]) -> Column:
     """Return the column with the numbers in parentheses, or with the server's defaults."""
-    match column.data_type:
-        case "decimal":
+    match NAMES[column.data_type].parentheses:
+        case Parentheses.PRECISION:
             precision, scale = (*digits, *(10, 0)[len(digits) :])
             column = replace(column, digits=(precision or 10, scale))
-        case "float" if len(digits) == 1:
+        case Parentheses.FLOAT if len(digits) == 1:
             column = replace(column, data_type="float" if digits[0] < _FIRST_DOUBLE else "double")
-        case "year":
+        case Parentheses.YEAR:
             column = replace(column, digits=digits if digits == (2,) else (4,))
-        case "char" | "binary" | "bit" | "varchar" | "varbinary" | "vector":
-            if not digits and column.data_type not in ("char", "binary", "bit"):
-                raise SchemaError(f"Column {column.name} is {column.data_type} without a length.")
+        case Parentheses.LENGTH if not digits:
+            raise SchemaError(f"Column {column.name} is {column.data_type} without a length.")
+        case Parentheses.LENGTH | Parentheses.LENGTH_OR_1:
             column = replace(column, length=digits[0] if digits else 1)
-        case "blob" | "text" if digits:
+        case Parentheses.SIZE if digits:
             column = replace(column, wanted=digits[0] or None)
         case _:
             column = replace(column, digits=digits)

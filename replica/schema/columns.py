@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
+from replica.schema.column import AS_BYTES
 from replica.schema.column_types import read_type
 from replica.schema.definition import PRIMARY, ColumnItem, Key, period_key
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from replica.schema.column import Column
     from replica.schema.cursor import Tokens
 
-_BINARY_TYPES: Final = {"char": "binary", "varchar": "varbinary"}
 _IGNORED: Final = (
     "AUTO_INCREMENT", "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
 )  # fmt: skip
@@ -90,8 +90,8 @@ def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
 
 def _with_value(tokens: Tokens, column: Column) -> Column:
     """Read COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
-    if tokens.accept("BYTE") and column.data_type in _BINARY_TYPES:
-        return replace(column, data_type=_BINARY_TYPES[column.data_type])
+    if tokens.accept("BYTE") and column.data_type in AS_BYTES:
+        return replace(column, data_type=AS_BYTES[column.data_type])
     if tokens.accept("COMMENT"):
         tokens.accept("=")
         return replace(column, comment=tokens.string())

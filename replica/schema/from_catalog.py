@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from replica.rows.types.entry import Parentheses
+from replica.rows.types.registry import NAMES
 from replica.schema.column import Column, width_of
 from replica.schema.definition import PRIMARY, Encoding, Key, Table
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 _DECLARED: Final = re.compile(r"[a-z0-9 ]+?(?:\((?P<digits>[0-9, ]+)\))?(?P<rest> .*)?", re.DOTALL)
-_COUNTED: Final = ("char", "varchar", "binary", "varbinary", "bit", "vector")
+_COUNTED: Final = frozenset(
+    name.name for name in NAMES.values() if name.parentheses in (Parentheses.LENGTH, Parentheses.LENGTH_OR_1)
+)
 _COMPRESSED: Final = "COMPRESSED*/"
 
 

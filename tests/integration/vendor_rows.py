@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.protocol.constants import ColumnType
 from replica.protocol.values import set_
-from replica.rows.types.types import Kind
+from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.protocol.values import SRID_BYTES
 from replica.rows.decode.records import SideRecord, TailRecord
-from replica.rows.types.types import GEOMETRY_ARROW, VECTOR_ARROW
+from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 ALIGN: Final = 64
 # Columns of equal size would start at equal page offsets and fight for the same lines of the first-level cache.
 STAGGER: Final = 320
-FLOAT_BYTES: Final = 4  # of a component of a VECTOR
 # Arrow's string and binary arrays count bytes in int32.
 MAX_DATA: Final = (1 << 31) - 1
 # Kernels that write words may write a few bytes beyond a value.
@@ -37,11 +35,17 @@ SLACK: Final = 64
 # A column of strings begins with this much at least, and no longer doubles beyond the other.
 SMALL: Final = 16 << 10
 LARGE: Final = 16 << 20
+# By the type's id: equal types may differ in the names of their fields, as Spark's and Arrow's lists do.
+_ASSEMBLED: Final = {
+    entry.arrow.id: entry.assemble
+    for entry in KINDS.values()
+    if entry.assemble is not None and isinstance(entry.arrow, pa.DataType)
+}
 
 
 def item_bytes(kind: pa.DataType) -> int:
     """Bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries too."""
-    return 0 if kind in (pa.string(), pa.binary(), VECTOR_ARROW, GEOMETRY_ARROW) else kind.bit_width // 8
+    return 0 if kind in (pa.string(), pa.binary()) or kind.id in _ASSEMBLED else kind.bit_width // 8
 
 
 class ColumnSet:
@@ -131,35 +135,8 @@ class ColumnSet:
         return self._buffer.slice(start - address(self._memory), size)
 
 
-def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
-    """Bytes of whole float32 as lists, without a copy of the numbers."""
-    items = np.frombuffer(offsets, np.int32, rows + 1) // FLOAT_BYTES
-    floats = pa.Array.from_buffers(pa.float32(), int(items[-1]), [None, data])
-    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(items)], children=[floats])
-
-
-def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.StructArray:
-    """SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
-    ends = np.frombuffer(offsets, np.int32, rows + 1)
-    stored = np.frombuffer(data, np.uint8, int(ends[-1]))
-    valid = ends[1:] > ends[:-1]
-    heads = ends[:-1][valid, None] + np.arange(SRID_BYTES, dtype=np.int32)
-    srid = np.zeros(rows, np.int32)
-    srid[valid] = stored[heads].view("<i4").ravel()
-    rest = np.ones(len(stored), np.bool_)
-    rest[heads.ravel()] = False
-    wkb_ends = ends - SRID_BYTES * np.concatenate(([0], np.cumsum(valid)))
-    wkb = [None, pa.py_buffer(wkb_ends.astype(np.int32)), pa.py_buffer(stored[rest])]
-    children = [pa.array(srid), pa.Array.from_buffers(pa.binary(), rows, wkb)]
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.StructArray.from_buffers(kind, rows, [bits], children=children)
-
-
 def _from_bytes(kind: pa.DataType) -> Callable[..., pa.Array] | None:
-    # Equal types may differ in the names of their fields, as Spark's and Arrow's lists do; hashes tell them apart.
-    if pa.types.is_list(kind):
-        return _vectors
-    return _geometries if pa.types.is_struct(kind) else None
+    return _ASSEMBLED.get(kind.id)
 
 
 def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int]:

@@ -7,17 +7,18 @@ tables). `bind` completes a template with the addresses of one ColumnSet.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 
 from replica.native.arrays import address
 from replica.protocol.values import fraction_width
 from replica.rows.tables.layout import ABSENT
-from replica.rows.tables.widening import SIGNED
 from replica.rows.types.charsets import conversion
+from replica.rows.types.entry import Told, Widens
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import KIND_ROW_END, KIND_ROW_END_TEXT, KIND_WIDENED, PlanRecord
-from replica.rows.types.types import Kind
+from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from replica.rows.types.types import ValuePolicy
 
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
-_TEXT_WITH_DIGITS: Final = frozenset({Kind.DATETIME_TEXT, Kind.TIMESTAMP_TEXT})
-_FRACTIONS: Final = _TEXT_WITH_DIGITS | {Kind.DATETIME, Kind.TIMESTAMP, Kind.TIME}
-_DATES: Final = frozenset({Kind.DATE, Kind.DATETIME, Kind.TIMESTAMP, Kind.OLD_DATETIME, Kind.OLD_TIMESTAMP})
 
 
 class Template:
@@ -50,33 +48,40 @@ class Template:
             elif plan.row_end:
                 record["kind"] = KIND_ROW_END
 
-    def _parameters(self, record: Records, plan: ColumnPlan, policy: ValuePolicy) -> None:
-        kind = plan.kind
-        code: int = kind
+    def _parameters(self, record: Records, plan: ColumnPlan, policy: ValuePolicy) -> None:  # noqa: C901
+        entry = KINDS[plan.kind]
+        code: int = plan.kind
         a = b = aux = 0
         strict_dates, strict_text = policy.invalid_dates == "error", policy.invalid_text == "error"
-        if kind in (Kind.DECIMAL, Kind.DECIMAL_TEXT):
-            a, b = decimal_shape(plan.precision, plan.scale), plan.scale
-            aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
-        elif kind in _FRACTIONS:
-            a = fraction_width(plan.fsp)
-            b = plan.fsp if kind in (*_TEXT_WITH_DIGITS, Kind.TIME) else int(strict_dates)
-        elif kind in _DATES:
-            b = int(strict_dates)
-        elif kind in (Kind.PADDED_BYTES, Kind.UUID, Kind.INET4, Kind.INET6):
-            a = plan.length
-        elif kind in (Kind.ENUM, Kind.SET):
-            aux = self._address(label_table(plan.labels))
-        elif kind == Kind.TEXT:
-            b = int(strict_text)
-        elif plan.charset is not None and kind in (Kind.LATIN1, Kind.ENCODED_TEXT):
-            code, a, table = conversion(plan.charset)
-            b = int(strict_text)
-            aux = 0 if table is None else self._address(table)
+        match entry.binlog.told:
+            case Told.NOTHING:
+                pass
+            case Told.DIGITS:
+                a, b = decimal_shape(plan.precision, plan.scale), plan.scale
+                aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
+            case Told.CALENDAR:
+                b = int(strict_dates)
+            case Told.FRACTION:
+                a, b = fraction_width(plan.fsp), int(strict_dates)
+            case Told.FRACTION_TEXT:
+                a, b = fraction_width(plan.fsp), plan.fsp
+            case Told.LENGTH:
+                a = plan.length
+            case Told.LABELS:
+                aux = self._address(label_table(plan.labels))
+            case Told.TEXT:
+                b = int(strict_text)
+            case Told.CHARSET:
+                assert plan.charset is not None  # noqa: S101  (the plan gives every text column one)
+                code, a, table = conversion(plan.charset)
+                b = int(strict_text)
+                aux = 0 if table is None else self._address(table)
+            case unknown:
+                assert_never(unknown)
         if plan.widened:
-            code, a, b = KIND_WIDENED, plan.widened, int(kind in SIGNED)
+            code, a, b = KIND_WIDENED, plan.widened, int(entry.widens is Widens.SIGNED)
         if plan.row_end:
-            code = KIND_ROW_END_TEXT if kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
+            code = KIND_ROW_END_TEXT if plan.kind == Kind.TIMESTAMP_TEXT else KIND_ROW_END
         record["kind"], record["a"], record["b"], record["aux"] = code, a, b, aux
 
     def _address(self, table: npt.NDArray[Any]) -> int:

@@ -21,7 +21,7 @@ from replica.rows.scan import records as r
 from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
 from replica.rows.tables.plan import skip_column
 from replica.rows.tables.stored import StoredColumns
-from replica.rows.types.types import Kind
+from replica.rows.types.kinds import Kind
 from replica.rows.types.variant_metadata import variant_metadata
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ that name the column; a date that no calendar has is what the policy says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,11 +21,13 @@ from replica.protocol.rows_event import RowsKind
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.oracle.variant import variant_object
 from replica.rows.tables.layout import ABSENT
-from replica.rows.types.types import Kind, ValuePolicy
+from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import KINDS
+from replica.rows.types.types import ValuePolicy
 from replica.rows.types.variant_metadata import variant_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from replica.protocol.rows_event import RowsEvent
     from replica.rows.tables.layout import RowLayout
@@ -111,7 +113,7 @@ def _read_image(images: Cursor, columns_present: bytes, layout: RowLayout, polic
 
 def _read_value(data: bytes, column: ColumnPlan, policy: ValuePolicy, at: int) -> object:
     try:
-        value = _READERS[column.kind](data, column)
+        value = KINDS[column.kind].binlog.read(data, column)
     except ProtocolError as error:
         raise ProtocolError(f"column {column.name}: {error.message}", offset=at) from None
     if policy.invalid_text == "error" and column.charset is not None and not column.charset.is_valid(data):
@@ -120,69 +122,13 @@ def _read_value(data: bytes, column: ColumnPlan, policy: ValuePolicy, at: int) -
             offset=at,
             hint="Set invalidText to 'replace' to let U+FFFD stand for such bytes.",
         )
-    if value is None and column.kind != Kind.GEOMETRY and policy.invalid_dates == "error":
+    if value is None and KINDS[column.kind].as_text is not None and policy.invalid_dates == "error":
         raise ProtocolError(
             f"column {column.name} ({column.declared}) holds a date that no calendar has",
             offset=at,
             hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
         )
     return value
-
-
-def _utc(value: Any) -> object:
-    return None if value is None else v.EPOCH.replace(tzinfo=UTC) + value
-
-
-def _text(data: bytes, column: ColumnPlan) -> str:
-    assert column.charset is not None  # noqa: S101  (the plan gives every text column one)
-    return column.charset.decode(data)
-
-
-# None from one of these means: no calendar has this date; from GEOMETRY: the value is empty.
-_READERS: Mapping[Kind, Callable[[bytes, ColumnPlan], Any]] = {
-    Kind.OPAQUE: lambda data, _: data,
-    Kind.INT8: lambda data, _: v.integer(data, signed=True),
-    Kind.UINT8: lambda data, _: v.integer(data, signed=False),
-    Kind.INT16: lambda data, _: v.integer(data, signed=True),
-    Kind.UINT16: lambda data, _: v.integer(data, signed=False),
-    Kind.INT24: lambda data, _: v.integer(data, signed=True),
-    Kind.UINT24: lambda data, _: v.integer(data, signed=False),
-    Kind.INT32: lambda data, _: v.integer(data, signed=True),
-    Kind.UINT32: lambda data, _: v.integer(data, signed=False),
-    Kind.INT64: lambda data, _: v.integer(data, signed=True),
-    Kind.UINT64: lambda data, _: v.integer(data, signed=False),
-    Kind.FLOAT: lambda data, _: v.real(data),
-    Kind.DOUBLE: lambda data, _: v.real(data),
-    Kind.DECIMAL: lambda data, column: v.decimal(data, column.precision, column.scale),
-    Kind.DECIMAL_TEXT: lambda data, column: f"{v.decimal(data, column.precision, column.scale):f}",
-    Kind.YEAR: lambda data, _: v.year(data),
-    Kind.BIT: lambda data, _: v.bit(data),
-    Kind.BIT64: lambda data, _: v.bit(data),
-    Kind.DATE: lambda data, _: v.as_date(v.date_parts(data)),
-    Kind.DATETIME: lambda data, _: v.as_datetime(v.datetime_parts(data)),
-    Kind.OLD_DATETIME: lambda data, _: v.as_datetime(v.old_datetime_parts(data)),
-    Kind.TIMESTAMP: lambda data, _: _utc(v.timestamp(data)),
-    Kind.OLD_TIMESTAMP: lambda data, _: _utc(v.old_timestamp(data)),
-    Kind.TIME: lambda data, _: v.time(data),
-    Kind.OLD_TIME: lambda data, _: v.old_time(data),
-    Kind.DATE_TEXT: lambda data, _: v.format_date(v.date_parts(data)),
-    Kind.DATETIME_TEXT: lambda data, column: v.format_datetime(v.datetime_parts(data), column.fsp),
-    Kind.OLD_DATETIME_TEXT: lambda data, _: v.format_datetime(v.old_datetime_parts(data), 0),
-    Kind.TIMESTAMP_TEXT: lambda data, column: v.format_timestamp(v.timestamp(data), column.fsp),
-    Kind.OLD_TIMESTAMP_TEXT: lambda data, _: v.format_timestamp(v.old_timestamp(data), 0),
-    Kind.ENUM: lambda data, column: v.enum(data, column.labels),
-    Kind.SET: lambda data, column: v.set_(data, column.labels),
-    Kind.TEXT: _text,
-    Kind.LATIN1: _text,
-    Kind.ENCODED_TEXT: _text,
-    Kind.BYTES: lambda data, _: data,
-    Kind.PADDED_BYTES: lambda data, column: v.padded(data, column.length),
-    Kind.UUID: lambda data, _: v.uuid(data),
-    Kind.INET4: lambda data, _: v.inet4(data),
-    Kind.INET6: lambda data, _: v.inet6(data),
-    Kind.GEOMETRY: lambda data, _: v.geometry(data),
-    Kind.VECTOR: lambda data, _: v.vector(data),
-}
 
 
 def typed(images: Sequence[Image | None], layout: RowLayout) -> list[pa.Array]:

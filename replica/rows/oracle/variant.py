@@ -11,16 +11,18 @@ digits. Unsigned integers beyond BIGINT are decimals, a VECTOR is an array of fl
 from __future__ import annotations
 
 import struct
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, assert_never
 
 from replica.protocol.values import EPOCH, format_time
-from replica.rows.types.types import MAX_DECIMAL_PRECISION, Kind
+from replica.rows.types.decimals import MAX_DECIMAL_PRECISION
+from replica.rows.types.entry import Variant
+from replica.rows.types.registry import KINDS
 from replica.rows.types.variant_metadata import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from replica.rows.tables.plan import ColumnPlan
 
@@ -57,35 +59,38 @@ def variant_object(columns: Sequence[ColumnPlan], image: Mapping[str, Any]) -> b
 
 def variant_value(column: ColumnPlan, value: Any) -> bytes:  # noqa: C901  (one case a type)
     """One value of a column in VARIANT's encoding."""
-    match value:
-        case None:
-            encoded = _primitive(_NULL)
-        case int():
+    if value is None:
+        return _primitive(_NULL)
+    match KINDS[column.kind].variant:
+        case Variant.INTEGER | Variant.UNSIGNED:
             encoded = _integer(value)
-        case float():
-            single = column.kind == Kind.FLOAT
-            encoded = _primitive(_FLOAT if single else _DOUBLE, struct.pack("<f" if single else "<d", value))
-        case Decimal():
+        case Variant.FLOAT:
+            encoded = _primitive(_FLOAT, struct.pack("<f", value))
+        case Variant.DOUBLE:
+            encoded = _primitive(_DOUBLE, struct.pack("<d", value))
+        case Variant.DECIMAL:
             unscaled = int(f"{value:f}".replace(".", ""))  # no arithmetic: it would round to the context's digits
             encoded = _decimal(unscaled, column.precision, column.scale)
-        case datetime():
-            code = _TIMESTAMP_NTZ if value.tzinfo is None else _TIMESTAMP
-            microseconds = (value.replace(tzinfo=None) - EPOCH) // timedelta(microseconds=1)
-            encoded = _primitive(code, struct.pack("<q", microseconds))
-        case date():
+        case Variant.TIMESTAMP:
+            encoded = _primitive(_TIMESTAMP, _microseconds(value))
+        case Variant.TIMESTAMP_NTZ:
+            encoded = _primitive(_TIMESTAMP_NTZ, _microseconds(value))
+        case Variant.DATE:
             encoded = _primitive(_DATE, struct.pack("<i", (value - _UNIX_DAY).days))
-        case timedelta():
-            encoded = _text(format_time(value, column.fsp))
-        case bytes():
-            encoded = _primitive(_BINARY, len(value).to_bytes(4, "little") + value)
-        case {"srid": srid, "wkb": wkb}:
-            stored = struct.pack("<i", srid) + wkb
+        case Variant.TEXT:
+            encoded = _text(format_time(value, column.fsp) if isinstance(value, timedelta) else value)
+        case Variant.BINARY:
+            stored = struct.pack("<i", value["srid"]) + value["wkb"] if isinstance(value, dict) else value
             encoded = _primitive(_BINARY, len(stored).to_bytes(4, "little") + stored)
-        case list():
+        case Variant.FLOATS:
             encoded = _array([_primitive(_FLOAT, struct.pack("<f", item)) for item in value])
-        case _:
-            encoded = _text(value)
+        case unknown:
+            assert_never(unknown)
     return encoded
+
+
+def _microseconds(value: datetime) -> bytes:
+    return struct.pack("<q", (value.replace(tzinfo=None) - EPOCH) // timedelta(microseconds=1))
 
 
 def _array(items: Sequence[bytes]) -> bytes:

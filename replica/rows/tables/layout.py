@@ -16,7 +16,8 @@ from replica.rows.tables.hidden import hidden_columns
 from replica.rows.tables.match import catalog_columns
 from replica.rows.tables.plan import ColumnPlan, plan_column, skip_column
 from replica.rows.tables.widening import widened
-from replica.rows.types.types import Kind, OutputColumn
+from replica.rows.types.kinds import Kind
+from replica.rows.types.types import OutputColumn
 
 if TYPE_CHECKING:
     import re

@@ -15,7 +15,8 @@ from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, charset_named, charset_of
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.plan import PREPARED
-from replica.rows.types.types import TYPES
+from replica.rows.types.registry import NAMES
+from replica.rows.types.types import type_named
 from replica.schema.table import ROW_PERIOD, ColumnSchema
 
 if TYPE_CHECKING:
@@ -25,12 +26,7 @@ if TYPE_CHECKING:
     from replica.protocol.table_map import TableMapEvent
     from replica.schema.table import TableSchema
 
-_WIRE_TYPES: dict[str, set[ColumnType]] = {}
-for _row in TYPES:
-    for _name in _row.data_types:
-        _WIRE_TYPES.setdefault(_name, set()).update(_row.wire)
 _TEMPORAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)
-_ADDRESS_BYTES = {"uuid": 16, "inet4": 4, "inet6": 16}
 _HINT = "Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition."
 _STALE = "the table was changed after the rows were written, or the catalog was read before the change."
 
@@ -97,7 +93,7 @@ def _hash(number: int) -> ColumnSchema:
 def _disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
     """What the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
     code = ColumnType(column.type)
-    if PREPARED.get(code, code) not in _WIRE_TYPES.get(schema.data_type, ()):
+    if type_named(PREPARED.get(code, code), schema.data_type) is None:
         return "type"
     if _length(column, schema):
         return "length"
@@ -123,7 +119,7 @@ def _length(column: ColumnDef, schema: ColumnSchema) -> bool:
         case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED if schema.octets is not None:
             expected = (schema.octets.bit_length() + 7) // 8
         case ColumnType.STRING | ColumnType.VARCHAR:
-            expected = _ADDRESS_BYTES.get(schema.data_type, schema.octets)
+            expected = NAMES[schema.data_type].logged or schema.octets
         case ColumnType.VARCHAR_COMPRESSED if schema.octets is not None:
             expected = schema.octets + 1  # the byte that says how the value is compressed
     return expected is not None and column.length != expected

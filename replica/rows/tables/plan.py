@@ -18,7 +18,9 @@ from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
 from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
-from replica.rows.types.types import TYPES, Kind, TypeRow, ValuePolicy, arrow_and_spark, refine
+from replica.rows.types.kinds import Kind
+from replica.rows.types.text import kind_of_charset
+from replica.rows.types.types import ValuePolicy, arrow_and_spark, refine, type_named, type_of_wire, types_of_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from replica.protocol.column_def import ColumnDef
+    from replica.rows.types.entry import TypeEntry
     from replica.schema.table import ColumnSchema
 
 _FULL = "Set binlog_row_metadata=FULL on the primary, or give the connector access to the table's definition."
@@ -52,7 +55,8 @@ class ColumnPlan:
     kind: Kind
     arrow: pa.DataType
     spark: str
-    declared: str  # the declaration where it is known, else the type table's name for it: for messages
+    data_type: str = ""  # as information_schema would name it; empty where nobody reads the column
+    declared: str = ""  # the declaration where it is known, else the registry's name for it: for messages
     nullable: bool = True
     width: int = 0
     prefix: int = 0
@@ -80,11 +84,11 @@ def plan_column(
     where = f"Column {name or position + 1}" + (f" of table {table}" if table else "")
     if name is None:
         raise SchemaError(f"{where} has no known name.", hint=_FULL)
-    row = _row(column, schema, where)
-    declared = schema.column_type if schema else row.declared
-    unsigned = row.unsigned_kind is not None and _unsigned(column, schema, where)
+    type_ = _type(column, schema, where)
+    declared = schema.column_type if schema else type_.declared
+    unsigned = type_.unsigned is not None and _unsigned(column, schema, where)
     precision = column.length if column.type == ColumnType.BIT else column.precision
-    kind = refine(row, unsigned=unsigned, precision=precision, policy=policy)
+    kind = refine(type_, unsigned=unsigned, precision=precision, policy=policy)
     if column.type in _OLD_WIDTHS:
         _check_old_format(schema, where)
     charset = _charset(column, schema, where) if kind == Kind.TEXT else None
@@ -92,7 +96,8 @@ def plan_column(
     arrow, spark = arrow_and_spark(kind, column.precision, column.scale)
     return ColumnPlan(
         name=name,
-        kind=_text_kind(charset) if charset else kind,
+        data_type=type_.names[0].name,
+        kind=kind_of_charset(charset) if charset else kind,
         arrow=arrow,
         spark=spark,
         declared=declared,
@@ -127,9 +132,7 @@ def skip_column(
         _check_old_format(None, f"Column {name or position + 1} of table {table}")
     width, prefix = _extent(column, schema)
     arrow, spark = arrow_and_spark(Kind.OPAQUE)
-    return ColumnPlan(
-        name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, declared="", width=width, prefix=prefix, hidden=hidden
-    )
+    return ColumnPlan(name=name, kind=Kind.OPAQUE, arrow=arrow, spark=spark, width=width, prefix=prefix, hidden=hidden)
 
 
 def has_hidden_width(column: ColumnDef) -> bool:
@@ -137,32 +140,24 @@ def has_hidden_width(column: ColumnDef) -> bool:
     return column.type in _OLD_WIDTHS
 
 
-def _row(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeRow:
+def _type(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeEntry:
     code = PREPARED.get(column.type, column.type)
-    rows = [row for row in TYPES if code in row.wire]
-    if not rows:
+    told = type_of_wire(code, binary=column.collation == BINARY)
+    if told is None:
         name = ColumnType(column.type).name if column.type in set(ColumnType) else "nameless"
         raise UnsupportedColumnError(
             f"{where} has the type code {column.type} ({name}), which is not in the type table.",
             hint="Leave the column out of the query's schema, or the table out of the selection.",
         )
-    if schema is not None and rows[0].data_types:
-        if schema.data_type in {name for row in rows for name in row.data_types}:
-            return next(row for row in rows if schema.data_type in row.data_types)
-        raise SchemaError(
-            f"{where} is {rows[0].declared} in the binlog and {schema.column_type} in the catalog: "
-            "the table was changed after the row was written, or the catalog was read too early.",
-            hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
-        )
-    # From the stream alone: collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like
-    # VARBINARY.
-    binary = column.collation == BINARY
-    return next(
-        row
-        for row in rows
-        if len(rows) == 1
-        or row.kind not in (Kind.TEXT, Kind.BYTES, Kind.PADDED_BYTES)
-        or (row.kind != Kind.TEXT) == binary
+    if schema is None:
+        return told
+    named = type_named(code, schema.data_type)
+    if named is not None:
+        return named
+    raise SchemaError(
+        f"{where} is {types_of_code(code)[0].declared} in the binlog and {schema.column_type} in the catalog: "
+        "the table was changed after the row was written, or the catalog was read too early.",
+        hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
     )
 
 
@@ -185,12 +180,6 @@ def _charset(column: ColumnDef, schema: ColumnSchema | None, where: str) -> Char
     except UnsupportedColumnError as error:
         raise UnsupportedColumnError(f"{where}: {error.message}", hint=error.hint) from None
     raise SchemaError(f"{where} has no known character set.", hint=_FULL)
-
-
-def _text_kind(charset: Charset) -> Kind:
-    if charset.is_utf8:
-        return Kind.TEXT
-    return Kind.LATIN1 if charset.name == "latin1" else Kind.ENCODED_TEXT
 
 
 def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple[str, ...]:

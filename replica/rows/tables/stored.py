@@ -17,7 +17,7 @@ from replica.protocol.column_def import value_extent
 from replica.protocol.compression import inflate_column
 from replica.protocol.constants import MAX_EVENT_BYTES, ColumnType
 from replica.rows.tables.plan import PREPARED
-from replica.rows.types.types import Kind
+from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from replica.errors import UnsupportedColumnError
 from replica.protocol.charset import BINARY, charset_of
 from replica.protocol.constants import ColumnType
+from replica.rows.tables.plan import PREPARED
+from replica.rows.types.entry import Sql
+from replica.rows.types.registry import KINDS
+from replica.rows.types.types import type_of_wire
 from replica.schema.table import ColumnSchema, TableSchema
 
 if TYPE_CHECKING:
@@ -22,39 +26,7 @@ if TYPE_CHECKING:
 
 UnnamedText = Literal["utf8", "bytes"]
 
-_PLAIN: Final[dict[int, str]] = {
-    ColumnType.TINY: "tinyint",
-    ColumnType.SHORT: "smallint",
-    ColumnType.INT24: "mediumint",
-    ColumnType.LONG: "int",
-    ColumnType.LONGLONG: "bigint",
-    ColumnType.FLOAT: "float",
-    ColumnType.DOUBLE: "double",
-    ColumnType.NEWDECIMAL: "decimal",
-    ColumnType.YEAR: "year",
-    ColumnType.DATE: "date",
-    ColumnType.BIT: "bit",
-    ColumnType.GEOMETRY: "geometry",
-    ColumnType.TIMESTAMP2: "timestamp",
-    ColumnType.DATETIME2: "datetime",
-    ColumnType.TIME2: "time",
-    ColumnType.TIMESTAMP: "timestamp",
-    ColumnType.DATETIME: "datetime",
-    ColumnType.TIME: "time",
-    ColumnType.ENUM: "enum",
-    ColumnType.SET: "set",
-    ColumnType.JSON: "json",
-}
 _TEMPORAL: Final = (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2)
-# Wire type: its name as text, and as bytes.
-_STRINGS: Final[dict[int, tuple[str, str]]] = {
-    ColumnType.STRING: ("char", "binary"),
-    ColumnType.VARCHAR: ("varchar", "varbinary"),
-    ColumnType.VARCHAR_COMPRESSED: ("varchar", "varbinary"),
-    ColumnType.BLOB: ("text", "blob"),
-    ColumnType.BLOB_COMPRESSED: ("text", "blob"),
-}
-_BLOB_SIZES: Final = ("tiny", "", "medium", "long")
 
 
 def unnamed_schema(table_map: TableMapEvent, text: UnnamedText = "utf8") -> TableSchema:
@@ -68,16 +40,15 @@ def unnamed_schema(table_map: TableMapEvent, text: UnnamedText = "utf8") -> Tabl
 
 
 def _column(column: ColumnDef, name: str, text: UnnamedText) -> ColumnSchema:
-    charset = None
-    if column.type in _STRINGS:
-        binary = text == "bytes" if column.collation is None else column.collation == BINARY
-        data_type = _STRINGS[column.type][binary]
-        if data_type in ("text", "blob"):
-            data_type = _BLOB_SIZES[min(column.length, 4) - 1] + data_type
-        charset = None if binary else _charset(column)
-    else:
-        data_type = _plain(column, name)
-        charset = _charset(column) if column.type in (ColumnType.ENUM, ColumnType.SET) else None
+    code = PREPARED.get(column.type, column.type)
+    type_ = type_of_wire(code, binary=text == "bytes" if column.collation is None else column.collation == BINARY)
+    if type_ is None:
+        raise UnsupportedColumnError(
+            f"Column {name} has the type code {column.type}, which is not decoded.",
+            hint="Leave the table out of the selection; MySQL's own types are not decoded.",
+        )
+    data_type = type_.names[min(column.length, 4) - 1 if code == ColumnType.BLOB else 0].name
+    charset = _charset(column) if KINDS[type_.kind].sql is Sql.CHARACTERS else None
     return ColumnSchema(
         name=column.name or name,
         data_type=data_type,
@@ -92,15 +63,6 @@ def _column(column: ColumnDef, name: str, text: UnnamedText) -> ColumnSchema:
         fsp=column.fsp if column.type in _TEMPORAL else None,
         key=column.is_key,
     )
-
-
-def _plain(column: ColumnDef, name: str) -> str:
-    if column.type not in _PLAIN:
-        raise UnsupportedColumnError(
-            f"Column {name} has the type code {column.type}, which is not decoded.",
-            hint="Leave the table out of the selection; MySQL's own types are not decoded.",
-        )
-    return _PLAIN[column.type]
 
 
 def _charset(column: ColumnDef) -> str:

@@ -10,16 +10,22 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from replica.errors import SchemaError
-from replica.rows.types.kinds import Kind
+from replica.rows.types.entry import Widens
+from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
     from replica.rows.tables.plan import ColumnPlan
     from replica.rows.types.types import OutputColumn
 
-SIGNED: Final = frozenset({Kind.INT8, Kind.INT16, Kind.INT24, Kind.INT32})
-INTEGERS: Final = SIGNED | {Kind.UINT8, Kind.UINT16, Kind.UINT24, Kind.UINT32}
-_WIDTHS: Final = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8}
+_WIDTHS: Final = {
+    entry.spark: entry.arrow.bit_width // 8
+    for entry in KINDS.values()
+    if isinstance(entry.arrow, pa.DataType) and pa.types.is_integer(entry.arrow)
+}
+"""Bytes of Spark's integers."""
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 
@@ -40,7 +46,7 @@ def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
         SchemaError: values could be lost; `table` is for the message.
 
     """
-    if fits(plan.spark, out.spark) and plan.kind in (*INTEGERS, Kind.DECIMAL):
+    if fits(plan.spark, out.spark) and KINDS[plan.kind].widens is not Widens.NEVER:
         width = _WIDTHS.get(out.spark, 0)
         return replace(plan, arrow=out.arrow, spark=out.spark, widened=width)
     raise SchemaError(

@@ -13,8 +13,8 @@ import numpy as np
 
 from replica.errors import UnsupportedColumnError
 from replica.rows.types.kernel_charsets import PAIRS, REPLACEMENT, THREE_BYTES, TRIPLES, TWO_BYTES
+from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import KIND_MULTIBYTE, KIND_UTF16, KIND_UTF32
-from replica.rows.types.types import Kind
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -1,43 +1,24 @@
-"""What a type becomes in Arrow and in Spark: from the type table, a declaration, and the reader's policy.
+"""What a type becomes in Arrow and in Spark: from the registry, a declaration, and the reader's policy.
 
 In: a type by its wire code (TABLE_MAP) or by its name (information_schema). Out: a `Kind`, which both decoders
-dispatch on, and the Arrow and Spark types that belong to it. Both ways lead through the same row of the table, so a
-schema that was made from the catalog before the first event fits the rows that the stream brings later.
+dispatch on, and the Arrow and Spark types that belong to it. Both ways lead through the same entry of the registry, so
+a schema that was made from the catalog before the first event fits the rows that the stream brings later.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
 from replica.errors import SchemaError
-from replica.rows.types.kinds import Kind
-from replica.rows.types.type_table import TYPES, TypeRow
+from replica.rows.types.entry import Sql
+from replica.rows.types.registry import KINDS, TYPE_OF_NAME, TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from replica.schema.table import ColumnSchema
-
-__all__ = [
-    "AS_TEXT",
-    "GEOMETRY_ARROW",
-    "MAX_DECIMAL_PRECISION",
-    "TYPES",
-    "VECTOR_ARROW",
-    "Kind",
-    "OutputColumn",
-    "TypeRow",
-    "ValuePolicy",
-    "arrow_and_spark",
-    "output_column",
-    "refine",
-    "row_of",
-]
-
-MAX_DECIMAL_PRECISION = 38  # of Spark's DECIMAL and Arrow's decimal128; MariaDB goes to 65
+    from replica.rows.types.entry import TypeEntry
+    from replica.rows.types.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,86 +46,80 @@ class OutputColumn:
     spark: str
 
 
-GEOMETRY_ARROW = pa.struct([pa.field("srid", pa.int32(), nullable=False), pa.field("wkb", pa.binary(), nullable=False)])
-VECTOR_ARROW = pa.list_(pa.float32())
+class Declared(Protocol):
+    """What is asked of a catalog column: a `ColumnSchema` has it."""
 
-_FIXED: Mapping[Kind, tuple[pa.DataType, str]] = {
-    Kind.INT8: (pa.int8(), "TINYINT"),
-    Kind.UINT8: (pa.int16(), "SMALLINT"),
-    Kind.INT16: (pa.int16(), "SMALLINT"),
-    Kind.UINT16: (pa.int32(), "INT"),
-    Kind.INT24: (pa.int32(), "INT"),
-    Kind.UINT24: (pa.int32(), "INT"),
-    Kind.INT32: (pa.int32(), "INT"),
-    Kind.UINT32: (pa.int64(), "BIGINT"),
-    Kind.INT64: (pa.int64(), "BIGINT"),
-    Kind.UINT64: (pa.decimal128(20, 0), "DECIMAL(20,0)"),
-    Kind.FLOAT: (pa.float32(), "FLOAT"),
-    Kind.DOUBLE: (pa.float64(), "DOUBLE"),
-    Kind.YEAR: (pa.int32(), "INT"),
-    Kind.BIT: (pa.int64(), "BIGINT"),
-    Kind.BIT64: (pa.decimal128(20, 0), "DECIMAL(20,0)"),
-    Kind.DATE: (pa.date32(), "DATE"),
-    Kind.DATETIME: (pa.timestamp("us"), "TIMESTAMP_NTZ"),
-    Kind.OLD_DATETIME: (pa.timestamp("us"), "TIMESTAMP_NTZ"),
-    Kind.TIMESTAMP: (pa.timestamp("us", tz="UTC"), "TIMESTAMP"),
-    Kind.OLD_TIMESTAMP: (pa.timestamp("us", tz="UTC"), "TIMESTAMP"),
-    Kind.TIME: (pa.duration("us"), "INTERVAL DAY TO SECOND"),
-    Kind.OLD_TIME: (pa.duration("us"), "INTERVAL DAY TO SECOND"),
-    Kind.BYTES: (pa.binary(), "BINARY"),
-    Kind.PADDED_BYTES: (pa.binary(), "BINARY"),
-    # Spark checks the SRID of GEOMETRY(n) nowhere, so the type never claims one.
-    Kind.GEOMETRY: (GEOMETRY_ARROW, "GEOMETRY(ANY)"),
-    Kind.VECTOR: (VECTOR_ARROW, "ARRAY<FLOAT>"),
-}
-
-AS_TEXT: Mapping[Kind, Kind] = {
-    Kind.DATE: Kind.DATE_TEXT,
-    Kind.DATETIME: Kind.DATETIME_TEXT,
-    Kind.TIMESTAMP: Kind.TIMESTAMP_TEXT,
-    Kind.OLD_DATETIME: Kind.OLD_DATETIME_TEXT,
-    Kind.OLD_TIMESTAMP: Kind.OLD_TIMESTAMP_TEXT,
-}
-
-# The old formats stand behind the new ones of the same name; the catalog does not tell which a table has.
-_BY_NAME: Mapping[str, TypeRow] = {name: row for row in reversed(TYPES) for name in row.data_types}
+    @property
+    def name(self) -> str: ...
+    @property
+    def data_type(self) -> str: ...
+    @property
+    def column_type(self) -> str: ...
+    @property
+    def unsigned(self) -> bool: ...
+    @property
+    def precision(self) -> int | None: ...
+    @property
+    def scale(self) -> int | None: ...
 
 
 def arrow_and_spark(kind: Kind, precision: int = 0, scale: int = 0) -> tuple[pa.DataType, str]:
     """The Arrow type and the Spark DDL type of a kind; precision and scale matter to DECIMAL alone."""
-    if kind == Kind.DECIMAL:
-        return pa.decimal128(precision, scale), f"DECIMAL({precision},{scale})"
-    return _FIXED.get(kind, (pa.string(), "STRING"))
+    entry = KINDS[kind]
+    if isinstance(entry.arrow, pa.DataType):
+        return entry.arrow, entry.spark
+    return entry.arrow(precision, scale), entry.spark.format(p=precision, s=scale)
 
 
-def refine(row: TypeRow, *, unsigned: bool, precision: int, policy: ValuePolicy) -> Kind:
-    """The row's kind, narrowed by the declaration (signedness, a wide DECIMAL, a full BIT) and by the policy.
+def refine(entry: TypeEntry, *, unsigned: bool, precision: int, policy: ValuePolicy) -> Kind:
+    """The type's kind, narrowed by the declaration (signedness, a wide DECIMAL, a full BIT) and by the policy.
 
     `precision` is the digits of a DECIMAL or the bits of a BIT.
     """
-    kind = row.unsigned_kind if unsigned and row.unsigned_kind is not None else row.kind
-    if kind in (Kind.DECIMAL, Kind.DECIMAL_TEXT):
-        return Kind.DECIMAL if precision <= MAX_DECIMAL_PRECISION else Kind.DECIMAL_TEXT
-    if kind in (Kind.BIT, Kind.BIT64):
-        return Kind.BIT64 if precision == 64 else Kind.BIT
-    if kind == Kind.GEOMETRY and policy.geometry == "binary":
-        return Kind.BYTES
-    return AS_TEXT.get(kind, kind) if policy.invalid_dates == "text" else kind
+    kind = entry.unsigned if unsigned and entry.unsigned is not None else entry.kind
+    if entry.wide is not None and precision > entry.wide.beyond:
+        kind = entry.wide.kind
+    if policy.geometry == "binary":
+        kind = KINDS[kind].as_stored or kind
+    if policy.invalid_dates == "text":
+        kind = KINDS[kind].as_text or kind
+    return kind
 
 
-def row_of(column: ColumnSchema) -> TypeRow:
-    """The type table's row of a catalog column; SchemaError for a type that is not in the table."""
-    row = _BY_NAME.get(column.data_type)
-    if row is None:
+def types_of_code(code: int) -> list[TypeEntry]:
+    """The types that the binlog writes under one code: only the catalog, and the collation of text, tell them apart."""
+    return [entry for entry in TYPES if code in entry.binlog.codes]
+
+
+def type_named(code: int, data_type: str) -> TypeEntry | None:
+    """The type of this name that the binlog writes under this code."""
+    return next((e for e in types_of_code(code) if any(name.name == data_type for name in e.names)), None)
+
+
+def type_of_wire(code: int, *, binary: bool) -> TypeEntry | None:
+    """The type as the stream alone tells it; None for a code that the registry lacks.
+
+    Collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like VARBINARY.
+    """
+    found = types_of_code(code)
+    texts = [entry for entry in found if KINDS[entry.kind].sql is Sql.CHARACTERS]
+    wanted = [entry for entry in found if entry not in texts] if binary and len(found) > 1 else texts or found
+    return wanted[0] if wanted else None
+
+
+def type_of(column: Declared) -> TypeEntry:
+    """The registry's entry of a catalog column's type; SchemaError for a type that is not in the registry."""
+    entry = TYPE_OF_NAME.get(column.data_type)
+    if entry is None:
         raise SchemaError(
             f"Column {column.name} has the type {column.column_type}, which is not in the type table.",
             hint="Leave the table out, or report the type together with the server's version.",
         )
-    return row
+    return entry
 
 
-def output_column(column: ColumnSchema, policy: ValuePolicy) -> OutputColumn:
-    """The Spark side of a catalog column, before any event was seen; SchemaError for a type the table does not have."""
-    kind = refine(row_of(column), unsigned=column.unsigned, precision=column.precision or 0, policy=policy)
+def output_column(column: Declared, policy: ValuePolicy) -> OutputColumn:
+    """The Spark side of a catalog column, before any event was seen; SchemaError for a type the registry lacks."""
+    kind = refine(type_of(column), unsigned=column.unsigned, precision=column.precision or 0, policy=policy)
     arrow, spark = arrow_and_spark(kind, column.precision or 0, column.scale or 0)
     return OutputColumn(column.name, arrow, spark)

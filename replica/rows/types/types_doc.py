@@ -1,20 +1,27 @@
-"""docs/types.md, made from the type table: `python -m replica.rows.types.types_doc > docs/types.md`.
+"""docs/types.md, made from the registry of types: `python -m replica.rows.types.types_doc > docs/types.md`.
 
-A test compares the page with what this makes, so the page cannot fall behind the table.
+A test compares the page with what this makes, so the page cannot fall behind the registry.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from replica.rows.types.types import AS_TEXT, TYPES, Kind, TypeRow, arrow_and_spark
+import pyarrow as pa
+
+from replica.rows.types.registry import KINDS, TYPES
+
+if TYPE_CHECKING:
+    from replica.protocol.constants import ColumnType
+    from replica.rows.types.kinds import Kind
 
 _INTRODUCTION = """\
 # Types
 
 What a column of MariaDB becomes in Arrow, in Spark, and in the lines of `mariadb-replica dump --json`. This page is
-made from the type table that both decoders, the Arrow schema and the Spark schema read
-(`replica/rows/types/type_table.py`); make it again with `python -m replica.rows.types.types_doc > docs/types.md`.
+made from the registry of types that both decoders, the Arrow schema, the Spark schema and the DDL parser read (a file a
+family under `replica/rows/types/`); make it again with `python -m replica.rows.types.types_doc > docs/types.md`.
 
 Every column is nullable in Spark, also those that are NOT NULL in MariaDB: partial row images
 (`binlog_row_image=MINIMAL`) leave columns out. "Bytes" are those of one value in a row image; `n` is the length of the
@@ -110,21 +117,6 @@ A column that cannot be decoded (MySQL's internal types, old temporal formats wi
 that nobody knows) stops only those who ask for it. VARIANT asks for all.
 """
 
-_VARIANT = {
-    Kind.UINT64: "integer, decimal beyond BIGINT",
-    Kind.BIT64: "integer, decimal beyond BIGINT",
-    Kind.TIME: "text",
-    Kind.OLD_TIME: "text",
-    Kind.GEOMETRY: "binary",
-    Kind.VECTOR: "array of float",
-}
-_VARIANT_OF_SPARK = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
-    "STRING": "text",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz",
-}
-
 
 def page() -> str:
     """The whole page."""
@@ -133,25 +125,31 @@ def page() -> str:
         "| MariaDB | wire type | bytes | Arrow | Spark | in VARIANT | in JSON | remarks |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in TYPES:
-        lines.append(_line(row, row.declared, row.kind))
-        if row.unsigned_kind is not None:
-            lines.append(_line(row, f"{row.declared.split(',')[0]} UNSIGNED", row.unsigned_kind))
+    for entry in TYPES:
+        told = entry.binlog
+        lines.append(_line(entry.declared, told.codes, told.bytes, entry.kind, entry.remarks))
+        if entry.unsigned is not None:
+            declared = f"{entry.declared.split(',')[0]} UNSIGNED"
+            lines.append(_line(declared, told.codes, told.bytes, entry.unsigned, entry.remarks))
+        if entry.wide is not None:
+            wide = entry.wide
+            lines.append(_line(wide.declared, told.codes, wide.bytes, wide.kind, wide.remarks))
     return "\n".join([*lines, "", _DECISIONS])
 
 
-def _line(row: TypeRow, declared: str, kind: Kind) -> str:
-    if kind == Kind.DECIMAL:
-        arrow, spark, variant = "decimal128(p, s)", "DECIMAL(p,s)", "decimal"
-    else:
-        arrow_type, spark = arrow_and_spark(kind)
-        arrow, variant = str(arrow_type), _VARIANT.get(kind) or _VARIANT_OF_SPARK.get(spark, spark.lower())
-    if kind in AS_TEXT:
+def _line(declared: str, codes: tuple[ColumnType, ...], size: str, kind: Kind, remarks: str) -> str:
+    entry = KINDS[kind]
+    fixed = isinstance(entry.arrow, pa.DataType)
+    arrow, spark = str(entry.arrow) if fixed else "decimal128(p, s)", entry.spark.format(p="p", s="s")
+    if entry.as_text is not None:
         spark += "; STRING under `text`"
-    if kind == Kind.GEOMETRY:
-        arrow, spark = f"binary; {arrow} under `spark`", f"BINARY; {spark} under `spark`"
-    wire = ", ".join(str(int(code)) for code in row.wire)
-    return f"| {declared} | {wire} | {row.wire_bytes} | {arrow} | {spark} | {variant} | {row.json} | {row.remarks} |"
+    if entry.as_stored is not None:
+        stored = KINDS[entry.as_stored]
+        arrow, spark = f"{stored.arrow}; {arrow} under `spark`", f"{stored.spark}; {spark} under `spark`"
+    wire = ", ".join(str(int(code)) for code in codes)
+    return (
+        f"| {declared} | {wire} | {size} | {arrow} | {spark} | {entry.variant.value} | {entry.json.value} | {remarks} |"
+    )
 
 
 if __name__ == "__main__":

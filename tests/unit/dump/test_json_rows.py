@@ -24,7 +24,8 @@ from replica.protocol.values import format_time
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout
-from replica.rows.types.types import Kind, ValuePolicy
+from replica.rows.types.kinds import Kind
+from replica.rows.types.types import ValuePolicy
 from tests.unit.dump.files import reading, said, vector
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
 from replica.protocol.rows_event import RowsKind
 from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import _READERS, VARIANT, flat, read_rows, typed, variant
+from replica.rows.oracle.rows import VARIANT, flat, read_rows, typed, variant
 from replica.rows.tables.layout import compile_layout
-from replica.rows.types.types import Kind, OutputColumn, ValuePolicy
+from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.unit.rows.wire_rows import (
     BINARY,
@@ -239,10 +239,6 @@ def test_damaged_values_name_their_column() -> None:
     layout = layout_of(column("at", ColumnType.TIME2, b"\0"))
     with pytest.raises(ProtocolError, match=r"column at: .*no time.*offset 1"):
         list(read_rows(rows_event(RowsKind.INSERT, 1, image([b"\x80\x00\x3f"])), layout))
-
-
-def test_every_kind_has_a_reader_and_an_arrow_type() -> None:
-    assert set(_READERS) == set(Kind)
 
 
 def test_the_bit_sets_of_the_test_itself() -> None:

@@ -8,7 +8,8 @@ import pytest
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.layout import ABSENT, compile_layout
-from replica.rows.types.types import Kind, OutputColumn, ValuePolicy, output_column
+from replica.rows.types.kinds import Kind
+from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.unit.rows.wire_rows import column, integer, table_map, varchar
 

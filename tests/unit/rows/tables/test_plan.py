@@ -5,7 +5,8 @@ import pytest
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.plan import plan_column, skip_column
-from replica.rows.types.types import Kind, ValuePolicy
+from replica.rows.types.kinds import Kind
+from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema
 from tests.unit.rows.wire_rows import BINARY, LATIN1, UTF8MB4, column
 

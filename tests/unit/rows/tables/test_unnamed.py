@@ -11,7 +11,8 @@ from replica.protocol.column_def import METADATA_LENGTHS
 from replica.protocol.constants import ColumnType
 from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.unnamed import unnamed_schema
-from replica.rows.types.types import Kind, ValuePolicy
+from replica.rows.types.kinds import Kind
+from replica.rows.types.types import ValuePolicy
 from tests.unit.rows.wire_rows import BINARY, LATIN1, column, table_map
 
 T = ColumnType

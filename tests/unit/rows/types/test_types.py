@@ -5,16 +5,15 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
+from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import KINDS, NAMES, TYPES
+from replica.rows.types.spatial import GEOMETRY_ARROW
 from replica.rows.types.types import (
-    AS_TEXT,
-    GEOMETRY_ARROW,
-    TYPES,
-    Kind,
     OutputColumn,
     ValuePolicy,
     arrow_and_spark,
     output_column,
-    row_of,
+    type_of,
 )
 from replica.schema.table import ColumnSchema
 
@@ -93,7 +92,7 @@ def test_output_types(column_type: str) -> None:
 
 def test_every_type_of_the_table_is_tried_above() -> None:
     tried = {declared(column_type).data_type for column_type in WHAT_SPARK_SEES}
-    missing = {name for row in TYPES for name in row.data_types} - tried
+    missing = set(NAMES) - tried
     assert missing == {
         "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
     }  # fmt: skip
@@ -125,7 +124,7 @@ def test_geometries_for_spark(column_type: str) -> None:
 
 def test_types_that_the_table_does_not_have() -> None:
     with pytest.raises(SchemaError, match=r"xmltype\(3\), which is not in the type table"):
-        row_of(ColumnSchema(name="c", data_type="xmltype", column_type="xmltype(3)"))
+        type_of(ColumnSchema(name="c", data_type="xmltype", column_type="xmltype(3)"))
 
 
 def test_the_table_covers_what_servers_write() -> None:
@@ -134,11 +133,11 @@ def test_the_table_covers_what_servers_write() -> None:
         ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.VAR_STRING,
     }  # fmt: skip
     of_mysql = {ColumnType.VECTOR}
-    assert {code for row in TYPES for code in row.wire} == set(ColumnType) - never_written - of_mysql
+    assert {code for entry in TYPES for code in entry.binlog.codes} == set(ColumnType) - never_written - of_mysql
 
 
 def test_text_forms_and_arrow_types_of_all_kinds() -> None:
-    assert {arrow_and_spark(kind, 5, 2)[1] for kind in AS_TEXT.values()} == {"STRING"}
+    assert {KINDS[entry.as_text].spark for entry in KINDS.values() if entry.as_text is not None} == {"STRING"}
     for kind in Kind:
         arrow, spark = arrow_and_spark(kind, 5, 2)
         assert isinstance(arrow, pa.DataType)

@@ -1,0 +1,54 @@
+"""UUID, INET4 and INET6: bytes of fixed length that SELECT shows as text. The binlog calls them BINARY."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _kind(kind: Kind, read: Callable[[bytes], Any]) -> KindEntry:
+    return KindEntry(
+        kind=kind,
+        binlog=WireValue(lambda data, _: read(data), Told.LENGTH),
+        arrow=pa.string(),
+        spark="STRING",
+        variant=Variant.TEXT,
+        json=Json.TEXT,
+        sql=Sql.QUOTED,
+        widens=Widens.NEVER,
+    )
+
+
+def _type(word: str, kind: Kind, length: int) -> TypeEntry:
+    return TypeEntry(
+        declared=word,
+        names=(SqlName.of(word.lower(), logged=length),),
+        binlog=WireType((ColumnType.STRING,), f"1 + 0-{length}"),
+        kind=kind,
+        written=lambda *_: word,
+        remarks="Known from the catalog or the DDL only, else BINARY.",
+    )
+
+
+KINDS = (_kind(Kind.UUID, v.uuid), _kind(Kind.INET4, v.inet4), _kind(Kind.INET6, v.inet6))
+TYPES = (_type("UUID", Kind.UUID, 16), _type("INET4", Kind.INET4, 4), _type("INET6", Kind.INET6, 16))

@@ -1,0 +1,82 @@
+"""BINARY, VARBINARY and the BLOB types, and bytes that nobody asked for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+from replica.rows.types.text import INFLATED, counted, sized
+
+
+def _kind(kind: Kind, binlog: WireValue) -> KindEntry:
+    return KindEntry(
+        kind=kind,
+        binlog=binlog,
+        arrow=pa.binary(),
+        spark="BINARY",
+        variant=Variant.BINARY,
+        json=Json.HEX,
+        sql=Sql.HEX,
+        widens=Widens.NEVER,
+    )
+
+
+KINDS = (
+    _kind(Kind.OPAQUE, WireValue(lambda data, _: data, Told.NOTHING)),
+    _kind(Kind.BYTES, WireValue(lambda data, _: data, Told.NOTHING)),
+    _kind(Kind.PADDED_BYTES, WireValue(lambda data, column: v.padded(data, column.length), Told.LENGTH)),
+)
+TYPES = (
+    TypeEntry(
+        declared="BINARY",
+        names=(SqlName.of("binary", Parentheses.LENGTH_OR_1, unit=1),),
+        binlog=WireType((ColumnType.STRING,), "1 + n"),
+        kind=Kind.PADDED_BYTES,
+        written=lambda column, plan: counted("BINARY", column, plan),
+        remarks="Padded with 0x00 to its length.",
+    ),
+    TypeEntry(
+        declared="VARBINARY",
+        names=(SqlName.of("varbinary", Parentheses.LENGTH, unit=1),),
+        binlog=WireType((ColumnType.VARCHAR,), "1-2 + n"),
+        kind=Kind.BYTES,
+        written=lambda column, plan: counted("VARBINARY", column, plan),
+        remarks="",
+    ),
+    TypeEntry(
+        declared="TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
+        names=(
+            SqlName.of("tinyblob", octets=(1 << 8) - 1),
+            SqlName.of("blob", Parentheses.SIZE, octets=(1 << 16) - 1),
+            SqlName.of("mediumblob", octets=(1 << 24) - 1),
+            SqlName.of("longblob", octets=(1 << 32) - 1),
+        ),
+        binlog=WireType((ColumnType.BLOB,), "1-4 + n"),
+        kind=Kind.BYTES,
+        written=lambda column, plan: sized("BLOB", column, plan),
+        remarks="",
+    ),
+    TypeEntry(
+        declared="VARBINARY, BLOB types COMPRESSED",
+        names=(),
+        binlog=WireType((ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED), "1-4 + n"),
+        kind=Kind.BYTES,
+        written=lambda column, plan: counted("VARBINARY", column, plan),
+        remarks=INFLATED,
+    ),
+)

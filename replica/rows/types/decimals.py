@@ -1,0 +1,75 @@
+"""DECIMAL: a number as far as Spark and Arrow count, text beyond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Wide,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from replica.rows.types.entry import ColumnFacts
+
+MAX_DECIMAL_PRECISION: Final = 38  # of Spark's DECIMAL and Arrow's decimal128; MariaDB goes to 65
+
+
+def _text(data: bytes, column: ColumnFacts) -> str:
+    return f"{v.decimal(data, column.precision, column.scale):f}"
+
+
+KINDS = (
+    KindEntry(
+        kind=Kind.DECIMAL,
+        binlog=WireValue(lambda data, column: v.decimal(data, column.precision, column.scale), Told.DIGITS),
+        arrow=pa.decimal128,
+        spark="DECIMAL({p},{s})",
+        variant=Variant.DECIMAL,
+        json=Json.TEXT,
+        sql=Sql.NUMBER,
+        widens=Widens.DIGITS,
+    ),
+    KindEntry(
+        kind=Kind.DECIMAL_TEXT,
+        binlog=WireValue(_text, Told.DIGITS),
+        arrow=pa.string(),
+        spark="STRING",
+        variant=Variant.TEXT,
+        json=Json.TEXT,
+        sql=Sql.QUOTED,
+        widens=Widens.NEVER,
+    ),
+)
+TYPES = (
+    TypeEntry(
+        declared="DECIMAL(p≤38, s)",
+        names=(SqlName.of("decimal", Parentheses.PRECISION, "DEC", "NUMERIC", "FIXED"),),
+        binlog=WireType((ColumnType.NEWDECIMAL,), "1-17"),
+        kind=Kind.DECIMAL,
+        wide=Wide(
+            MAX_DECIMAL_PRECISION,
+            Kind.DECIMAL_TEXT,
+            "DECIMAL(p>38, s)",
+            "18-30",
+            "Exact decimal text with the scale's zeros, as SELECT prints it.",
+        ),
+        written=lambda column, _: f"DECIMAL({column.precision},{column.scale})",
+        remarks="Exact, with the scale's zeros.",
+    ),
+)

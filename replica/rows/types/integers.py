@@ -1,0 +1,130 @@
+"""The integers, BIT and YEAR: numbers that VARIANT and JSON hold as numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Wide,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.protocol.column_def import ColumnDef
+    from replica.rows.types.entry import ColumnFacts
+
+_SIGNED = WireValue(lambda data, _: v.integer(data, signed=True), Told.NOTHING)
+_UNSIGNED = WireValue(lambda data, _: v.integer(data, signed=False), Told.NOTHING)
+_BIT = WireValue(lambda data, _: v.bit(data), Told.NOTHING)
+_YEAR = WireValue(lambda data, _: v.year(data), Told.NOTHING)
+_INT8, _INT16, _INT32, _INT64 = (
+    (pa.int8(), "TINYINT"),
+    (pa.int16(), "SMALLINT"),
+    (pa.int32(), "INT"),
+    (pa.int64(), "BIGINT"),
+)
+_DECIMAL20 = (pa.decimal128(20, 0), "DECIMAL(20,0)")  # holds 64 unsigned bits
+_BITS = "The bits as a number."
+
+
+def _kind(
+    kind: Kind,
+    binlog: WireValue,
+    out: tuple[pa.DataType, str],
+    widens: Widens,
+    *,
+    variant: Variant = Variant.INTEGER,
+    json: Json = Json.NUMBER,
+) -> KindEntry:
+    arrow, spark = out
+    return KindEntry(
+        kind=kind, binlog=binlog, arrow=arrow, spark=spark, variant=variant, json=json, sql=Sql.NUMBER, widens=widens
+    )
+
+
+KINDS = (
+    _kind(Kind.INT8, _SIGNED, _INT8, Widens.SIGNED),
+    _kind(Kind.UINT8, _UNSIGNED, _INT16, Widens.UNSIGNED),
+    _kind(Kind.INT16, _SIGNED, _INT16, Widens.SIGNED),
+    _kind(Kind.UINT16, _UNSIGNED, _INT32, Widens.UNSIGNED),
+    _kind(Kind.INT24, _SIGNED, _INT32, Widens.SIGNED),
+    _kind(Kind.UINT24, _UNSIGNED, _INT32, Widens.UNSIGNED),
+    _kind(Kind.INT32, _SIGNED, _INT32, Widens.SIGNED),
+    _kind(Kind.UINT32, _UNSIGNED, _INT64, Widens.UNSIGNED),
+    _kind(Kind.INT64, _SIGNED, _INT64, Widens.NEVER, json=Json.LARGE),
+    _kind(Kind.UINT64, _UNSIGNED, _DECIMAL20, Widens.NEVER, variant=Variant.UNSIGNED, json=Json.LARGE),
+    _kind(Kind.BIT, _BIT, _INT64, Widens.NEVER, json=Json.LARGE),
+    _kind(Kind.BIT64, _BIT, _DECIMAL20, Widens.NEVER, variant=Variant.UNSIGNED, json=Json.LARGE),
+    _kind(Kind.YEAR, _YEAR, _INT32, Widens.NEVER, json=Json.YEAR),
+)
+
+
+def _written(word: str, unsigned: Kind) -> Callable[[ColumnDef, ColumnFacts], str]:
+    return lambda _, plan: f"{word} UNSIGNED" if plan.kind == unsigned else word
+
+
+def _integer(name: SqlName, code: ColumnType, width: int, signed: Kind, unsigned: Kind, *, also: str = "") -> TypeEntry:
+    word = name.name.upper()
+    return TypeEntry(
+        declared=word + also,
+        names=(name,),
+        binlog=WireType((code,), str(width)),
+        kind=signed,
+        unsigned=unsigned,
+        written=_written(word, unsigned),
+        remarks="",
+    )
+
+
+_DIGITS = Parentheses.DIGITS
+TYPES = (
+    _integer(
+        SqlName.of("tinyint", _DIGITS, "INT1", width=(4, 3)), ColumnType.TINY, 1, Kind.INT8, Kind.UINT8, also=", BOOL"
+    ),
+    _integer(SqlName.of("smallint", _DIGITS, "INT2", width=(6, 5)), ColumnType.SHORT, 2, Kind.INT16, Kind.UINT16),
+    _integer(
+        SqlName.of("mediumint", _DIGITS, "INT3", "MIDDLEINT", width=(9, 8)),
+        ColumnType.INT24,
+        3,
+        Kind.INT24,
+        Kind.UINT24,
+    ),
+    _integer(
+        SqlName.of("int", _DIGITS, "INTEGER", "INT4", width=(11, 10)), ColumnType.LONG, 4, Kind.INT32, Kind.UINT32
+    ),
+    _integer(SqlName.of("bigint", _DIGITS, "INT8", width=(20, 20)), ColumnType.LONGLONG, 8, Kind.INT64, Kind.UINT64),
+    TypeEntry(
+        declared="BIT(1-63)",
+        names=(SqlName.of("bit", Parentheses.LENGTH_OR_1),),
+        binlog=WireType((ColumnType.BIT,), "1-8, big endian"),
+        kind=Kind.BIT,
+        wide=Wide(63, Kind.BIT64, "BIT(64)", "8, big endian", _BITS),
+        written=lambda column, _: f"BIT({column.length})",
+        remarks=_BITS,
+    ),
+    TypeEntry(
+        declared="YEAR",
+        names=(SqlName.of("year", Parentheses.YEAR),),
+        binlog=WireType((ColumnType.YEAR,), "1"),
+        kind=Kind.YEAR,
+        written=lambda *_: "YEAR",
+        remarks="0000 is 0.",
+    ),
+)

@@ -1,0 +1,168 @@
+"""DATE, DATETIME, TIMESTAMP and TIME, in today's format and in that of servers before 10.1.2."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.rows.types.entry import ColumnFacts
+
+    Read = Callable[[bytes, ColumnFacts], Any]
+
+_DAY = (pa.date32(), "DATE", Variant.DATE)
+_LOCAL = (pa.timestamp("us"), "TIMESTAMP_NTZ", Variant.TIMESTAMP_NTZ)
+_INSTANT = (pa.timestamp("us", tz="UTC"), "TIMESTAMP", Variant.TIMESTAMP)
+_LENGTH = (pa.duration("us"), "INTERVAL DAY TO SECOND", Variant.TEXT)
+_STRING = (pa.string(), "STRING", Variant.TEXT)
+
+
+def _utc(value: Any) -> object:
+    return None if value is None else v.EPOCH.replace(tzinfo=UTC) + value
+
+
+def _kind(
+    kind: Kind,
+    told: Told,
+    out: tuple[pa.DataType, str, Variant],
+    read: Read,
+    *,
+    as_text: Kind | None = None,
+    json: Json = Json.TEXT,
+) -> KindEntry:
+    arrow, spark, variant = out
+    return KindEntry(
+        kind=kind,
+        binlog=WireValue(read, told),
+        arrow=arrow,
+        spark=spark,
+        variant=variant,
+        json=json,
+        sql=Sql.QUOTED,
+        widens=Widens.NEVER,
+        as_text=as_text,
+    )
+
+
+KINDS = (
+    _kind(Kind.DATE, Told.CALENDAR, _DAY, lambda d, _: v.as_date(v.date_parts(d)), as_text=Kind.DATE_TEXT),
+    _kind(
+        Kind.DATETIME,
+        Told.FRACTION,
+        _LOCAL,
+        lambda d, _: v.as_datetime(v.datetime_parts(d)),
+        as_text=Kind.DATETIME_TEXT,
+    ),
+    _kind(
+        Kind.OLD_DATETIME,
+        Told.CALENDAR,
+        _LOCAL,
+        lambda d, _: v.as_datetime(v.old_datetime_parts(d)),
+        as_text=Kind.OLD_DATETIME_TEXT,
+    ),
+    _kind(
+        Kind.TIMESTAMP,
+        Told.FRACTION,
+        _INSTANT,
+        lambda d, _: _utc(v.timestamp(d)),
+        as_text=Kind.TIMESTAMP_TEXT,
+        json=Json.UTC,
+    ),
+    _kind(
+        Kind.OLD_TIMESTAMP,
+        Told.CALENDAR,
+        _INSTANT,
+        lambda d, _: _utc(v.old_timestamp(d)),
+        as_text=Kind.OLD_TIMESTAMP_TEXT,
+        json=Json.UTC,
+    ),
+    _kind(Kind.TIME, Told.FRACTION_TEXT, _LENGTH, lambda d, _: v.time(d)),
+    _kind(Kind.OLD_TIME, Told.NOTHING, _LENGTH, lambda d, _: v.old_time(d)),
+    _kind(Kind.DATE_TEXT, Told.NOTHING, _STRING, lambda d, _: v.format_date(v.date_parts(d))),
+    _kind(
+        Kind.DATETIME_TEXT,
+        Told.FRACTION_TEXT,
+        _STRING,
+        lambda d, column: v.format_datetime(v.datetime_parts(d), column.fsp),
+    ),
+    _kind(Kind.OLD_DATETIME_TEXT, Told.NOTHING, _STRING, lambda d, _: v.format_datetime(v.old_datetime_parts(d), 0)),
+    _kind(
+        Kind.TIMESTAMP_TEXT,
+        Told.FRACTION_TEXT,
+        _STRING,
+        lambda d, column: v.format_timestamp(v.timestamp(d), column.fsp),
+        json=Json.UTC,
+    ),
+    _kind(
+        Kind.OLD_TIMESTAMP_TEXT,
+        Told.NOTHING,
+        _STRING,
+        lambda d, _: v.format_timestamp(v.old_timestamp(d), 0),
+        json=Json.UTC,
+    ),
+)
+
+
+def _type(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> TypeEntry:
+    return TypeEntry(
+        declared=f"{word}(f)",
+        names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
+        binlog=WireType((code,), f"{width} + (f+1)/2"),
+        kind=kind,
+        written=lambda column, _: word + (f"({column.fsp})" if column.fsp else ""),
+        remarks=remarks,
+    )
+
+
+def _old(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> TypeEntry:
+    declared = f"{word}, old format"
+    return TypeEntry(
+        declared=declared,
+        names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
+        binlog=WireType((code,), str(width)),
+        kind=kind,
+        written=lambda *_: declared,
+        remarks=remarks,
+    )
+
+
+_CALENDAR = "Zero, partial and impossible dates follow `invalidDates`."
+_SECONDS = "Seconds since 1970 UTC, unsigned: reaches 2106. The zero timestamp follows `invalidDates`."
+# The old formats stand behind the new ones of the same name: the catalog does not tell which a table has.
+TYPES = (
+    TypeEntry(
+        declared="DATE",
+        names=(SqlName.of("date"),),
+        binlog=WireType((ColumnType.DATE,), "3"),
+        kind=Kind.DATE,
+        written=lambda *_: "DATE",
+        remarks=_CALENDAR,
+    ),
+    _type("DATETIME", ColumnType.DATETIME2, Kind.DATETIME, 5, _CALENDAR),
+    _type("TIMESTAMP", ColumnType.TIMESTAMP2, Kind.TIMESTAMP, 4, _SECONDS),
+    _type("TIME", ColumnType.TIME2, Kind.TIME, 3, "-838:59:59.999999 to 838:59:59.999999."),
+    _old("DATETIME", ColumnType.DATETIME, Kind.OLD_DATETIME, 8, _CALENDAR),
+    _old("TIMESTAMP", ColumnType.TIMESTAMP, Kind.OLD_TIMESTAMP, 4, _SECONDS),
+    _old("TIME", ColumnType.TIME, Kind.OLD_TIME, 3, "As TIME, whole seconds."),
+)

@@ -1,0 +1,128 @@
+"""CHAR, VARCHAR and the TEXT types, in every character set.
+
+A type of text has the kind TEXT here; a column's plan makes LATIN1 or ENCODED_TEXT of it where its character set is not
+UTF-8 (`kind_of_charset`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from replica.protocol.charset import Charset
+    from replica.protocol.column_def import ColumnDef
+    from replica.rows.types.entry import ColumnFacts
+
+BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # the types of 1 to 4 bytes of length
+INFLATED: Final = "The value itself, inflated. Bytes that do not inflate are an error."
+_COMPRESSED: Final = (ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED)
+
+
+def kind_of_charset(charset: Charset) -> Kind:
+    """The kind of text in this character set."""
+    if charset.is_utf8:
+        return Kind.TEXT
+    return Kind.LATIN1 if charset.name == "latin1" else Kind.ENCODED_TEXT
+
+
+def _read(data: bytes, column: ColumnFacts) -> str:
+    assert column.charset is not None  # noqa: S101  (the plan gives every text column one)
+    return column.charset.decode(data)
+
+
+def _kind(kind: Kind, told: Told) -> KindEntry:
+    return KindEntry(
+        kind=kind,
+        binlog=WireValue(_read, told),
+        arrow=pa.string(),
+        spark="STRING",
+        variant=Variant.TEXT,
+        json=Json.TEXT,
+        sql=Sql.CHARACTERS,
+        widens=Widens.NEVER,
+    )
+
+
+KINDS = (
+    _kind(Kind.TEXT, Told.TEXT),
+    _kind(Kind.LATIN1, Told.CHARSET),
+    _kind(Kind.ENCODED_TEXT, Told.CHARSET),
+)
+
+
+def with_charset(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+    """A type's name with what belongs to its text: 'TEXT COMPRESSED latin1'."""
+    compressed = " COMPRESSED" if column.type in _COMPRESSED else ""
+    return word + compressed + (f" {plan.charset.name}" if plan.charset else "")
+
+
+def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+    """The same with a length, in characters where it is text: 'VARCHAR(20) latin1'."""
+    length = column.length - (1 if column.type in _COMPRESSED else 0)  # the byte that says how a value is compressed
+    if plan.charset is not None:
+        length //= plan.charset.max_bytes
+    return with_charset(f"{word}({length})", column, plan)
+
+
+def sized(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+    """The same of the BLOB and TEXT types, whose size is that of the length in front: 'MEDIUMTEXT latin1'."""
+    return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{word}", column, plan)
+
+
+TYPES = (
+    TypeEntry(
+        declared="CHAR",
+        names=(SqlName.of("char", Parentheses.LENGTH_OR_1, "CHARACTER", as_bytes="binary"),),
+        binlog=WireType((ColumnType.STRING,), "1-2 + n"),
+        kind=Kind.TEXT,
+        written=lambda column, plan: counted("CHAR", column, plan),
+        remarks="Without pad spaces, as SELECT gives it.",
+    ),
+    TypeEntry(
+        declared="VARCHAR",
+        names=(SqlName.of("varchar", Parentheses.LENGTH, "VARCHARACTER", as_bytes="varbinary"),),
+        binlog=WireType((ColumnType.VARCHAR,), "1-2 + n"),
+        kind=Kind.TEXT,
+        written=lambda column, plan: counted("VARCHAR", column, plan),
+        remarks="Trailing spaces kept.",
+    ),
+    TypeEntry(
+        declared="TINYTEXT, TEXT, MEDIUMTEXT, LONGTEXT, JSON",
+        names=(
+            SqlName.of("tinytext", octets=(1 << 8) - 1, as_bytes="tinyblob"),
+            SqlName.of("text", Parentheses.SIZE, octets=(1 << 16) - 1, as_bytes="blob"),
+            SqlName.of("mediumtext", octets=(1 << 24) - 1, as_bytes="mediumblob"),
+            SqlName.of("longtext", octets=(1 << 32) - 1, as_bytes="longblob"),
+        ),
+        binlog=WireType((ColumnType.BLOB,), "1-4 + n"),
+        kind=Kind.TEXT,
+        written=lambda column, plan: sized("TEXT", column, plan),
+        remarks="JSON is text as it was written.",
+    ),
+    TypeEntry(
+        declared="VARCHAR, TEXT types COMPRESSED",
+        names=(),
+        binlog=WireType(_COMPRESSED, "1-4 + n"),
+        kind=Kind.TEXT,
+        written=lambda column, plan: counted("VARCHAR", column, plan),
+        remarks=INFLATED,
+    ),
+)

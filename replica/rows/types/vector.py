@@ -1,0 +1,59 @@
+"""VECTOR: numbers of four bytes one behind the other. The binlog calls it VARBINARY."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from replica.protocol import values as v
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import (
+    Json,
+    KindEntry,
+    Parentheses,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    Variant,
+    Widens,
+    WireType,
+    WireValue,
+)
+from replica.rows.types.kinds import Kind
+
+FLOAT_BYTES: Final = 4  # of a component
+
+
+def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
+    """Bytes of whole float32 as lists, without a copy of the numbers."""
+    items = np.frombuffer(offsets, np.int32, rows + 1) // FLOAT_BYTES
+    floats = pa.Array.from_buffers(pa.float32(), int(items[-1]), [None, data])
+    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(items)], children=[floats])
+
+
+KINDS = (
+    KindEntry(
+        kind=Kind.VECTOR,
+        binlog=WireValue(lambda data, _: v.vector(data), Told.NOTHING),
+        arrow=pa.list_(pa.float32()),
+        spark="ARRAY<FLOAT>",
+        variant=Variant.FLOATS,
+        json=Json.NUMBERS,
+        sql=Sql.HEX,
+        widens=Widens.NEVER,
+        assemble=_vectors,
+    ),
+)
+TYPES = (
+    TypeEntry(
+        declared="VECTOR(n)",
+        names=(SqlName.of("vector", Parentheses.LENGTH, unit=FLOAT_BYTES),),
+        binlog=WireType((ColumnType.VARCHAR,), "1-2 + 4n"),
+        kind=Kind.VECTOR,
+        written=lambda column, _: f"VECTOR({column.length // FLOAT_BYTES})",
+        remarks="Known from the catalog or the DDL only, else VARBINARY.",
+    ),
+)

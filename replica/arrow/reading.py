@@ -19,10 +19,10 @@ from replica.dump.reading import Reading
 from replica.dump.selection import Selection
 from replica.errors import AmbiguousPositionError, ConfigError, RelayError
 from replica.files.keys import KeyRing
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.rows.decode.decode import DecodeOptions
-from replica.tail.following import stretch
 from replica.tail.names import DefinedBefore, LiveNames
 from replica.tail.places import behind, earliest
 from replica.tail.tailing import PreparedBefore
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.dump.reading import Part
     from replica.errors import ReplicaError
+    from replica.log_reader.part import Part
 
 _log: Final = logging.getLogger("replica")
 
@@ -207,7 +207,7 @@ def read_relay_log(
     prepared = PreparedBefore(log, begin.place.location)
 
     def parts() -> Iterator[Part]:
-        for part in stretch(log, begin.place.location, end or head.location):
+        for part in RelayLogReader(log).parts(begin.place.location, end or head.location):
             prepared.supply(reading, part)
             yield part
             if reading.selection.finished:

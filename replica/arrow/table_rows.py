@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from replica.dump.names import Names
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
+    from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.scan.xa import CarriedGroup
     from replica.rows.tables.target import TableTarget

@@ -15,9 +15,11 @@ from replica.commands.place import Place, placed
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
 from replica.errors import ConfigError
+from replica.log_reader.in_files import FilesReader
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.option_places import instant, shown_instant
 from replica.plain_text import one_line
-from replica.positions import in_files, in_relay_log, on_primary
+from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
 from replica.tail.source import check_relay_directory, warnings_logger
@@ -25,9 +27,9 @@ from replica.tail.source import check_relay_directory, warnings_logger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.config import ReplicaConfig
     from replica.files.keys import KeyRing
-    from replica.positions.found import FoundPosition
+    from replica.log_reader.found import FoundPosition
+    from replica.log_reader.reader import LogReader
 
 Asked = BinlogPosition | Gtid | int
 """A place, a transaction, or a time."""
@@ -70,7 +72,8 @@ def position(
     and --user). A time stands for the place before the first transaction that was committed then or later, in the order
     of the binlog; a place inside a transaction for the one before it.
     """
-    found = _find(place, _asked(file_pos, moment, gtid), files, keys)
+    asked = _asked(file_pos, moment, gtid)
+    found = _find(_reader(place, files, keys), asked)
     with standard_output() as out:
         if as_json:
             out.write(json_line(_as_dict(found)))
@@ -86,32 +89,19 @@ def _asked(*given: Asked | None) -> Asked:
     return named[0]
 
 
-def _find(place: Place, asked: Asked, files: tuple[str, ...], keys: KeyRing | None) -> FoundPosition:
+def _find(reader: LogReader, asked: Asked) -> FoundPosition:
+    if isinstance(asked, BinlogPosition):
+        return reader.at_place(asked)
+    return reader.behind(asked) if isinstance(asked, Gtid) else reader.at_time(asked)
+
+
+def _reader(place: Place, files: tuple[str, ...], keys: KeyRing | None) -> LogReader:
     if files:
-        return _in_files(files, asked, keys)
-    if place.relay_dir is not None:
-        check_relay_directory(place.relay_dir)
-        return _in_relay_log(RelayLog(place.relay_dir), asked)
-    return _on_primary(place.config(), asked)
-
-
-def _in_files(files: tuple[str, ...], asked: Asked, keys: KeyRing | None) -> FoundPosition:
-    if isinstance(asked, BinlogPosition):
-        return in_files.at_place(files, asked, keys)
-    return in_files.behind(files, asked, keys) if isinstance(asked, Gtid) else in_files.at_time(files, asked, keys)
-
-
-def _in_relay_log(log: RelayLog, asked: Asked) -> FoundPosition:
-    if isinstance(asked, BinlogPosition):
-        return in_relay_log.at_place(log, asked)
-    return in_relay_log.behind(log, asked) if isinstance(asked, Gtid) else in_relay_log.at_time(log, asked)
-
-
-def _on_primary(config: ReplicaConfig, asked: Asked) -> FoundPosition:
-    log = warnings_logger()
-    if isinstance(asked, BinlogPosition):
-        return on_primary.at_place(config, asked, log)
-    return on_primary.behind(config, asked, log) if isinstance(asked, Gtid) else on_primary.at_time(config, asked, log)
+        return FilesReader(files, keys)
+    if place.relay_dir is None:
+        return PrimaryReader(place.config(), warnings_logger())
+    check_relay_directory(place.relay_dir)
+    return RelayLogReader(RelayLog(place.relay_dir))
 
 
 def _as_dict(found: FoundPosition) -> dict[str, object]:

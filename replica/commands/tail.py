@@ -21,13 +21,13 @@ from replica.dump.output import interruptible, sleeper, standard_output
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.without_rows import StatementChanges
 from replica.errors import ConfigError
+from replica.log_reader.following import Follower, wait_for_log
 from replica.option_places import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation
 from replica.tail import colours
 from replica.tail.changes import OPERATIONS, Changes, Wanted
-from replica.tail.following import Follower, wait_for_log
 from replica.tail.names import DefinedBefore, LiveNames
 from replica.tail.places import Beginning, behind, earliest, last_transactions
 from replica.tail.source import Source, primary, relay_directory, warnings_logger

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
+    from replica.log_reader.part import Part
     from replica.native.record import Records
     from replica.rows.decode.batch import TableName
     from replica.rows.scan.xa import CarriedGroup

@@ -30,7 +30,8 @@ from replica.protocol.gtid import Gtid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
+    from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
 
 _LARGE = frozenset({"images", "payload", "content"})

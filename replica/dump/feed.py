@@ -13,8 +13,9 @@ from replica.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.dump.reading import Part, Rows
+    from replica.dump.reading import Rows
     from replica.dump.rows_text import RowTexts
+    from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.dump.notices import Notices
-    from replica.dump.reading import Part
+    from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.types.types import ValuePolicy
 

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import PurePath
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -24,20 +22,11 @@ import pyarrow as pa
 
 from replica.dump.progress import Progress
 from replica.errors import DataLossError, ProtocolError
-from replica.files.opening import STANDARD_INPUT, open_binlog
-from replica.files.ranges import FileRange, relocated
-from replica.protocol.binlog_file import FileEvent
-from replica.protocol.constants import (
-    BINLOG_MAGIC,
-    CHECKSUM_LENGTH,
-    HEADER_LENGTH,
-    ChecksumAlgorithm,
-    EventType,
-    GtidFlag,
-)
-from replica.protocol.events import decode, decode_description
+from replica.files.ranges import relocated
+from replica.log_reader.in_files import FilesReader
+from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.events import decode
 from replica.protocol.header import parse_header
-from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.batch import Groups
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGroup
 from replica.rows.decode.faults import DAMAGED
@@ -54,6 +43,7 @@ if TYPE_CHECKING:
     from replica.dump.selection import Selection
     from replica.files.binlog import BinlogFile
     from replica.files.keys import KeyRing
+    from replica.log_reader.part import Part
     from replica.protocol.header import Event
     from replica.protocol.transaction_events import XaId
     from replica.rows.decode.batch import ChangeBatch
@@ -62,54 +52,6 @@ CARRIED_IN_MEMORY: Final = 32 << 20
 """Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", reuse_buffers=True)
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
-_FLAGS2: Final = HEADER_LENGTH + 12
-_MYSQL_GTIDS: Final = (EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG)
-
-
-class Part(NamedTuple):
-    """One range of one file."""
-
-    name: str
-    binlog: BinlogFile
-    piece: FileRange
-
-    @property
-    def defines(self) -> bool:
-        """Whether there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
-        data = self.piece.data
-        if len(data) <= _FLAGS2 or data[TYPE_AT] in _MYSQL_GTIDS:
-            return True
-        return data[TYPE_AT] == EventType.GTID and bool(data[_FLAGS2] & GtidFlag.DDL)
-
-    def walk(self) -> Iterator[FileEvent]:
-        """Every event, undecoded, with its offset in the file."""
-        data, origin, _, description, _ = self.piece
-        at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
-        while at < len(data):
-            header = parse_header(data, at)
-            event = data[at : at + header.event_length]
-            if header.event_type == EventType.FORMAT_DESCRIPTION:
-                description = decode_description(event)
-            yield FileEvent(origin + at, header, event, description)
-            at += header.event_length
-
-    def read(self, found: FileEvent) -> Event:
-        """One event of `walk`, decoded."""
-        try:
-            if found.header.event_type == EventType.TABLE_MAP:
-                trailer = CHECKSUM_LENGTH if found.description.checksum else 0
-                body = bytes(found.event[HEADER_LENGTH : len(found.event) - trailer])
-                known = _table_map(body, found.description.post_header_length(EventType.TABLE_MAP))
-                return replace(known, header=found.header)
-            return decode(found.event, found.description)
-        except ProtocolError as error:
-            raise relocated(error, self.name, found.offset) from None
-
-
-@lru_cache(maxsize=256)
-def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
-    """Every statement maps its tables again, and with names and labels that is most of its bytes."""
-    return parse_table_map(body, post_header_length)
 
 
 class Rows(NamedTuple):
@@ -172,19 +114,19 @@ class Reading:
             self.progress.passed(part.binlog, part.piece.end)
 
     def _parts(self) -> Iterator[Part]:
-        for file in self.files:
-            name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
-            with open_binlog(file, self.keys) as binlog:
-                for piece in binlog.ranges(skip_damaged=self.skip_damaged, cut_at_ddl=True):
-                    yield Part(name, binlog, piece)
-                    if self.selection.finished:
-                        return
-                for damage in binlog.damage:
-                    self.notices.say(
-                        f"{binlog.name}: left out {damage.size} bytes from offset {damage.begin} on: {damage.error}"
-                    )
+        reader = FilesReader(self.files, self.keys)
+        for part in reader.parts(cut_at_ddl=True, skip_damaged=self.skip_damaged, at_end=self._say_damage):
+            yield part
+            if self.selection.finished:
+                return
         for xid in self._carried.groups:
             self.notices.say(f"the XA transaction {describe(xid)} is prepared and not ended; its rows are not shown.")
+
+    def _say_damage(self, binlog: BinlogFile) -> None:
+        for damage in binlog.damage:
+            self.notices.say(
+                f"{binlog.name}: left out {damage.size} bytes from offset {damage.begin} on: {damage.error}"
+            )
 
     def scan(self, part: Part) -> Scan:
         """What the range holds; that of the last range is kept."""

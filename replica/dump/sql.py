@@ -45,7 +45,8 @@ from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
+    from replica.log_reader.part import Part
     from replica.protocol.header import Event
     from replica.rows.decode.slots import Table
 

@@ -19,7 +19,8 @@ from replica.schema.temporary_tables import TemporaryTables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
+    from replica.log_reader.part import Part
     from replica.schema.known_tables import TableName
 
 ANY_TABLE = "any table"

@@ -13,8 +13,8 @@ from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, find_xa_groups
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from replica.dump.reading import Part
     from replica.explain.transaction import Transaction
+    from replica.log_reader.part import Part
     from replica.protocol.gtid import Gtid
     from replica.protocol.transaction_events import XaId
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.explain.found import Answer, find_partner
-from replica.explain.transaction import take_apart
+from replica.explain.found import Answer
+from replica.explain.look_up import look_up, say_other_server
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.gtid_search import GtidSearch
 from replica.relay_log.index import last_entry
-from replica.relay_log.location import RelayLocation, index_path, relay_numbers
-from replica.tail.find import find_group
-from replica.tail.following import stretch
-from replica.tail.search import Search
+from replica.relay_log.location import RelayLocation, index_path, relay_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from replica.dump.reading import Part
     from replica.protocol.gtid import BinlogPosition, Gtid
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
@@ -48,36 +45,22 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
     if head is None or not head.location.offset:
         answer.reason, answer.words = "empty", "The relay log is empty: its replica has received nothing yet."
         return answer
-    search = Search(gtid)
-    found = find_group(log, search)
-    if found is None:
+    search = GtidSearch(gtid)
+    part = look_up(RelayLogReader(log), search, answer)
+    if part is None:
         _say_why(answer, search, head, log.first_position() or GtidPosition())
         return answer
-    part = found.part
-    transaction = take_apart(part)
-    if transaction.xa is not None:
-        half = find_partner(_xa_parts(log, head.location), gtid, transaction.xa)
-        answer.partner = half.partner
-        if half.prepared is not None:
-            transaction = take_apart(part, [half.prepared])
-    end = log.at(found.end).primary
-    answer.transaction = transaction
-    answer.file, answer.offset = part.name, part.piece.offset
+    number = relay_number(Path(part.name))
+    end = log.at(RelayLocation(number, part.piece.end)).primary
     answer.primary_file, answer.primary_end = end.file, end.position
-    answer.on_disk = True if last_entry(index_path(log.directory, found.number)) is not None else None
+    answer.on_disk = True if last_entry(index_path(log.directory, number)) is not None else None
     if acknowledged is not None and acknowledged.server_id == part.binlog.description.header.server_id:
         answer.acknowledged = acknowledged.covers(end)
         answer.on_disk = answer.on_disk or (True if answer.acknowledged else None)
     return answer
 
 
-def _xa_parts(log: RelayLog, end: RelayLocation) -> Iterator[Part]:
-    first = RelayLocation(relay_numbers(log.directory)[0], 0)
-    for number, marked in log.xa_stretches(first, end):
-        yield from stretch(log, RelayLocation(number, marked.start), RelayLocation(number, marked.end))
-
-
-def _say_why(answer: Answer, search: Search, head: RelayHead, first: GtidPosition) -> None:
+def _say_why(answer: Answer, search: GtidSearch, head: RelayHead, first: GtidPosition) -> None:
     """Say why there is no such transaction; one reason of several is the first that holds."""
     gtid = answer.gtid
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
@@ -85,11 +68,8 @@ def _say_why(answer: Answer, search: Search, head: RelayHead, first: GtidPositio
         domains = ", ".join(str(known.domain_id) for known in head.position)
         answer.reason = "domain"
         answer.words = f"The log knows no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
-    elif search.other is not None:
-        answer.reason = "other server"
-        answer.words = (
-            f"Number {gtid.seq_no} of domain {gtid.domain_id} is there, but another server's: {search.other}."
-        )
+    elif say_other_server(answer, search):
+        return
     elif gtid.seq_no > ends.seq_no:
         behind = gtid.seq_no - ends.seq_no
         answer.reason = "not yet"

@@ -16,8 +16,8 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import DisconnectedError, PositionLostError
 from replica.explain.found import Answer
 from replica.explain.in_relay_log import explain_relay
+from replica.primary_reader.own_log import own_log
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.tail.source import primary
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -63,16 +63,14 @@ def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger
 
 
 def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: FilteringBoundLogger, where: str) -> Answer:
-    with primary(config, start, log, gtid_strict_mode=False) as source:
-        replica = source.replica
-        if replica is None:
-            raise TypeError("a source that is a primary has a replica")
+    with own_log(config, start, log, gtid_strict_mode=False) as own:
+        replica = own.replica
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             head = replica.head()
             reached = head.position.get(gtid.domain_id)
             if head.location.offset and reached is not None and reached.seq_no >= gtid.seq_no:
-                answer = explain_relay(source.log, gtid, None)
+                answer = explain_relay(own.log, gtid, None)
                 _without_our_file(answer, where)
                 return answer
             replica.wait_beyond(head.location, deadline - time.monotonic())

@@ -20,7 +20,7 @@ from replica.rows.tables.target import TableTarget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.dump.reading import Part
+    from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
     from replica.protocol.table_map import TableMapEvent
     from replica.protocol.transaction_events import XaId

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from replica.protocol.gtid import Gtid
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay_log.gtid_search import GtidSearch
     from replica.relay_log.index import IndexEntry
 
 DISORDER_S: Final = 60
@@ -119,25 +120,51 @@ class RelayGroups:
             return None
         return Around(end, self.next_to(end.location), inside=False)
 
-    def find(self, gtid: Gtid, start: RelayLocation | None = None) -> LogGroup | None:
-        """The group of a GTID from `start` on, without a look at files that begin behind it."""
+    def find(self, search: GtidSearch, start: RelayLocation | None = None) -> LogGroup | None:
+        """Find the group that `search` is for, from `start` on or in all the log; else `search` knows its neighbours.
+
+        Without `start`, by halving over files and sidecar entries, then a look at 64 KB. Where sequence numbers went
+        back, halving may miss it: then every file is walked, the newest first.
+        """
         numbers = self.files.numbers()
-        first = start.file if start is not None else self._before(gtid, numbers)
-        for number in range(max(first, numbers.start), numbers.stop):
-            begin = start.offset if start is not None and number == start.file else 0
-            found = self._first(number, begin, lambda ends: _is(ends, gtid))
-            if found is not None:
+        if start is not None:
+            walks = (
+                self._walk(search, number, start.offset if number == start.file else 0)
+                for number in range(max(start.file, numbers.start), numbers.stop)
+            )
+            return next(filter(None, walks), None)
+        found = self._walk_on(search, numbers)
+        if found is None and self.files.unordered(numbers):
+            found = next(filter(None, (self._walk(search, number, 0) for number in reversed(numbers))), None)
+        return found
+
+    def _walk_on(self, search: GtidSearch, numbers: range) -> LogGroup | None:
+        """Walk from the last known place before the GTID until it, or one behind it, is met."""
+        gtid = search.gtid
+        begun = bisect_left(numbers, 1, key=lambda number: int(not _is_before(self.files.head(number).position, gtid)))
+        for number in numbers[max(begun - 1, 0) :] if begun else ():
+            begin = 0
+            if number == numbers[begun - 1]:
+                entries = self.files.index(number).entries
+                before = bisect_left(entries, 1, key=lambda entry: int(not _is_before(entry.position, gtid)))
+                begin = entries[before - 1].end if before else 0
+                position = entries[before - 1].position if before else self.files.head(number).position
+                search.before = position.get(gtid.domain_id)
+            found = self._walk(search, number, begin, only_to_it=True)
+            if found is not None or search.after is not None:
                 return found
         return None
 
-    def _before(self, gtid: Gtid, numbers: range) -> int:
-        """The last file that begins before the GTID."""
-
-        def begins_behind(number: int) -> int:
-            known = self.files.head(number).position.get(gtid.domain_id)
-            return int(known is not None and known.seq_no >= gtid.seq_no)
-
-        return numbers.start + max(0, bisect_left(numbers, 1, key=begins_behind) - 1)
+    def _walk(self, search: GtidSearch, number: int, begin: int, *, only_to_it: bool = False) -> LogGroup | None:
+        """Find the group in a file behind `begin`; `only_to_it`: a group behind it ends the walk."""
+        for base, ends in self.stretches(number, begin):
+            behind = ends[ends[:, slots.END_OFFSET] > begin]
+            rows = search.look(behind[:, slots.END_DOMAIN], behind[:, slots.END_SERVER], behind[:, slots.END_SEQ])
+            if len(rows):
+                return self.group(base, ends, int(rows[0]) + len(ends) - len(behind))
+            if only_to_it and search.after is not None:
+                return None
+        return None
 
     def next_to(self, location: RelayLocation) -> LogGroup | None:
         """The group that begins at a place of the log; None at its end."""
@@ -221,9 +248,9 @@ class RelayGroups:
         )
 
 
-def _is(ends: NDArray[np.int64], gtid: Gtid) -> NDArray[np.bool_]:
-    sequence = ends[:, slots.END_SEQ].view(np.uint64) == np.uint64(gtid.seq_no)
-    return sequence & (ends[:, slots.END_DOMAIN] == gtid.domain_id) & (ends[:, slots.END_SERVER] == gtid.server_id)
+def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
+    known = position.get(gtid.domain_id)
+    return known is None or known.seq_no < gtid.seq_no
 
 
 def _row(entry: IndexEntry) -> NDArray[np.int64]:

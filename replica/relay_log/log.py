@@ -73,9 +73,12 @@ class RelayLog:
         return self.steadily(self._first_position)
 
     def oldest(self) -> RelayLocation:
-        """The beginning of the oldest file."""
+        """The beginning of the oldest file; of the one that is to come where there is none."""
         with self._lock:
-            return RelayLocation(self._files.numbers().start or 1, 0)
+            numbers, head = self._files.numbers(), self._files.published()
+        if numbers:
+            return RelayLocation(numbers.start, 0)
+        return RelayLocation(1 if head is None else head.location.file, 0)
 
     def steadily(self, look: Callable[[], _Result]) -> _Result:
         """The result of `look`, which is repeated where it met a file that was removed just then.

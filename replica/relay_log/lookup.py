@@ -117,7 +117,14 @@ class RelayFiles:
         return self.head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
 
     def may_hold(self, numbers: range, position: GtidPosition) -> list[int]:
-        """The files in which halving may have missed `position`, newest first: none where sequence numbers only grow.
+        """The files in which halving may have missed `position`, newest first: none where numbers only grow."""
+        unordered = self.unordered(numbers)
+        if not unordered:
+            return []
+        return [n for n in reversed(numbers) if n in unordered or self._between(n, numbers[-1], position)]
+
+    def unordered(self, numbers: range) -> set[int]:
+        """Return the files in which sequence numbers went back.
 
         Each file is looked at once in the life of this object, and none before one that tells of all before it.
         """
@@ -135,9 +142,7 @@ class RelayFiles:
                 self._checked = number + 1
             if entry is not None and entry.unordered:
                 self._unordered.add(number)
-        if not self._unordered:
-            return []
-        return [n for n in reversed(numbers) if n in self._unordered or self._between(n, numbers[-1], position)]
+        return self._unordered
 
     def not_plain(self, first: int, last: int) -> Iterator[int]:
         """The files from `first` to `last`, less those that hold no XA groups, as the ends of their sidecars tell.

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
     from replica.dump.rows_text import RowTexts, Texts
+    from replica.log_reader.part import Part
     from replica.rows.decode.batch import ChangeBatch, Groups
 
 OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from replica.dump.names import Names, read_schema_file
 from replica.errors import ReplicaError
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.events import QueryEvent
-from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.schema.history import SchemaHistory
-from replica.tail.following import stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from replica.dump.notices import Notices
-    from replica.dump.reading import Part
+    from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
+    from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
     from replica.rows.tables.target import TableTarget
     from replica.rows.types.types import ValuePolicy
@@ -99,9 +99,7 @@ class DefinedBefore:
         """
         if self._history is None:
             self._history = SchemaHistory()
-            numbers = relay_numbers(self._log.directory)
-            start = RelayLocation(numbers[0], 0) if numbers else self._end
-            for part in stretch(self._log, start, self._end, verify=False):
+            for part in RelayLogReader(self._log).parts(self._log.oldest(), self._end, verify=False):
                 if part.defines:
                     self._learn(self._history, part)
         return self._history.table(database, table)

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.file_head import read_file_head
+from replica.relay_log.gtid_search import GtidSearch
 from replica.relay_log.index import FileIndex
 from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.scan import group_ends
 from replica.relay_log.slots import END_OFFSET
-from replica.tail.find import find_group
-from replica.tail.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,7 @@ class Beginning(NamedTuple):
 
 def earliest(log: RelayLog, head: RelayHead) -> Beginning:
     """Begin at the first transaction that the log still has."""
-    numbers = relay_numbers(log.directory)
-    return Beginning(log.at(RelayLocation(numbers[0], 0)) if numbers and head.location.offset else head)
+    return Beginning(log.at(log.oldest()) if head.location.offset else head)
 
 
 def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
@@ -73,10 +72,10 @@ def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid)
             hint="--from earliest shows what there is.",
         )
     if gtid == begins:
-        return RelayLocation(relay_numbers(log.directory)[0], 0)
-    group = find_group(log, Search(gtid))
+        return log.oldest()
+    group = RelayLogReader(log).find_group(GtidSearch(gtid))
     # A hole in the numbers, or another server's GTID: from where the domain begins, and what is up to it is skipped.
-    return group.end if group else RelayLocation(relay_numbers(log.directory)[0], 0)
+    return group.after.location if group else log.oldest()
 
 
 def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:

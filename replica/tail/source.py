@@ -1,29 +1,26 @@
 """The source of the changes: a relay log that another process writes, or one of our own that lives as long as we do.
 
 In: a relay directory, or the options of a connection. Out: a relay log to follow, and a way to ask the primary what a
-table looks like, if there is a connection. The temporary replica has a server id of its own, never acknowledges, and
-keeps at most OWN_LOG_BYTES on disk; it is gone when we are.
+table looks like, if there is a connection.
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from replica.config import FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.plain_text import plain_event
+from replica.primary_reader.own_log import own_log
 from replica.relay_log.log import RelayLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
+    from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
 
@@ -31,11 +28,6 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
     from replica.schema.table import TableSchema
     from replica.tail.names import Ask
-
-OWN_FILE_BYTES: Final = 16 << 20
-"""Files that were shown are removed: small ones go sooner. A larger transaction makes a larger file."""
-OWN_LOG_BYTES: Final = 256 << 20
-"""Then receiving pauses, until what is there was shown."""
 
 
 class Source(NamedTuple):
@@ -97,30 +89,14 @@ def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[S
 
 
 @contextlib.contextmanager
-def primary(
-    config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger, **options: object
-) -> Iterator[Source]:
-    """Give a replica of our own. `start`: latest, earliest, or a position; `options` go before those of `config`.
+def primary(config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger) -> Iterator[Source]:
+    """Give a replica of our own. `start`: latest, earliest, or a position.
 
     Raises:
         ReplicaError: as EmbeddedReplica raises them, from the source's calls.
     """
-    with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder:
-        own = config.model_copy(
-            update={
-                "server_id": random.SystemRandom().randint(FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID),
-                "semi_sync": False,
-                "annotate": True,
-                "relay_dir": Path(folder),
-                "relay_max_file_bytes": OWN_FILE_BYTES,
-                "relay_max_bytes": OWN_LOG_BYTES,
-                "start": start if isinstance(start, str) else "latest",
-                **options,
-            }
-        )
-        with EmbeddedReplica(own, Path(folder), log=log) as replica:
-            replica.start(None if isinstance(start, str) else start)
-            yield Source(replica.log, _asker(replica), replica)
+    with own_log(config, start, log) as own:
+        yield Source(own.log, _asker(own.replica), own.replica)
 
 
 def _asker(replica: EmbeddedReplica) -> Ask:

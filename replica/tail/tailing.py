@@ -15,11 +15,11 @@ from replica.dump.kernel_escapes import JSON, PLAIN
 from replica.dump.rows_text import RowTexts
 from replica.dump.unseen import visible
 from replica.errors import DataLossError
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.plain_text import one_line
-from replica.relay_log.location import RelayLocation, relay_numbers
-from replica.relay_log.xa import follow
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.xa import prepared_at
 from replica.rows.scan.xa import XaAction, find_xa_groups
-from replica.tail.following import stretch
 from replica.tail.row_lines import program as plain_program
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.dump.notices import Notices
-    from replica.dump.reading import Part, Reading
+    from replica.dump.reading import Reading
     from replica.dump.templates import Program
     from replica.dump.without_rows import StatementChanges, WithoutRows
+    from replica.log_reader.part import Part
     from replica.protocol.transaction_events import XaId
     from replica.relay_log.log import RelayLog
     from replica.rows.decode.batch import Groups
@@ -195,11 +196,8 @@ class PreparedBefore:
                 return
 
     def _carry(self, reading: Reading) -> None:
-        numbers = relay_numbers(self._log.directory)
-        if not numbers:
-            return
-        _, prepared = follow(self._log, [(RelayLocation(numbers[0], 0), self._start)], ())
-        for group in prepared:
+        reader = RelayLogReader(self._log)
+        for group in prepared_at(self._log, self._start):
             end = RelayLocation(group.location.file, group.bytes.end)
-            for part in stretch(self._log, group.location, end):
+            for part in reader.parts(group.location, end):
                 reading.carry(part)

@@ -21,8 +21,8 @@ from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replica.dump.reading import Part
     from replica.dump.without_rows import WithoutRows
+    from replica.log_reader.part import Part
     from replica.protocol.header import Event
     from replica.rows.decode.batch import Groups
     from replica.rows.decode.slots import Table

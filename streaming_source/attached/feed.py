@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import DataLossError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_and_prepared
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.option_places import CommitTime
 from replica.relay_log.log import RelayLog
 from replica.relay_log.xa import prepared_at
 from streaming_source.attached.daemon import DaemonWatch
 from streaming_source.attached.history import check_history, end_of_group
 from streaming_source.attached.reader import HeldFiles
-from streaming_source.attached.time import place_before
 from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
@@ -121,7 +121,12 @@ class AttachedFeed:
         return SourceOffset(position, resume, self.log.at(end).primary, server_id, anchor=True, uid=uid, last=last)
 
     def _before_time(self, time_s: int, head: RelayHead) -> RelayHead:
-        return place_before(self.log, time_s, head, accept_gap=not self._options.fail_on_data_loss)
+        found = RelayLogReader(self.log).first_since(
+            time_s,
+            accept_gap=not self._options.fail_on_data_loss,
+            hint="Start at a later time, or at earliest; failOnDataLoss=false starts there too.",
+        )
+        return head if found is None else found.before
 
     def start(self, offset: SourceOffset) -> SourceOffset:
         epoch = self.epoch

@@ -22,7 +22,7 @@ from replica.handshake.end import ServerEnd, is_last, server_end
 from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.option_places import CommitTime
-from replica.positions.on_primary import at_time
+from replica.primary_reader.on_primary import PrimaryReader
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
@@ -96,7 +96,7 @@ class ReplicaFeed:
     def _at_time(self, time_s: int) -> SourceOffset:
         accept = not self._options.fail_on_data_loss
         try:
-            found = at_time(self._options.connection, time_s, library_logger(), accept_gap=accept)
+            found = PrimaryReader(self._options.connection, library_logger()).at_time(time_s, accept_gap=accept)
         except PositionLostError as error:
             raise explained(error) from None
         _log.info("startingPosition %s is %s", self._options.starting_position, found.position or "the beginning")
@@ -105,7 +105,7 @@ class ReplicaFeed:
     def ending_position(self, end: Position) -> GtidPosition:
         """Return the option endingPosition made definite."""
         if isinstance(end, CommitTime):
-            return at_time(self._options.connection, end.seconds, library_logger()).position
+            return PrimaryReader(self._options.connection, library_logger()).at_time(end.seconds).position
         return self.server_position() if isinstance(end, str) else end
 
     def _earliest(self) -> SourceOffset:

@@ -15,7 +15,7 @@ import pytest
 
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, SchemaError
 from replica.explain.in_relay_log import explain_relay
-from replica.positions import in_relay_log
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from streaming_source.batch.planning import end_at_load, plan_range
@@ -212,13 +212,13 @@ def test_explain_and_position_refuse_what_is_there_twice(primary: MariaDb, tmp_p
     log = RelayLog(query.folder)
     for look in (
         lambda: explain_relay(log, Gtid(0, 1, 9), None),
-        lambda: in_relay_log.behind(log, Gtid(0, 1, 9)),
+        lambda: RelayLogReader(log).behind(Gtid(0, 1, 9)),
         lambda: log.locate(GtidPosition.parse("0-1-9")),
     ):
         with pytest.raises(AmbiguousPositionError, match=r"000001:\d+, \S*000001:\d+"):
             look()
     assert explain_relay(log, Gtid(0, 1, 12), None).transaction is not None
-    assert str(in_relay_log.behind(log, Gtid(0, 1, 12)).position) == "0-1-12"
+    assert str(RelayLogReader(log).behind(Gtid(0, 1, 12)).position) == "0-1-12"
 
 
 def batch_of(server: MariaDb, folder: Path, **options: str) -> list[int]:

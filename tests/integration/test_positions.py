@@ -13,7 +13,7 @@ from replica.cli import program
 from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ReplicaError
 from replica.option_places import shown_instant
-from replica.positions.on_primary import at_place, at_time, behind
+from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.tail.source import warnings_logger
 from tests.fixtures.replicas import replica_config
@@ -69,21 +69,21 @@ def _files(server: MariaDb) -> list[str]:
 def test_a_time_is_the_place_before_the_first_transaction_committed_then_or_later(history: History) -> None:
     config = replica_config(history.server)
     for number, seconds in ((0, history.time(0) - 90), (2, history.time(2)), (4, history.time(4))):
-        found = at_time(config, seconds, LOG)
+        found = PrimaryReader(config, LOG).at_time(seconds)
         assert str(found.position) == f"0-1-{2 + 3 * number}"
         assert found.next is not None
         assert (found.next.gtid, found.next.time_s) == (Gtid(0, 1, 3 + 3 * number), history.time(number))
         assert found.next.place is not None
         assert found.next.place.file == f"bin.{number + 2:06d}"
-    ended = at_time(config, history.time(4) + 1, LOG)
+    ended = PrimaryReader(config, LOG).at_time(history.time(4) + 1)
     assert (str(ended.position), ended.next) == ("0-1-17", None)
-    beginning = at_time(config, 1, LOG)
+    beginning = PrimaryReader(config, LOG).at_time(1)
     assert str(beginning.position) == "", "nothing was ever purged: the first transaction of all"
 
 
 def test_a_time_to_come_is_refused_with_the_servers_clock(history: History) -> None:
     with pytest.raises(ConfigError, match=r"is still to come: by its clock it is 20\d\d-"):
-        at_time(replica_config(history.server), int(time.time()) + 3600, LOG)
+        PrimaryReader(replica_config(history.server), LOG).at_time(int(time.time()) + 3600)
 
 
 def test_a_place_is_its_position_and_inside_a_transaction_the_one_before(history: History) -> None:
@@ -91,7 +91,7 @@ def test_a_place_is_its_position_and_inside_a_transaction_the_one_before(history
     server, config = history.server, replica_config(history.server)
     position, wrong = 8, 0
     for name, offset, kind, *_ in server.sql("SHOW BINLOG EVENTS IN 'bin.000004'"):
-        found = at_place(config, BinlogPosition(name, offset), LOG)
+        found = PrimaryReader(config, LOG).at_place(BinlogPosition(name, offset))
         if kind in ("Table_map", "Annotate_rows"):
             continue  # one inside is like another, and each is a dump
         inside = kind not in ("Format_desc", "Gtid_list", "Binlog_checkpoint", "Gtid", "Rotate")
@@ -109,7 +109,7 @@ def test_a_place_is_its_position_and_inside_a_transaction_the_one_before(history
 def test_what_is_no_place_of_the_binlog_is_refused_with_what_there_is(history: History, place: str) -> None:
     file, _, offset = place.partition(":")
     with pytest.raises(ConfigError, match=r"it has bin\.000001 to bin\.000006"):
-        at_place(replica_config(history.server), BinlogPosition(file, int(offset)), LOG)
+        PrimaryReader(replica_config(history.server), LOG).at_place(BinlogPosition(file, int(offset)))
 
 
 def test_behind_a_transaction_is_the_position_of_all_domains_until_it_is_purged(own_history: History) -> None:
@@ -117,23 +117,23 @@ def test_behind_a_transaction_is_the_position_of_all_domains_until_it_is_purged(
     server, config = history.server, replica_config(history.server)
     server.sql("SET gtid_domain_id = 7", "INSERT INTO d.t VALUES (70)")
     server.sql("INSERT INTO d.t VALUES (71)")
-    found = behind(config, Gtid(7, 1, 1), LOG)
+    found = PrimaryReader(config, LOG).behind(Gtid(7, 1, 1))
     assert str(found.position) == "0-1-17,7-1-1"
     assert found.next is not None
     assert found.next.gtid == Gtid(0, 1, 18)
-    assert str(behind(config, Gtid(0, 1, 4), LOG).position) == "0-1-4"
+    assert str(PrimaryReader(config, LOG).behind(Gtid(0, 1, 4)).position) == "0-1-4"
     for missing in (Gtid(0, 1, 99), Gtid(0, 2, 5), Gtid(3, 1, 1)):
         with pytest.raises(PositionLostError, match=f"{missing} is not in the binlog"):
-            behind(config, missing, LOG)
+            PrimaryReader(config, LOG).behind(missing)
     server.purge_binlogs("bin.000004")
     with pytest.raises(PositionPurgedError, match=f"begin at {shown_instant(history.time(2) - 50)}") as caught:
-        at_time(config, history.time(0), LOG)
+        PrimaryReader(config, LOG).at_time(history.time(0))
     assert "earliest, which is 0-1-8" in caught.value.hint
-    accepted = at_time(config, history.time(0), LOG, accept_gap=True)
+    accepted = PrimaryReader(config, LOG).at_time(history.time(0), accept_gap=True)
     assert str(accepted.position) == "0-1-8"
-    assert str(at_time(config, history.time(3), LOG).position) == "0-1-11"
+    assert str(PrimaryReader(config, LOG).at_time(history.time(3)).position) == "0-1-11"
     with pytest.raises(ReplicaError):
-        behind(config, Gtid(0, 1, 4), LOG)
+        PrimaryReader(config, LOG).behind(Gtid(0, 1, 4))
 
 
 def _command(*arguments: str) -> dict[str, Any]:
@@ -178,6 +178,6 @@ def test_transactions_prepared_at_a_time_are_resumed_from(any_server: MariaDb) -
         for statement in ("XA START 'x'", "INSERT INTO x.t VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):
             cursor.execute(statement)
         server.sql(f"SET timestamp = {now - 100}", "INSERT INTO x.t VALUES (2)")
-        found = at_time(replica_config(server), now - 200, LOG)
+        found = PrimaryReader(replica_config(server), LOG).at_time(now - 200)
         cursor.execute("XA ROLLBACK 'x'")
     assert (str(found.position), str(found.resume)) == ("0-1-3", "0-1-2")

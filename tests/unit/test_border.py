@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 LIVE = "The live side never decodes a row"
 DECODING = "Decoding never connects"
 PROGRAMS = "Programs are for people: no other side imports one"
+RECEIVES_AND_READS = {"replica.primary_reader"}
+"""What looks into a primary's binlog: a replica of its own writes what the readers of relay logs then read."""
 
 
 def contract(name: str) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def test_every_module_of_the_replica_is_on_one_side() -> None:
         ours(contract(LIVE)["source_modules"]),
         ours(contract(DECODING)["source_modules"]),
         ours(contract(PROGRAMS)["forbidden_modules"]),
+        RECEIVES_AND_READS,
     ]
     assert sorted(module for side in sides for module in side) == sorted(there - {"replica.__init__"})
 
@@ -42,4 +45,4 @@ def test_no_contract_of_the_border_lets_an_import_pass_through_another_module() 
 
 
 def test_what_decodes_may_not_import_what_is_live() -> None:
-    assert ours(contract(LIVE)["source_modules"]) <= set(contract(DECODING)["forbidden_modules"])
+    assert ours(contract(LIVE)["source_modules"]) | RECEIVES_AND_READS <= set(contract(DECODING)["forbidden_modules"])

@@ -9,6 +9,7 @@ import pytest
 
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.groups import DISORDER_S, RelayGroups
+from replica.relay_log.gtid_search import GtidSearch
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
@@ -83,7 +84,7 @@ def test_every_time_stands_for_the_first_group_that_late(log: tuple[Path, list[P
 def test_a_search_goes_on_from_where_the_last_one_ended(log: tuple[Path, list[Put]]) -> None:
     directory, groups = log
     looked = RelayGroups(directory)
-    middle = looked.find(groups[70].gtid)
+    middle = looked.find(GtidSearch(groups[70].gtid))
     assert middle is not None
     found = looked.first_at(T0, middle.after.location)
     assert found is not None
@@ -113,11 +114,11 @@ def test_every_gtid_is_found_with_the_place_and_the_position_before_it(log: tupl
     directory, groups = log
     looked = RelayGroups(directory)
     for group in groups:
-        found = looked.find(group.gtid)
+        found = looked.find(GtidSearch(group.gtid))
         assert found is not None
         assert (found.before.position, found.begins, found.after.primary.position) == group[2:3] + group[4:6]
-    assert looked.find(Gtid(0, 2, 15)) is None
-    assert looked.find(Gtid(7, 1, 1)) is None
+    assert looked.find(GtidSearch(Gtid(0, 2, 15))) is None
+    assert looked.find(GtidSearch(Gtid(7, 1, 1))) is None
 
 
 def test_every_place_of_the_primary_is_between_two_groups_or_inside_of_one(log: tuple[Path, list[Put]]) -> None:
@@ -165,10 +166,12 @@ def test_groups_follow_each_other(log: tuple[Path, list[Put]]) -> None:
 def test_a_log_whose_oldest_files_are_gone_begins_with_the_next(tmp_path: Path) -> None:
     groups = fill(tmp_path / "relay", [T0 + 100 * at for at in range(60)])
     looked = RelayGroups(tmp_path / "relay")
-    first = next(found for group in groups if (found := looked.find(group.gtid)) and found.after.location.file == 3)
+    first = next(
+        found for group in groups if (found := looked.find(GtidSearch(group.gtid))) and found.after.location.file == 3
+    )
     for number in (1, 2):
         relay_path(tmp_path / "relay", number).unlink()
         index_path(tmp_path / "relay", number).unlink()
     assert looked.first_at(T0) == RelayGroups(tmp_path / "relay").first_at(T0) == first
-    assert looked.find(groups[0].gtid) is None
+    assert looked.find(GtidSearch(groups[0].gtid)) is None
     assert looked.around(BinlogPosition(groups[0].file, groups[0].begin)) is None

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, DataLossError
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.rows.scan.scan import scan
-from replica.tail.following import stretch
 from replica.tail.places import Beginning, behind, earliest, last_transactions
 from tests.unit.relay_log.test_log import START, Place, fill
 from tests.unit.tail.relay_logs import recorded_log
@@ -35,7 +35,7 @@ def head(log: RelayLog) -> RelayHead:
 def groups_behind(log: RelayLog, start: RelayLocation) -> int:
     head = log.head()
     assert head is not None
-    parts = stretch(log, start, head.location)
+    parts = RelayLogReader(log).parts(start, head.location)
     return sum(len(scan(part.piece.data, checksum=part.piece.checksum).groups) for part in parts)
 
 

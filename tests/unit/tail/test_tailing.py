@@ -12,11 +12,11 @@ from replica.dump.json_rows import write_json_rows
 from replica.dump.notices import Notices
 from replica.dump.without_rows import StatementChanges
 from replica.errors import DataLossError
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.tail.changes import OPERATIONS, Changes
 from replica.tail.colours import Colours
-from replica.tail.following import stretch
 from replica.tail.names import DefinedBefore
 from replica.tail.tailing import JsonLines, PreparedBefore, PrettyLines, Tail
 from replica.tail.transactions import Transactions
@@ -68,7 +68,7 @@ def shown(
     )
     head = log.head()
     assert head is not None
-    for part in stretch(log, start, head.location):
+    for part in RelayLogReader(log).parts(start, head.location):
         if not tail.show(part):
             break
     return out.getvalue().decode()
@@ -160,7 +160,7 @@ def test_a_prepare_that_was_purged_is_said(tmp_path: Path) -> None:
     tail = Tail(reading, Changes(reading, output.texts), output, PreparedBefore(log, start))
     head = log.head()
     assert head is not None
-    assert all(tail.show(part) for part in stretch(log, start, head.location))
+    assert all(tail.show(part) for part in RelayLogReader(log).parts(start, head.location))
     assert "commits the XA transaction" in said(reading)
     assert reading.notices.exit_code == DataLossError.exit_code
     assert "0-1-16" in out.getvalue().decode()

@@ -4,18 +4,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.log_reader.found import NextGroup
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log.gtid_search import GtidSearch
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.tail.find import find_group
-from replica.tail.search import Search
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 from tests.unit.tail.relay_logs import recorded_log
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from replica.relay_log.groups import LogGroup
 
 
 def gtids_of(text: str) -> list[Gtid]:
@@ -28,13 +31,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> RelayLog:
 
 
 def begins_with(log: RelayLog, gtid: Gtid) -> bool:
-    search = Search(gtid)
-    found = find_group(log, search)
+    reader = RelayLogReader(log)
+    found = reader.find_group(GtidSearch(gtid))
     assert found is not None, gtid
-    first = next(found.part.walk())
-    event = found.part.read(first)
-    assert first.offset == found.start.offset
-    assert log.at(found.end).position.get(gtid.domain_id) == gtid
+    part = reader.part_of(found)
+    first = next(part.walk())
+    event = part.read(first)
+    assert first.offset == found.before.location.offset
+    assert part.piece.end == found.after.location.offset
+    assert log.at(found.after.location).position.get(gtid.domain_id) == gtid
     return getattr(event, "gtid", None) == gtid
 
 
@@ -50,14 +55,14 @@ def test_every_group_is_found(log: RelayLog) -> None:
     ("gtid", "before", "after"), [("7-99-500", "7-99-2", "7-99-1000"), ("7-1-999", "7-99-2", "7-99-1000")]
 )
 def test_a_hole_has_neighbours(log: RelayLog, gtid: str, before: str, after: str) -> None:
-    search = Search(Gtid.parse(gtid))
-    assert find_group(log, search) is None
+    search = GtidSearch(Gtid.parse(gtid))
+    assert RelayLogReader(log).find(search) is None
     assert (str(search.before), str(search.after)) == (before, after)
 
 
 def test_another_servers_number(log: RelayLog) -> None:
-    search = Search(Gtid(0, 5, 4))
-    assert find_group(log, search) is None
+    search = GtidSearch(Gtid(0, 5, 4))
+    assert RelayLogReader(log).find(search) is None
     assert str(search.other) == "0-1-4"
 
 
@@ -72,15 +77,28 @@ def test_numbers_that_went_back_are_found_by_a_walk(tmp_path: Path) -> None:
     log = RelayLog(tmp_path)
     assert len(relay_numbers(tmp_path)) > 3
     assert all(begins_with_number(log, number) for number in order)
-    assert find_group(log, Search(Gtid(0, 1, 40))) is None
+    reader = RelayLogReader(log)
+    for before, number in zip([None, *order], order, strict=False):
+        behind = reader.behind(Gtid(0, 1, number))
+        assert behind.position == GtidPosition((Gtid(0, 1, number),))
+        assert before is None or reader.behind(Gtid(0, 1, before)).next == NextGroup.of(group_of(reader, number))
+    search = GtidSearch(Gtid(0, 1, 40))
+    assert reader.find(search) is None
+    assert (search.before, search.after) == (Gtid(0, 1, 29), Gtid(0, 1, 50))
+
+
+def group_of(reader: RelayLogReader, number: int) -> LogGroup:
+    found = reader.find_group(GtidSearch(Gtid(0, 1, number)))
+    assert found is not None
+    return found
 
 
 def begins_with_number(log: RelayLog, number: int) -> bool:
-    found = find_group(log, Search(Gtid(0, 1, number)))
-    return found is not None and len(found.part.piece.data) > 300
+    found = RelayLogReader(log).find(GtidSearch(Gtid(0, 1, number)))
+    return found is not None and len(found.piece.data) > 300
 
 
 def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
-    assert find_group(RelayLog(tmp_path), Search(Gtid(0, 1, 1))) is None
+    assert RelayLogReader(RelayLog(tmp_path)).find(GtidSearch(Gtid(0, 1, 1))) is None
     with RelayWriter.open(tmp_path, start=GtidPosition()):
-        assert find_group(RelayLog(tmp_path), Search(Gtid(0, 1, 1))) is None
+        assert RelayLogReader(RelayLog(tmp_path)).find(GtidSearch(Gtid(0, 1, 1))) is None

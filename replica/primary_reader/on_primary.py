@@ -1,4 +1,4 @@
-"""Times, places and transactions of a primary's binlog as GTID positions, found without receiving all of it.
+"""Reads a primary's binlog: times, places and transactions as GTID positions, found without receiving all of it.
 
 The file is found by halving over what the files begin with; then that one file is received, as far as need be, into a
 temporary relay log. Times: the search begins in the last file that was begun DISORDER_S before the time, and the first
@@ -23,17 +23,19 @@ from replica.handshake.login import log_in
 from replica.handshake.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start import gtids, latest_position
+from replica.log_reader.found import FoundPosition, NextGroup
 from replica.option_places import shown_instant
-from replica.positions.found import FoundPosition, NextGroup
-from replica.positions.passing import Passed, pass_by
+from replica.primary_reader.passing import Passed, pass_by
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.groups import DISORDER_S
+from replica.relay_log.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
+    from replica.primary_reader.passing import Look
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.groups import Around, LogGroup
 
@@ -51,64 +53,73 @@ class _Beginning(NamedTuple):
     gap_s: int | None = None
 
 
-def at_time(
-    config: ReplicaConfig, time_s: int, log: FilteringBoundLogger, *, accept_gap: bool = False
-) -> FoundPosition:
-    """Find the position before the first group that was committed at `time_s` (seconds since 1970) or later.
+class PrimaryReader:
+    """Ask the primary that `config` names; `log` is told of connections that are tried again."""
 
-    It is the end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file is
-    that file's beginning.
+    def __init__(self, config: ReplicaConfig, log: FilteringBoundLogger) -> None:
+        self._config = config
+        self._log = log
 
-    Raises:
-        ConfigError: the time is still to come by the server's clock.
-        PositionPurgedError: binlogs from that time were removed.
-        ReplicaError: whatever asking and receiving raise.
-    """
-    beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
-    if beginning.gap_s is not None and not accept_gap:
-        raise PositionPurgedError(
-            f"the binlogs of {beginning.endpoint} begin at {shown_instant(beginning.gap_s)}: what was committed from "
-            f"{shown_instant(time_s)} on is not all there any more.",
-            hint=f"Start at a later time, or at earliest, which is {beginning.start}, and take the gap.",
-        )
-    passed = pass_by(config, beginning.start, beginning.end, lambda groups, seen: groups.first_at(time_s, seen), log)
-    return _found(passed, beginning)
+    def at_time(self, time_s: int, *, accept_gap: bool = False) -> FoundPosition:
+        """Find the position before the first group that was committed at `time_s` (seconds since 1970) or later.
 
+        It is the end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file
+        is that file's beginning.
 
-def at_place(config: ReplicaConfig, place: BinlogPosition, log: FilteringBoundLogger) -> FoundPosition:
-    """Find the position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
+        Raises:
+            ConfigError: the time is still to come by the server's clock.
+            PositionPurgedError: binlogs from that time were removed.
+            ReplicaError: whatever asking and receiving raise.
+        """
+        config = self._config
+        beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
+        if beginning.gap_s is not None and not accept_gap:
+            raise PositionPurgedError(
+                f"the binlogs of {beginning.endpoint} begin at {shown_instant(beginning.gap_s)}: what was committed "
+                f"from {shown_instant(time_s)} on is not all there any more.",
+                hint=f"Start at a later time, or at earliest, which is {beginning.start}, and take the gap.",
+            )
+        passed = self._pass_by(beginning, lambda groups, seen: groups.first_at(time_s, seen))
+        return _found(passed, beginning)
 
-    Inside an event group, it is the position before that group.
+    def at_place(self, place: BinlogPosition) -> FoundPosition:
+        """Find the position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
 
-    Raises:
-        ConfigError: the server has no such file, or no event begins there.
-        ReplicaError: whatever asking and receiving raise.
-    """
-    if place.position > MAX_DUMP_POSITION:
-        raise ConfigError(
-            f"{place} is beyond 4 GiB, where a server cannot be asked.",
-            hint="Name a time or a GTID, or the binlog file itself.",
-        )
-    beginning, found = asyncio.run(attempt(config, lambda endpoint: _look_at_place(config, endpoint, place)))
-    if found is not None:
-        return found
-    passed = pass_by(config, beginning.start, beginning.end, lambda groups, _: _holding(groups.around(place)), log)
-    return replace(_found(passed, beginning), inside=True)
+        Inside an event group, it is the position before that group.
 
+        Raises:
+            ConfigError: the server has no such file, or no event begins there.
+            ReplicaError: whatever asking and receiving raise.
+        """
+        if place.position > MAX_DUMP_POSITION:
+            raise ConfigError(
+                f"{place} is beyond 4 GiB, where a server cannot be asked.",
+                hint="Name a time or a GTID, or the binlog file itself.",
+            )
+        config = self._config
+        beginning, found = asyncio.run(attempt(config, lambda endpoint: _look_at_place(config, endpoint, place)))
+        if found is not None:
+            return found
+        passed = self._pass_by(beginning, lambda groups, _: _holding(groups.around(place)))
+        return replace(_found(passed, beginning), inside=True)
 
-def behind(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> FoundPosition:
-    """Find the position, in all domains, behind the event group of a GTID.
+    def behind(self, gtid: Gtid) -> FoundPosition:
+        """Find the position, in all domains, behind the event group of a GTID.
 
-    Raises:
-        PositionLostError: it is not in the server's binlog.
-        ReplicaError: whatever asking and receiving raise.
-    """
-    beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
-    passed = pass_by(config, beginning.start, beginning.end, lambda groups, seen: groups.find(gtid, seen), log)
-    if passed.group is None:
-        raise _not_there(gtid, beginning.endpoint, beginning.end)
-    following = NextGroup.of_whole(passed.following) if passed.following else None
-    return FoundPosition(passed.group.after.position, following)
+        Raises:
+            PositionLostError: it is not in the server's binlog.
+            ReplicaError: whatever asking and receiving raise.
+        """
+        config, search = self._config, GtidSearch(gtid)
+        beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
+        passed = self._pass_by(beginning, lambda groups, seen: groups.find(search, seen))
+        if passed.group is None:
+            raise _not_there(gtid, beginning.endpoint, beginning.end)
+        following = NextGroup.of_whole(passed.following) if passed.following else None
+        return FoundPosition(passed.group.after.position, following)
+
+    def _pass_by(self, beginning: _Beginning, look: Look) -> Passed:
+        return pass_by(self._config, beginning.start, beginning.end, look, self._log)
 
 
 def _found(passed: Passed, beginning: _Beginning) -> FoundPosition:

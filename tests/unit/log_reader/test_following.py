@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DataLossError, RelayError
+from replica.log_reader.following import BUSY_POLLS, IDLE_POLL_S, POLL_S, Follower, wait_for_log
+from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
-from replica.tail.following import BUSY_POLLS, IDLE_POLL_S, POLL_S, Follower, stretch, wait_for_log
 from tests.unit.relay_writer.driving import feed
 from tests.unit.tail.relay_logs import recorded_log, wire_of
 from tests.vectors.load import raw_events
@@ -39,7 +40,7 @@ class Sleeps:
 
 
 def group_bytes(log: RelayLog, start: RelayLocation, end: RelayLocation) -> bytes:
-    return b"".join(bytes(part.piece.data) for part in stretch(log, start, end))
+    return b"".join(bytes(part.piece.data) for part in RelayLogReader(log).parts(start, end))
 
 
 def test_every_group_comes_once_while_the_log_grows(tmp_path: Path) -> None:
@@ -92,14 +93,14 @@ def test_purged_before_it_was_read(tmp_path: Path) -> None:
     log = recorded_log(tmp_path, "11.8", "transactions", max_file_bytes=700)
     head = log.head()
     assert head is not None
-    parts = stretch(log, RelayLocation(1, 0), head.location)
+    parts = RelayLogReader(log).parts(RelayLocation(1, 0), head.location)
     next(parts)
     for number in relay_numbers(tmp_path)[:3]:
         relay_path(tmp_path, number).unlink()
     with pytest.raises(DataLossError, match=r"relay\.00000\d was purged before it was read"):
         list(parts)
     with pytest.raises(DataLossError, match="no longer in the relay log"):
-        list(stretch(log, RelayLocation(1, 0), head.location))
+        list(RelayLogReader(log).parts(RelayLocation(1, 0), head.location))
 
 
 def test_begun_anew(tmp_path: Path) -> None:

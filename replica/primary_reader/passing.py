@@ -1,7 +1,7 @@
-"""A part of a primary's binlog, received into a temporary relay log, looked at as it comes, and dropped again.
+"""Receives a part of a primary's binlog into a temporary relay log, looks at it as it comes, and drops it again.
 
 In: the position to begin at and the one where it is enough. Out: what the caller's look finds first, with the XA
-transactions that were prepared before that place. At most OWN_LOG_BYTES lie on disk at a time (tail/source.py), and one
+transactions that were prepared before that place. At most OWN_LOG_BYTES lie on disk at a time (own_log.py), and one
 transaction; nothing is decoded.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError
+from replica.primary_reader.own_log import own_log
 from replica.protocol.gtid import Order
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.xa import follow
-from replica.tail.source import primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
     from replica.relay_log.xa import Prepared, PreparedGroup
+
+    Look = Callable[[RelayGroups, RelayLocation], LogGroup | None]
 
 POLL_S: Final = 0.1
 SILENCE_S: Final = 120.0
@@ -49,7 +51,7 @@ def pass_by(
     config: ReplicaConfig,
     start: GtidPosition,
     end: GtidPosition,
-    look: Callable[[RelayGroups, RelayLocation | None], LogGroup | None],
+    look: Look,
     log: FilteringBoundLogger,
 ) -> Passed:
     """Receive what follows `start` until `look` finds something, or all up to `end` was seen.
@@ -63,11 +65,10 @@ def pass_by(
     """
     if _reached(start, end):
         return Passed(None, None, None)
-    with primary(config, start, log) as source:
-        replica = source.replica
-        assert replica is not None  # noqa: S101  (a primary comes with one)
-        groups, opened = RelayGroups(source.log.directory), _Opened(source.log)
-        seen: RelayLocation | None = None
+    with own_log(config, start, log) as own:
+        replica = own.replica
+        groups, opened = RelayGroups(own.log.directory), _Opened(own.log)
+        seen = RelayLocation(0, 0)
         silent_s = 0.0
         while True:
             head = replica.head()
@@ -80,11 +81,11 @@ def pass_by(
                 if _reached(head.position, end):
                     return Passed(None, opened.resume, None)
                 seen = head.location
-                source.log.purge_before(seen)
+                own.log.purge_before(seen)
             if replica.wait_beyond(head.location, POLL_S):
                 silent_s = 0.0
             elif (silent_s := silent_s + POLL_S) > SILENCE_S:
-                raise DisconnectedError(f"{source.log.directory}: the primary sends nothing behind {head.position}.")
+                raise DisconnectedError(f"{own.log.directory}: the primary sends nothing behind {head.position}.")
 
 
 def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:

@@ -1,4 +1,4 @@
-"""A relay log as it grows: parts of files, as soon as their groups are committed, for the readers of binlog files.
+"""Follows a relay log as it grows: parts of files, as soon as their groups are committed.
 
 In: a relay directory, written by this process, by another one, or by none any more. Out: `Part`s, each whole groups, a
 group with DDL alone in its part. Only files are read and nothing is locked: the writer does not notice.
@@ -9,17 +9,16 @@ without a word.
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.reading import Part
-from replica.errors import ConfigError, DataLossError, RelayError
-from replica.files.opening import open_binlog
+from replica.errors import RelayError
+from replica.log_reader.in_relay_log import RelayLogReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.log_reader.part import Part
+    from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
 
 POLL_S: Final = 0.005
@@ -27,26 +26,6 @@ POLL_S: Final = 0.005
 IDLE_POLL_S: Final = 0.02
 BUSY_POLLS: Final = 200
 """So many short pauses after the last change; then it may take longer, and costs less than 1 % of a core."""
-WHOLE_FILES: Final = 1 << 62
-"""Bytes of a stretch that is read at once: parts are cut when they are read, not here."""
-
-
-def stretch(log: RelayLog, start: RelayLocation, end: RelayLocation, *, verify: bool = True) -> Iterator[Part]:
-    """Yield the groups of the log between two places, a part after the other. `verify`: whether checksums are compared.
-
-    Raises:
-        DataLossError: some of them were purged.
-    """
-    for piece in log.ranges(start, end, WHOLE_FILES):
-        try:
-            binlog = open_binlog(piece.path)
-        except ConfigError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise _purged(PurePath(piece.path).name) from None
-            raise
-        with binlog:
-            for found in binlog.ranges(start=piece.start, stop=piece.end, cut_at_ddl=True, verify=verify):
-                yield Part(PurePath(piece.path).name, binlog, found)
 
 
 class Follower:
@@ -63,7 +42,7 @@ class Follower:
 
     def parts(self, end: RelayHead) -> Iterator[Part]:
         """Yield all parts up to `end`, a place in front of the last one."""
-        yield from stretch(self._log, self.reached.location, end.location)
+        yield from RelayLogReader(self._log).parts(self.reached.location, end.location)
         self.reached = end
 
     def wait(self) -> RelayHead:
@@ -88,10 +67,3 @@ def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
     while (head := log.head()) is None:
         sleep(POLL_S)
     return head
-
-
-def _purged(name: str) -> DataLossError:
-    return DataLossError(
-        f"{name} was purged before it was read.",
-        hint="The replica's retention removes files by age and size: keep them longer, or start nearer to the end.",
-    )

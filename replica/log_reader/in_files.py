@@ -1,0 +1,225 @@
+"""Reads binlog files on disk as one log: its ranges, single groups, and times, places and transactions as positions.
+
+In: the files in the order of the log. Positions are made of the first file's GTID_LIST and the groups behind it. The
+files are walked from the beginning until the answer is found; every file begins with its own GTID_LIST. Refused:
+damaged files, and for positions what the files do not hold, and MySQL's files, whose GTIDs are other things.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from replica.errors import ConfigError, DataLossError
+from replica.files.opening import STANDARD_INPUT, open_binlog
+from replica.log_reader.found import FoundPosition, NextGroup
+from replica.log_reader.part import Part
+from replica.option_places import shown_instant
+from replica.protocol.constants import BINLOG_MAGIC, EventType
+from replica.protocol.events import decode
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.protocol.header import parse_header
+from replica.protocol.transaction_events import GtidListEvent
+from replica.relay_log.gtid_search import GtidSearch
+from replica.rows.decode.batch import Groups
+from replica.rows.scan.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from replica.files.binlog import BinlogFile
+    from replica.files.keys import KeyRing
+    from replica.files.ranges import FileRange
+
+
+class _Stretch(NamedTuple):
+    """Groups of a file, the first of them at `offset`; `before`: the position in front of them."""
+
+    file: str
+    offset: int
+    groups: Groups
+    before: GtidPosition
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where the groups begin in the file."""
+        return self.groups.start + self.offset
+
+    def ends(self) -> NDArray[np.int64]:
+        return self.groups.end + self.offset
+
+    def gtid(self, row: int) -> Gtid:
+        groups = self.groups
+        sequence = int(groups.seq_no[row]) % (1 << 64)
+        return Gtid(int(groups.domain[row]), int(groups.server_id[row]), sequence)
+
+    def position(self, rows: int) -> GtidPosition:
+        """Behind the first `rows` groups."""
+        position, domains = self.before, self.groups.domain[:rows]
+        for domain in np.unique(domains):
+            position = position.advance(self.gtid(int(np.flatnonzero(domains == domain)[-1])))
+        return position
+
+    def next(self, row: int) -> NextGroup:
+        place = BinlogPosition(self.file, int(self.starts()[row]))
+        return NextGroup(self.gtid(row), int(self.groups.commit_ts[row]), place)
+
+    def found(self, row: int, *, inside: bool = False) -> FoundPosition:
+        return FoundPosition(self.position(row), self.next(row), inside=inside)
+
+
+class FilesReader:
+    """Read `files` in the order of the log, standard input among them; `keys` open encrypted ones."""
+
+    def __init__(self, files: Sequence[str], keys: KeyRing | None = None) -> None:
+        self._files = files
+        self._keys = keys
+
+    def parts(
+        self,
+        *,
+        cut_at_ddl: bool = False,
+        skip_damaged: bool = False,
+        at_end: Callable[[BinlogFile], None] | None = None,
+    ) -> Iterator[Part]:
+        """Yield all ranges of all files, as `BinlogFile.ranges` does; `at_end` gets each file that was read whole."""
+        for file in self._files:
+            name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
+            with open_binlog(file, self._keys) as binlog:
+                for piece in binlog.ranges(skip_damaged=skip_damaged, cut_at_ddl=cut_at_ddl):
+                    yield Part(name, binlog, piece)
+                if at_end is not None:
+                    at_end(binlog)
+
+    def find(self, search: GtidSearch) -> Part | None:
+        """Find the group that `search` is for, walking from the beginning; of several in one range the last one.
+
+        Raises:
+            ConfigError: a file cannot be read.
+            ProtocolError: a file is damaged before the group.
+        """
+        for part in self._whole_parts():
+            found = scan(part.piece.data, checksum=part.piece.checksum)
+            groups = Groups(found.groups, found.expansion)
+            rows = search.look(groups.domain, groups.server_id, groups.seq_no)
+            if len(rows):
+                return part.cut(int(groups.start[rows[-1]]), int(groups.end[rows[-1]]))
+        return None
+
+    def xa_parts(self) -> Iterator[Part]:
+        """Yield all of the files; nothing where standard input, which is read once, is among them."""
+        return iter(()) if STANDARD_INPUT in self._files else self._whole_parts()
+
+    def at_time(self, time_s: int) -> FoundPosition:
+        """Find the position before the first group committed at `time_s` or later; the files' end if there is none.
+
+        Raises:
+            DataLossError: the files begin later, and not with the first transaction of all.
+        """
+        last = None
+        for stretch in self._stretches():
+            late = stretch.groups.commit_ts >= time_s
+            if late.any():
+                row = int(np.argmax(late))
+                if last is None and not row and stretch.before:
+                    raise DataLossError(
+                        f"the files begin with a transaction of {shown_instant(int(stretch.groups.commit_ts[0]))}: "
+                        f"what was committed from {shown_instant(time_s)} on may be in an earlier file.",
+                        hint="Name the file before, too.",
+                    )
+                return stretch.found(row)
+            last = stretch
+        return self._end(last)
+
+    def at_place(self, place: BinlogPosition) -> FoundPosition:
+        """Find the position of a place in one of the files; inside an event group, the position before it.
+
+        Raises:
+            ConfigError: no file of that name is among them, or it ends before the place.
+        """
+        names = {PurePath(file).name: file for file in self._files}
+        if place.file not in names:
+            raise ConfigError(
+                f"{place.file} is not among the files.", hint="Name it too, or call it as its file is called."
+            )
+        with open_binlog(names[place.file], self._keys) as binlog:
+            if binlog.seekable and binlog.size is not None and place.position > binlog.size:
+                raise ConfigError(f"{place} lies behind the end of the file, which has {binlog.size} bytes.")
+        last = None
+        passed = False
+        for stretch in self._stretches():
+            if stretch.file == place.file:
+                passed = True
+                behind_it = stretch.ends() > place.position
+                if behind_it.any():
+                    row = int(np.argmax(behind_it))
+                    return stretch.found(row, inside=bool(stretch.starts()[row] < place.position))
+            elif passed:
+                return stretch.found(0)
+            last = stretch
+        return self._end(last)
+
+    def behind(self, gtid: Gtid) -> FoundPosition:
+        """Find the position, in all domains, behind the event group of a GTID.
+
+        Raises:
+            DataLossError: the files do not hold it.
+        """
+        search = GtidSearch(gtid)
+        stretches = self._stretches()
+        for stretch in stretches:
+            groups = stretch.groups
+            rows = search.look(groups.domain, groups.server_id, groups.seq_no)
+            if len(rows):
+                row = int(rows[0]) + 1
+                if row < len(groups):
+                    return stretch.found(row)
+                after = next(stretches, None)
+                return FoundPosition(stretch.position(row), after and after.next(0))
+        raise DataLossError(f"{gtid} is in none of the files.", hint="mariadb-replica explain tells why.")
+
+    def _end(self, last: _Stretch | None) -> FoundPosition:
+        if last is None:
+            raise DataLossError(
+                f"{', '.join(self._files)}: no transaction is in there.", hint="Name a file that has some."
+            )
+        return FoundPosition(last.position(len(last.groups)), None)
+
+    def _whole_parts(self) -> Iterator[Part]:
+        return (part for part in self.parts() if part.piece.whole)
+
+    def _stretches(self) -> Iterator[_Stretch]:
+        """Yield all groups of the files; each stretch has some."""
+        position: GtidPosition | None = None
+        for name, binlog, piece in self.parts():
+            listed = _listed(piece)
+            position = position if listed is None else listed
+            found = scan(piece.data, checksum=piece.checksum) if piece.whole else None
+            if found is None or not len(found.groups):
+                continue
+            if found.is_mysql or position is None:
+                raise ConfigError(
+                    f"{binlog.name} holds no GTID positions of MariaDB.", hint="MySQL counts differently."
+                )
+            groups = Groups(found.groups, found.expansion)
+            stretch = _Stretch(name, piece.offset, groups, position)
+            yield stretch
+            position = stretch.position(len(groups))
+
+
+def _listed(piece: FileRange) -> GtidPosition | None:
+    """The position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
+    data = piece.data
+    at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
+    while at < len(data):
+        header = parse_header(data, at)
+        if header.event_type == EventType.GTID_LIST:
+            event = decode(data[at : at + header.event_length], piece.description)
+            return GtidPosition.last_of(event.gtids) if isinstance(event, GtidListEvent) else None
+        if header.event_type not in (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION):
+            return None
+        at += header.event_length
+    return None

@@ -1,0 +1,76 @@
+"""Gives the events in one range of a binlog file or a relay file, decoded on demand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ProtocolError
+from replica.files.ranges import FileRange, relocated
+from replica.protocol.binlog_file import FileEvent
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType, GtidFlag
+from replica.protocol.events import decode, decode_description
+from replica.protocol.header import parse_header
+from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.rows.scan.scan import TYPE_AT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.files.binlog import BinlogFile
+    from replica.protocol.header import Event
+
+_FLAGS2: Final = HEADER_LENGTH + 12
+_MYSQL_GTIDS: Final = (EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG)
+
+
+class Part(NamedTuple):
+    """One range of one file."""
+
+    name: str
+    binlog: BinlogFile
+    piece: FileRange
+
+    @property
+    def defines(self) -> bool:
+        """Whether there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
+        data = self.piece.data
+        if len(data) <= _FLAGS2 or data[TYPE_AT] in _MYSQL_GTIDS:
+            return True
+        return data[TYPE_AT] == EventType.GTID and bool(data[_FLAGS2] & GtidFlag.DDL)
+
+    def cut(self, start: int, end: int) -> Part:
+        """Cut out the groups in [start, end) of the range alone."""
+        piece = self.piece
+        return self._replace(piece=piece._replace(data=piece.data[start:end], offset=piece.offset + start))
+
+    def walk(self) -> Iterator[FileEvent]:
+        """Every event, undecoded, with its offset in the file."""
+        data, origin, _, description, _ = self.piece
+        at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
+        while at < len(data):
+            header = parse_header(data, at)
+            event = data[at : at + header.event_length]
+            if header.event_type == EventType.FORMAT_DESCRIPTION:
+                description = decode_description(event)
+            yield FileEvent(origin + at, header, event, description)
+            at += header.event_length
+
+    def read(self, found: FileEvent) -> Event:
+        """One event of `walk`, decoded."""
+        try:
+            if found.header.event_type == EventType.TABLE_MAP:
+                trailer = CHECKSUM_LENGTH if found.description.checksum else 0
+                body = bytes(found.event[HEADER_LENGTH : len(found.event) - trailer])
+                known = _table_map(body, found.description.post_header_length(EventType.TABLE_MAP))
+                return replace(known, header=found.header)
+            return decode(found.event, found.description)
+        except ProtocolError as error:
+            raise relocated(error, self.name, found.offset) from None
+
+
+@lru_cache(maxsize=256)
+def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
+    """Every statement maps its tables again, and with names and labels that is most of its bytes."""
+    return parse_table_map(body, post_header_length)

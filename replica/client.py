@@ -33,7 +33,7 @@ from replica.hosts import Hosts
 from replica.progress import Progress
 from replica.relay_log.presence import WATCH_EVERY_S
 from replica.room import FullDisk, Room
-from replica.session import Session
+from replica.session import Agreed, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -282,10 +282,12 @@ class Replica:
         )
         session = Session(
             self._relay,
-            semi_sync=dump.registered.semi_sync,
-            strict=config.gtid_strict_mode,
-            heartbeat_s=config.heartbeat_s,
-            sync_before_ack=config.ack_policy == "fsync",
+            Agreed(
+                semi_sync=dump.registered.semi_sync,
+                heartbeat_s=config.heartbeat_s,
+                strict=config.gtid_strict_mode,
+                sync_before_ack=config.ack_policy == "fsync",
+            ),
             room=Room(
                 self._relay,
                 max_relay_bytes=config.relay_max_bytes if self._wait_for_readers else None,

@@ -28,7 +28,7 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.resume import Stored
 from replica.handshake.start import earliest, latest_and_prepared, latest_position
 from replica.progress import Progress
-from replica.protocol.gtid import Order
+from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.handshake.start import Latest
-    from replica.protocol.ambiguity import Highest
-    from replica.protocol.fingerprint import Fingerprint
-    from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.catalog import Selection
     from replica.schema.table import TableSchema
@@ -99,31 +97,15 @@ class EmbeddedReplica:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def start(
-        self,
-        position: GtidPosition | None,
-        *,
-        place: BinlogPosition | None = None,
-        server_id: int | None = None,
-        reached: GtidPosition | None = None,
-        highest: Highest | None = None,
-        uid: str | None = None,
-        last: Fingerprint | None = None,
-    ) -> None:
+    def start(self, begin: GtidPosition | Stored | None) -> None:
         """Take the relay directory and begin to receive; return at once, before there is a connection.
 
-        With a position the log is made to lead there: continued where it already does, else begun anew right at the
-        position. None continues the log, or starts an empty one where the option `start` says. The other arguments are
-        what our checkpoints keep beside a position; leave them out.
+        With a position the log is made to lead there: continued where it already does, else begun again right at the
+        position. None continues the log, or starts an empty one where the option `start` says.
 
         Args:
-            position: the last GTIDs the caller has.
-            place: where those ended in the binlog of the primary with `server_id`, to notice that it was reset.
-            server_id: see `place`.
-            reached: where the caller has been, if `position` lies before it; `place` is then of this one.
-            highest: behind which sequence numbers those of a domain went back before `position`.
-            uid: of that primary (`ServerInfo.uid`), where its id may be that of several servers.
-            last: what the last transaction is known by, to notice that another server has another one.
+            begin: the last GTIDs the caller has; or, as our checkpoints keep it, a `Stored` with what else is known of
+                the place, so that another server or a binlog that was reset is noticed.
 
         Raises:
             RelayError: another replica holds the directory, this one was started before, or the disk refuses.
@@ -139,26 +121,23 @@ class EmbeddedReplica:
                 max_file_bytes=config.relay_max_file_bytes,
                 max_file_age_s=config.relay_max_file_age_s,
             )
+            stored = Stored(begin) if isinstance(begin, GtidPosition) else begin
             try:
-                of_start = place if reached in (None, position) else None
-                if position is not None and not self._leads_to(relay, position, of_start):
-                    begun = None if config.gtid_strict_mode else of_start
-                    relay.restart(position, highest=highest, place=begun)
+                if stored is not None and not self._leads_to(relay, stored):
+                    begun = None if config.gtid_strict_mode else stored.place
+                    relay.restart(stored.position, highest=stored.highest, place=begun)
             except BaseException:
                 relay.close()
                 raise
             self._relay = relay
-        stored = None
-        if position is not None:
-            stored = Stored(position, place, server_id, reached, highest or {}, uid, last)
         replica = Replica(
             config, relay, log=self._logger, start=stored, on_progress=self._notify, progress=self.progress
         )
         loop = self._running_loop()
         asyncio.run_coroutine_threadsafe(self._main(replica, relay), loop)
 
-    def _leads_to(self, relay: RelayWriter, position: GtidPosition, place: BinlogPosition | None) -> bool:
-        return bool(relay.head.location.offset) and self.log.locate(position, place) is not None
+    def _leads_to(self, relay: RelayWriter, stored: Stored) -> bool:
+        return bool(relay.head.location.offset) and self.log.locate(stored.position, stored.place) is not None
 
     async def _main(self, replica: Replica, relay: RelayWriter) -> None:
         try:

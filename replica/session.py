@@ -5,14 +5,15 @@ but the error that ended the stream: DisconnectedError where another attempt may
 Per receive, in this order and in the loop's thread: kernel, write, fdatasync and ACK if one is wanted, counters.
 Nothing else may stand between the receipt of a transaction and its ACK.
 
-With `sync_before_ack` an ACK says that the transaction is on our disk; without, that it is in our memory: a power cut
-here and the loss of the primary together then lose transactions that clients were told are safe.
+With `Agreed.sync_before_ack` an ACK says that the transaction is on our disk; without, that it is in our memory: a
+power cut here and the loss of the primary together then lose transactions that clients were told are safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, ReplicaError
@@ -42,15 +43,27 @@ _TICK_S = 1.0  # how late a dead link is noticed, and a relay file closed that i
 _PAUSED_TICK_S = 0.1  # how late receiving goes on once there is room
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreed:
+    """The terms that a dump was begun with.
+
+    `semi_sync`: every event comes with the semi-sync header. `heartbeat_s`: the period the server was asked for; 0:
+    silence proves nothing. `strict`: the session ends before a group whose sequence number is not above the last one of
+    its domain. `sync_before_ack`: fdatasync before each ACK.
+    """
+
+    semi_sync: bool
+    heartbeat_s: float
+    strict: bool = False
+    sync_before_ack: bool = True
+
+
 class Session(asyncio.BufferedProtocol):
     """The pump of one connection.
 
     Args:
         relay: where it goes; this session is its only user while it runs.
-        semi_sync: whether every event comes with the semi-sync header.
-        strict: whether it ends before a group whose sequence number is not above the last one of its domain.
-        heartbeat_s: the period the server was asked for; 0: silence proves nothing.
-        sync_before_ack: fdatasync before each ACK.
+        agreed: what the dump was begun with.
         room: when to stand still; by default only a relay log of MAX_RELAY_BYTES does that.
         progress: where to count; its state is "streaming" or "paused" while this runs.
         on_progress: called after every chunk that completed a group.
@@ -60,11 +73,8 @@ class Session(asyncio.BufferedProtocol):
     def __init__(
         self,
         relay: RelayWriter,
+        agreed: Agreed,
         *,
-        semi_sync: bool,
-        strict: bool = False,
-        heartbeat_s: float,
-        sync_before_ack: bool = True,
         room: Room | None = None,
         progress: Progress | None = None,
         on_progress: Callable[[], None] | None = None,
@@ -72,13 +82,11 @@ class Session(asyncio.BufferedProtocol):
     ) -> None:
         self.progress = progress or Progress()
         self._relay = relay
-        self._receiver = Receiver(relay, semi_sync=semi_sync, strict=strict)
-        self._sync_before_ack = sync_before_ack
+        self._receiver = Receiver(relay, semi_sync=agreed.semi_sync, strict=agreed.strict)
+        self._agreed = agreed
         self._room = room or Room(relay)
         self._on_progress = on_progress
         self._on_pause = on_pause
-        self._semi_sync = semi_sync
-        self._heartbeat_s = heartbeat_s
         self._groups_seen = False
         self._acknowledged: BinlogPosition | None = None
         self._nudged_at_s = float("-inf")
@@ -156,7 +164,7 @@ class Session(asyncio.BufferedProtocol):
             completed = self._receiver.received(nbytes)
             ack = self._receiver.take_ack()
             if ack is not None:
-                if self._sync_before_ack:
+                if self._agreed.sync_before_ack:
                     self._relay.sync()
                     progress.syncs += 1
                 else:
@@ -267,21 +275,23 @@ class Session(asyncio.BufferedProtocol):
 
     def _listen_for_life(self) -> float:
         """Return the seconds until it has to be looked at again whether the link is dead."""
-        if not self._heartbeat_s:
+        if not self._agreed.heartbeat_s:
             return _TICK_S
         started = self._groups_seen or self._primary is not None
-        limit = SILENT_HEARTBEATS * self._heartbeat_s * (1 if started else FIRST_READ_FACTOR)
+        limit = SILENT_HEARTBEATS * self._agreed.heartbeat_s * (1 if started else FIRST_READ_FACTOR)
         silent = self._loop.time() - self._last_receipt_s
         if silent >= limit:
             raise DisconnectedError(
                 f"Nothing came from the server for {silent:.1f} s, not even a heartbeat.",
                 hint="The server hangs, or a firewall drops idle connections.",
             )
-        ask = NUDGE_HEARTBEATS * self._heartbeat_s
-        if self._semi_sync and silent >= ask:
+        ask = NUDGE_HEARTBEATS * self._agreed.heartbeat_s
+        if self._agreed.semi_sync and silent >= ask:
             self._nudge()
         # No longer than the short limit, which may have come into force meanwhile.
-        return min(limit - silent, ask - silent if silent < ask else limit, SILENT_HEARTBEATS * self._heartbeat_s)
+        return min(
+            limit - silent, ask - silent if silent < ask else limit, SILENT_HEARTBEATS * self._agreed.heartbeat_s
+        )
 
     def _nudge(self) -> None:
         """Repeat the last acknowledgement, once a silence: it acknowledges nothing new.
@@ -297,7 +307,7 @@ class Session(asyncio.BufferedProtocol):
         if ack is None:
             # Its current file's beginning: whatever stands before that came before, in this connection or an earlier.
             ack = BinlogPosition(self._relay.primary_file, FIRST_POSITION)
-        if self._sync_before_ack:
+        if self._agreed.sync_before_ack:
             self._relay.sync()
         else:
             self._relay.ensure_named()

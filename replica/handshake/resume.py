@@ -56,6 +56,11 @@ class Stored:
     uid: str | None = None
     last: Fingerprint | None = None
 
+    @property
+    def place(self) -> BinlogPosition | None:
+        """The place of `position` itself; None where `primary` is of another."""
+        return self.primary if self.reached in (None, self.position) else None
+
     def is_of(self, server: ServerInfo) -> bool | None:
         """Tell whether the place is one of this server's; None where it may be, or where there is none."""
         if self.primary is None:

@@ -155,15 +155,7 @@ class ReplicaFeed:
         while not self.started:
             try:
                 if not self._draining:
-                    self._replica.start(
-                        begin.resume,
-                        place=begin.primary,
-                        server_id=begin.server_id,
-                        reached=begin.position,
-                        uid=begin.uid,
-                        last=begin.last,
-                        highest=dict(begin.highest),
-                    )
+                    self._replica.start(_stored(begin, reached=begin.position))
                 self.started = True
             except RelayError:
                 if is_free(self.log.directory) or time.monotonic() > deadline:

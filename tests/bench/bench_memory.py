@@ -23,7 +23,7 @@ from replica.handshake.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.protocol.gtid import GtidPosition
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb
 
@@ -58,7 +58,7 @@ async def _receive(config: ReplicaConfig, folder: Path, target: GtidPosition) ->
             if relay.position == target:
                 task.cancel()
 
-        session = Session(relay, semi_sync=False, heartbeat_s=10, on_progress=progress)
+        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), on_progress=progress)
         task = asyncio.ensure_future(session.run(detached.transport, detached.leftover))
         await asyncio.wait([task])
         if not task.cancelled():

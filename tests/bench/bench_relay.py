@@ -29,7 +29,7 @@ from replica.handshake.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.relay_writer.receiver import RECEIVE_BYTES
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.bench.relay_workloads import LARGE, SERVER_OPTIONS, SMALL, Span, write
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb
@@ -71,7 +71,7 @@ def run_relay(server: MariaDb, span: Span, folder: Path) -> Run:
             if relay.position == span.end:
                 task.cancel()
 
-        session = Session(relay, semi_sync=False, heartbeat_s=10, on_progress=progress)
+        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), on_progress=progress)
         task = asyncio.ensure_future(session.run(detached.transport, detached.leftover))
         await asyncio.wait([task])
         if not task.cancelled():

@@ -155,7 +155,7 @@ def test_a_lost_relay_log_is_fetched_from_another_node(cluster: GaleraCluster, t
     everywhere(cluster, begin)
     two.sql("INSERT INTO d.u VALUES (2)")
     with EmbeddedReplica(config(cluster, two), tmp_path / "second") as replica:
-        replica.start(begin, place=stored.primary, server_id=5, uid=stored.uid, last=stored.last)
+        replica.start(Stored(begin, stored.primary, server_id=5, uid=stored.uid, last=stored.last))
         assert replica.wait_for(GtidPosition((reached(two).get(7),)), WAIT_S)  # type: ignore[arg-type]
 
 
@@ -171,6 +171,6 @@ def test_a_node_with_another_transaction_under_our_number_is_refused(cluster: Ga
     everywhere(cluster, begin)
     for other in (replace(stored.last, rows=1), replace(stored.last, time=1)):
         with EmbeddedReplica(config(cluster, two), tmp_path / "second") as replica:
-            replica.start(begin, place=stored.primary, server_id=5, uid=stored.uid, last=other)
+            replica.start(Stored(begin, stored.primary, server_id=5, uid=stored.uid, last=other))
             with pytest.raises(PositionLostError, match="another transaction under the number"):
                 replica.wait_for(NEVER, WAIT_S)

@@ -11,6 +11,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
+from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from tests.fixtures.listing import relay_files
@@ -180,7 +181,7 @@ def test_the_log_is_lost_and_begun_anew_at_a_place(primary: MariaDb, tmp_path: P
     anew = tmp_path / "anew"
     with EmbeddedReplica(replica_config(primary, gtid_strict_mode=False), anew) as replica:
         highest = RelayLog(folder).order().highest
-        replica.start(head.position, place=head.primary, server_id=primary.server_id, highest=highest)
+        replica.start(Stored(head.position, head.primary, primary.server_id, highest=highest))
         wait_until(lambda: str(replica.head().position) == "0-1-10", "what follows")
         assert replica.log.locate(head.position, head.primary) is not None, "its place is the beginning"
     assert numbers_of(listed(primary, anew)) == [3, 9, 10]

@@ -23,7 +23,7 @@ from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.bench.bench_memory import WANTED_PEAK_MB
 from tests.bench.bench_memory import measure as measure_memory
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -67,7 +67,7 @@ async def start(
     )
     await login.run(register(wanted))
     detached = login.detach()
-    session = Session(relay, semi_sync=semi_sync, heartbeat_s=heartbeat_s)
+    session = Session(relay, Agreed(semi_sync=semi_sync, heartbeat_s=heartbeat_s))
     task = asyncio.ensure_future(_run(session, detached))
     await asyncio.to_thread(wait_until, lambda: task.done() or login.thread_id in server.dump_threads(), "the dump")
     return Running(session, task, login.thread_id)

@@ -9,6 +9,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
+from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
@@ -72,7 +73,7 @@ def test_the_place_alone_is_enough_after_the_relay_log_was_lost(
     server.reset_master()
     insert(server, transactions, "longer")
     with EmbeddedReplica(replica_config(server), tmp_path / "new") as replica:
-        replica.start(head.position, place=head.primary, server_id=1)
+        replica.start(Stored(head.position, head.primary, server_id=1))
         with pytest.raises(PositionLostError):
             replica.wait_for(NEVER, WAIT_S)
 
@@ -122,7 +123,7 @@ def test_an_honest_restart_is_no_reset(
     insert(server, 2)
     server.sql("FLUSH BINARY LOGS")
     with EmbeddedReplica(replica_config(server), tmp_path) as replica:
-        replica.start(head.position, place=head.primary, server_id=1)
+        replica.start(Stored(head.position, head.primary, server_id=1))
         assert replica.wait_for(GtidPosition.parse("0-1-5"), WAIT_S)
     server.sql("FLUSH BINARY LOGS")
     server.purge_binlogs()

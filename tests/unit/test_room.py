@@ -13,7 +13,7 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.room import Room
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.kit.primary import Primary
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
@@ -56,7 +56,7 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     for seq in range(2, 200):
         primary.transaction(Gtid(0, 1, seq), (5000,))
     wire = primary.wire()
-    session = Session(relay, semi_sync=False, heartbeat_s=10, room=Room(relay, max_relay_bytes=200_000))
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Room(relay, max_relay_bytes=200_000))
     log = RelayLog(relay.directory)
     held_back: list[int] = []
 
@@ -88,7 +88,7 @@ async def test_a_transaction_larger_than_the_limit_passes(relay: RelayWriter) ->
     primary = Primary()
     primary.open_file()
     primary.transaction(Gtid(0, 1, 1), (200_000,) * 5)
-    session = Session(relay, semi_sync=False, heartbeat_s=10, room=Room(relay, max_relay_bytes=100_000))
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Room(relay, max_relay_bytes=100_000))
     await play(session, sending(primary.wire()))
     assert relay.position == GtidPosition.parse("0-1-1"), "no reader could have made room: it must not wait for one"
 
@@ -103,8 +103,7 @@ async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
     progress = Progress()
     session = Session(
         relay,
-        semi_sync=False,
-        heartbeat_s=10,
+        Agreed(semi_sync=False, heartbeat_s=10),
         room=Room(relay, min_free_bytes=1 << 20),
         progress=progress,
         on_pause=reasons.append,

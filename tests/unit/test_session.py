@@ -25,7 +25,7 @@ from replica.protocol.packets import pack
 from replica.relay_log import slots
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.kit.primary import FILE, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
@@ -43,7 +43,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 @in_own_time
 async def test_groups_are_kept_and_a_closed_connection_is_an_invitation_to_try_again(relay: RelayWriter) -> None:
     seen: list[GtidPosition] = []
-    session = Session(relay, semi_sync=False, heartbeat_s=5, on_progress=lambda: seen.append(relay.position))
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=5), on_progress=lambda: seen.append(relay.position))
     wire = one_group().wire()
     error = await play(session, sending(wire[:300], wire[300:]))
     assert type(error) is DisconnectedError
@@ -55,7 +55,7 @@ async def test_groups_are_kept_and_a_closed_connection_is_an_invitation_to_try_a
 @in_own_time
 async def test_bytes_the_driver_had_already_read_come_first(relay: RelayWriter) -> None:
     wire = one_group().wire()
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(wire[90:]), leftover=wire[:90])
+    error = await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(wire[90:]), leftover=wire[:90])
     assert type(error) is DisconnectedError
     assert relay.position == GtidPosition.parse("0-1-1")
 
@@ -65,7 +65,7 @@ async def test_bytes_the_driver_had_already_read_come_first(relay: RelayWriter) 
 async def test_half_a_group_is_dropped_when_the_connection_ends(relay: RelayWriter) -> None:
     primary = one_group()
     primary.transaction(Gtid(0, 1, 2), (9000,), end="")
-    await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(primary.wire()))
+    await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(primary.wire()))
     assert relay.position == GtidPosition.parse("0-1-1")
     head = RelayLog(relay.directory).head()
     assert head is not None
@@ -75,7 +75,7 @@ async def test_half_a_group_is_dropped_when_the_connection_ends(relay: RelayWrit
 @in_own_time
 async def test_an_end_packet(relay: RelayWriter) -> None:
     end = pack(bytes.fromhex("fe00000200"), 1)
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(end, then_close=False))
+    error = await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(end, then_close=False))
     assert type(error) is DisconnectedError
 
 
@@ -91,7 +91,7 @@ async def test_a_reset(relay: RelayWriter) -> None:
     )
     transport.pause_reading()
     with pytest.raises(DisconnectedError):
-        await Session(relay, semi_sync=False, heartbeat_s=0).run(transport)
+        await Session(relay, Agreed(semi_sync=False, heartbeat_s=0)).run(transport)
     server.close()
 
 
@@ -102,7 +102,7 @@ async def test_silence_ends_the_session_sooner_once_groups_came(
 ) -> None:
     # The server says nothing while it reads its way to our position: the first wait is ten times as long.
     loop = asyncio.get_running_loop()
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=10), sending(*pieces, then_close=False))
+    error = await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=10)), sending(*pieces, then_close=False))
     assert type(error) is DisconnectedError
     assert "heartbeat" in str(error)
     assert limit_s <= loop.time() <= limit_s + 1
@@ -123,7 +123,7 @@ async def test_heartbeats_keep_an_idle_session_alive(relay: RelayWriter) -> None
             await asyncio.sleep(10)
         writer.close()
 
-    session = Session(relay, semi_sync=False, heartbeat_s=10)
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10))
     error = await play(session, script)
     assert asyncio.get_running_loop().time() >= 90
     assert "closed" in str(error), "no silence was found in a session with heartbeats"
@@ -137,7 +137,7 @@ async def test_damaged_events_end_it_with_their_own_error(relay: RelayWriter) ->
     primary.transaction(Gtid(0, 1, 2))
     wire = bytearray(primary.wire())
     wire[-30] ^= 4
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(bytes(wire), then_close=False))
+    error = await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(bytes(wire), then_close=False))
     assert type(error) is ChecksumError
     assert relay.position == GtidPosition.parse("0-1-1")
 
@@ -151,7 +151,9 @@ async def test_an_unusable_log_ends_it(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.pwrite", refuse)
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(one_group().wire(), then_close=False))
+    error = await play(
+        Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(one_group().wire(), then_close=False)
+    )
     assert type(error) is kind
 
 
@@ -173,7 +175,7 @@ async def test_cancelling_closes_the_connection_and_drops_the_open_group(relay: 
     )
     transport.pause_reading()
     reached = asyncio.Event()
-    session = Session(relay, semi_sync=False, heartbeat_s=0, on_progress=reached.set)
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=0), on_progress=reached.set)
     task = asyncio.ensure_future(session.run(transport))
     await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
@@ -189,7 +191,7 @@ async def test_cancelling_closes_the_connection_and_drops_the_open_group(relay: 
 @in_own_time
 async def test_an_error_packet_ends_the_session_with_its_meaning(relay: RelayWriter) -> None:
     wire = one_group().wire() + pack(b"\xff" + struct.pack("<H", 4052) + b"#HY000same server_id", 9)
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(wire, then_close=False))
+    error = await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(wire, then_close=False))
     assert type(error) is DuplicateServerIdError
     assert relay.position == GtidPosition.parse("0-1-1")
 
@@ -199,7 +201,9 @@ async def test_unknown_events_name_their_place(relay: RelayWriter) -> None:
     primary = one_group()
     before = primary.position
     primary.event(173, b"x")
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(primary.wire(), then_close=False))
+    error = await play(
+        Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(primary.wire(), then_close=False)
+    )
     assert f"{FILE}:{before}" in str(error)
     assert "173" in str(error)
 
@@ -211,7 +215,7 @@ async def test_counters(relay: RelayWriter) -> None:
         primary = one_group(seq)
         primary.heartbeat()
         primary.transaction(Gtid(0, 1, seq + 1), end="")
-        session = Session(relay, semi_sync=False, heartbeat_s=5, progress=progress)
+        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=5), progress=progress)
         await play(session, sending(primary.wire()))
     assert (progress.groups, progress.discarded_groups, progress.heartbeats) == (2, 2, 2)
     assert progress.events == 2 * len(primary.events)
@@ -239,7 +243,7 @@ async def test_an_idle_session_closes_a_relay_file_that_is_old_enough(
         await asyncio.wait_for(rolled.wait(), 10)
         writer.close()
 
-    await play(Session(relay, semi_sync=False, heartbeat_s=0), script)
+    await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=0)), script)
     assert set(groups) == {slots.GROUP_NONE}
 
 
@@ -249,5 +253,7 @@ async def test_what_goes_wrong_beside_the_stream_ends_it(relay: RelayWriter, mon
         raise DiskFullError("no room for a new file")
 
     monkeypatch.setattr(relay, "roll_if_old", refuse)
-    error = await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(one_group().wire(), then_close=False))
+    error = await play(
+        Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(one_group().wire(), then_close=False)
+    )
     assert type(error) is DiskFullError

@@ -16,7 +16,7 @@ from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets import pack
 from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
-from replica.session import Session
+from replica.session import Agreed, Session
 from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
 from tests.unit.sessions import in_own_time, one_group, play, sending
 
@@ -52,7 +52,7 @@ async def test_a_wanted_ack_is_one_packet_after_the_sync(relay: RelayWriter, mon
         order.append("ack")
         writer.close()
 
-    session = Session(relay, semi_sync=True, heartbeat_s=5)
+    session = Session(relay, Agreed(semi_sync=True, heartbeat_s=5))
     await play(session, script)
     assert answers == [ack_packet(FILE, primary.position)]
     assert order == ["sync", "ack"]
@@ -73,7 +73,7 @@ async def test_a_silent_primary_is_nudged_with_what_it_has_and_may_say_why(relay
         writer.write(pack(b"\xff" + struct.pack("<H", 4052) + b"#HY000same server_id", 9))
         await reader.read()
 
-    error = await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
+    error = await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=10)), script)
     assert type(error) is DuplicateServerIdError
     assert answers == [ack_packet(FILE, primary.position)] * 2, "nothing new is acknowledged"
 
@@ -88,7 +88,7 @@ async def test_a_primary_that_never_wanted_an_ack_is_nudged_with_the_beginning_o
         answers.extend([await reader.read(1000), await reader.read()])
         writer.close()
 
-    error = await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
+    error = await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=10)), script)
     assert "heartbeat" in str(error)
     assert answers == [ack_packet(FILE, 4), b""], "once a silence"
 
@@ -96,7 +96,7 @@ async def test_a_primary_that_never_wanted_an_ack_is_nudged_with_the_beginning_o
 @in_own_time
 async def test_a_primary_that_said_nothing_is_not_nudged(relay: RelayWriter) -> None:
     """The file we know is another connection's: its name may lie in this server's future."""
-    await play(Session(relay, semi_sync=False, heartbeat_s=5), sending(one_group().wire()))
+    await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=5)), sending(one_group().wire()))
     assert relay.primary_file == FILE
     answers: list[bytes] = []
 
@@ -104,7 +104,7 @@ async def test_a_primary_that_said_nothing_is_not_nudged(relay: RelayWriter) -> 
         answers.append(await reader.read())
         writer.close()
 
-    await play(Session(relay, semi_sync=True, heartbeat_s=10), script)
+    await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=10)), script)
     assert answers == [b""]
 
 
@@ -121,7 +121,7 @@ async def test_what_is_wanted_between_groups_acknowledges_the_last_group(relay: 
         answers.append(await reader.read(1000))
         writer.close()
 
-    await play(Session(relay, semi_sync=True, heartbeat_s=5), script)
+    await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=5)), script)
     assert answers == [ack_packet(FILE, end)]
 
 
@@ -140,7 +140,7 @@ async def test_an_ack_wanted_in_a_file_is_of_that_file_though_the_next_one_has_b
         answers.append(await reader.read(1000))
         writer.close()
 
-    await play(Session(relay, semi_sync=True, heartbeat_s=5), script)
+    await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=5)), script)
     assert answers == [ack_packet(FILE, end)]
 
 
@@ -160,7 +160,7 @@ async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -
         answers.append(await reader.read(1000))
         writer.close()
 
-    await play(Session(relay, semi_sync=True, heartbeat_s=5), script)
+    await play(Session(relay, Agreed(semi_sync=True, heartbeat_s=5)), script)
     assert primary.position > 1 << 32
     assert answers == [ack_packet(FILE, primary.position)]
 
@@ -177,6 +177,6 @@ async def test_a_primary_that_reads_no_acks_is_left_before_they_fill_the_memory(
         while not session._ended.done():
             session._transport.write(bytes(1 << 20))
 
-    session = Session(relay, semi_sync=True, heartbeat_s=5, on_progress=swamp)
+    session = Session(relay, Agreed(semi_sync=True, heartbeat_s=5), on_progress=swamp)
     error = await play(session, script)
     assert "no longer reads" in str(error)

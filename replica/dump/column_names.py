@@ -29,5 +29,5 @@ def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -
 
 
 def quoted(name: str) -> str:
-    """An identifier in backticks."""
+    """Write an identifier in backticks."""
     return "`" + name.replace("`", "``") + "`"

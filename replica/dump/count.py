@@ -1,5 +1,5 @@
-"""`dump --count`: how much of what is in the files, without decoding a row: groups, tables, event types, time range.
-Changes that were logged as statements are counted by the tables that their texts name.
+"""The output `dump --count`: how much of what is in the files, without decoding a row: groups, tables, event types,
+time range. Changes that were logged as statements are counted by the tables that their texts name.
 
 In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Events of groups that are not
 asked for are not counted; row changes are counted once each, those of XA transactions where they are committed.
@@ -60,7 +60,7 @@ class Domain:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The domain in words, for people."""
         if self.first_out_of_order is None:
             return ""
         return f"; {self.out_of_order:,} out of order, the first one {self.first_out_of_order}"
@@ -82,7 +82,7 @@ class Summary:
     _texts: StatementChanges | None = None
 
     def add(self, part: Part, reading: Reading) -> None:
-        """One range."""
+        """Count one range."""
         if not self.files or self.files[-1] != part.name:
             self.files.append(part.name)
         if not part.piece.whole:
@@ -235,7 +235,7 @@ class Summary:
         return sorted(self.rows.items(), key=lambda item: (-int(item[1].sum()), item[0]))
 
     def as_text(self) -> str:
-        """Tables for people."""
+        """Write tables for people."""
         times = ""
         if self.first_commit is not None and self.last_commit is not None:
             times = f", committed {utc(self.first_commit)} to {utc(self.last_commit)} UTC"
@@ -265,7 +265,7 @@ class Summary:
 
 
 def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines with the first column to the left and the others to the right; none without rows."""
+    """Align lines with the first column to the left and the others to the right; none without rows."""
     if not rows:
         return []
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
@@ -282,7 +282,7 @@ def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def write_counts(reading: Reading, out: BinaryIO, *, as_json: bool) -> None:
-    """The summary, also of what stands before damage or a torn end."""
+    """Write the summary, also of what stands before damage or a torn end."""
     summary = Summary()
     try:
         for part in reading.parts():

@@ -1,4 +1,4 @@
-"""`dump --events`: one JSON object an event, with its place, its header and its decoded fields.
+"""The output `dump --events`: one JSON object an event, with its place, its header and its decoded fields.
 
 Bytes that are text are shown as text, others as {"hex": …}; row images and payloads are shown by their size, because
 --json shows their rows. Fields that the server did not log are left out. Events of groups that are not asked for are
@@ -53,7 +53,7 @@ def write_events(reading: Reading, out: BinaryIO) -> None:
 
 
 def event_object(part: Part, found: FileEvent) -> Mapping[str, Any]:
-    """An event as plain values."""
+    """Return an event as plain values."""
     header = found.header
     return {
         "file": part.name,
@@ -71,7 +71,7 @@ def event_object(part: Part, found: FileEvent) -> Mapping[str, Any]:
 
 
 def fields(event: Event) -> dict[str, Any]:
-    """The decoded fields by name, without those that were not logged."""
+    """Return the decoded fields by name, without those that were not logged."""
     found: dict[str, Any] = {}
     status = getattr(event, "status", None)
     for field in dataclasses.fields(event):
@@ -92,7 +92,7 @@ def fields(event: Event) -> dict[str, Any]:
 
 
 def plain(value: object) -> object:  # noqa: PLR0911  (one a kind)
-    """A value as JSON holds it."""
+    """Return a value as JSON holds it."""
     match value:
         case None | bool() | str() | float():
             return value

@@ -46,13 +46,13 @@ def utc(seconds: int) -> str:
 
 
 def type_name(kind: int) -> str:
-    """`Write_rows_v1`"""
+    """Name the type of an event, such as `Write_rows_v1`."""
     name, _, number = event_name(kind).partition(" (")
     return name.capitalize() if number else event_name(kind)
 
 
 def statement_text(query: bytes, status: StatusVars | None = None) -> str:
-    """A statement's characters. Without a known character set bytes are taken for UTF-8."""
+    """Decode a statement's characters. Without a known character set bytes are taken for UTF-8."""
     if status is not None and status.charset is not None:
         try:
             return charset_of(status.charset[0]).decode(query)
@@ -62,7 +62,7 @@ def statement_text(query: bytes, status: StatusVars | None = None) -> str:
 
 
 def group_words(event: Event) -> str:
-    """The line above a transaction: its GTID, and what the GTID event says of it."""
+    """Write the line above a transaction: its GTID, and what the GTID event says of it."""
     gtid = getattr(event, "gtid", None)
     words = [f"GTID {gtid or 'anonymous'}", f"{utc(event.header.timestamp)} UTC", f"server {event.header.server_id}"]
     if not isinstance(event, e.GtidEvent):  # MySQL's, which tells nothing more that a reader needs
@@ -81,12 +81,12 @@ def group_words(event: Event) -> str:
 
 
 def xa_words(xa: e.XaId) -> str:
-    """As XA statements write it."""
+    """Write an XA id as XA statements write it."""
     return f"X'{xa.gtrid.hex()}',X'{xa.bqual.hex()}',{xa.format_id}"
 
 
 def user_variable(event: e.UserVarEvent) -> str:
-    """The value as an SQL literal; text in hex, because it is in the variable's own character set."""
+    """Write the value as an SQL literal; text in hex, because it is in the variable's own character set."""
     if event.value is None:
         return "NULL"
     if event.kind == _REAL:
@@ -142,14 +142,14 @@ _WORDS: Final[Mapping[type, Callable[..., str]]] = {
 
 
 def event_words(event: Event) -> str:
-    """`Xid 18, COMMIT`: the type and what stands in the event, on one line."""
+    """Write the type and what stands in the event on one line: `Xid 18, COMMIT`."""
     made = _WORDS.get(type(event))
     words = made(event) if made else ", ".join(_fields(event))
     return one_line(f"{type_name(event.header.event_type)} {words}".rstrip())
 
 
 def _fields(event: Event) -> list[str]:
-    """For types without words of their own: the plain fields by name."""
+    """List the plain fields by name, for types without words of their own."""
     found = []
     for one in dataclasses.fields(event):
         value = getattr(event, one.name)

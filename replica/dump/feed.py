@@ -1,4 +1,4 @@
-"""The texts of a range's rows, handed out event by event to whoever lists the events beside them."""
+"""The texts of a range's rows, handed out event by event to the code that lists the events beside them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
 
 
 class RowFeed:
-    """Rows come in the order of the log; those of an XA transaction where it is committed.
+    """The texts of a range. Rows come in the order of the log; those of an XA transaction where it is committed.
 
     `failure` is why there are no more of them, known ahead of the events that stand before it.
     """
@@ -43,12 +43,12 @@ class RowFeed:
         self._go_on()
 
     def fails_at(self, found: FileEvent) -> bool:
-        """Whether the event is the one whose rows cannot be read."""
+        """Tell whether the event is the one whose rows cannot be read."""
         offset = None if self.failure is None else self.failure.offset
         return offset is not None and found.offset <= offset < found.offset + len(found.event)
 
     def take(self, group: int, event: int | None = None) -> Iterator[Chunk]:
-        """The next rows, as long as they belong to this group and this event (None: any event)."""
+        """Yield the next rows, as long as they belong to this group and this event (None: any event)."""
         while self._next is not None and self._next.group == group and event in (None, self._next.event):
             yield self._next
             self._go_on()

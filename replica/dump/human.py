@@ -35,7 +35,7 @@ VERBS: Final = {r.OP_INSERT: "INSERT INTO", r.OP_UPDATE: "UPDATE", r.OP_DELETE: 
 
 
 def program(table: Table, *, unnamed: bool) -> Program:
-    """`### UPDATE `d`.`t``, `### WHERE` and `### SET`, a line a column with its type."""
+    """Make the templates: `### UPDATE `d`.`t``, `### WHERE` and `### SET`, a line a column with its type."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
     columns = []

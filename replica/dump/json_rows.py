@@ -1,4 +1,4 @@
-"""`dump --json`: one JSON object a row change, a line each, in the order of the commits.
+"""The output `dump --json`: one JSON object a row change, a line each, in the order of the commits.
 
 {"gtid":"0-1-7","ordinal":0,"commit_time":"2026-11-21 13:00:00","file":"bin.000001","position":4711,"op":"update",
 "database":"d","table":"t","before":{"id":1,"n":"x"},"after":{"id":1,"n":null}}
@@ -31,7 +31,7 @@ _NAMES: Final = {BEFORE: "before", AFTER: "after"}
 
 
 def program(table: Table, image: Image, *, unnamed: bool) -> Program:
-    """The templates of one table; `image` says which of the two are written."""
+    """Make the templates of one table; `image` says which of the two are written."""
     shown = shown_columns(table, unnamed=unnamed)
     columns = [Column(one, f"{as_json(one.plan.name)}:") for one in shown]
     made = Program()

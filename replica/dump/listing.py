@@ -40,7 +40,7 @@ class Role(Enum):
 
 
 class Item(NamedTuple):
-    """`event` unless `role` is ROWS or CUT, `chunk` only then."""
+    """One item of the list. `event` unless `role` is ROWS or CUT, `chunk` only then."""
 
     role: Role
     found: FileEvent
@@ -52,7 +52,7 @@ _ROLES = {Place.OUTSIDE: Role.OUTSIDE, Place.BEGIN: Role.BEGIN, Place.MEMBER: Ro
 
 
 def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
-    """All items of a range."""
+    """Yield all items of a range."""
     feed, visible, failure = None, None, None
     try:
         feed = RowFeed(part, reading.rows(part), texts)
@@ -79,7 +79,7 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
 
 
 def _items(part: Part, found: FileEvent, role: Role, group: int, feed: RowFeed | None) -> Iterator[Item]:
-    """An event with the rows that belong before or behind it."""
+    """Yield an event with the rows that belong before or behind it."""
     event = part.read(found)
     if role is Role.END and feed is not None:
         yield from (Item(Role.ROWS, found, chunk=chunk) for chunk in feed.take(group))

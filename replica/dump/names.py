@@ -34,7 +34,7 @@ UNNAMED: Final = (
 
 
 class Wanted:
-    """A `TableResolver` for who asks no names."""
+    """A `TableResolver` for a dump that needs no names."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -55,7 +55,9 @@ class Names:
         *,
         need_names: bool = False,
     ) -> None:
-        """`schema_file`: its path, or what was read from it. `need_names`: leave out tables whose columns have none."""
+        """Keep what is wanted. `schema_file`: its path, or what was read from it. `need_names`: leave out tables whose
+        columns have none.
+        """
         known = read_schema_file(schema_file) if isinstance(schema_file, Path) else schema_file
         self._files = FileResolver(patterns, schema_file=known, unnamed=None if need_names else "bytes")
         self._notices = notices
@@ -65,7 +67,7 @@ class Names:
         return self._files.wants(database, table)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """What the rows of a table map are read with; None where they are not wanted or cannot be read."""
+        """Return what the rows of a table map are read with; None where they are not wanted or cannot be read."""
         name = f"{table_map.database}.{table_map.table}"
         try:
             target = self._files.resolve(table_map)
@@ -84,7 +86,9 @@ class Names:
         return target
 
     def counted(self, table_map: TableMapEvent) -> TableTarget | None:
-        """What the rows of a table map are counted with; None where they are not wanted, or their size is not known."""
+        """Return what the rows of a table map are counted with; None where they are not wanted, or their size is not
+        known.
+        """
         if not self.wants(table_map.database, table_map.table):
             return None
         if not any(has_hidden_width(column) for column in table_map.columns):
@@ -99,13 +103,13 @@ class Names:
         return target
 
     def is_unnamed(self, table_map: TableMapEvent) -> bool:
-        """Whether nothing but its table map is known of the table."""
+        """Tell whether nothing but its table map is known of the table."""
         if all(column.name is not None for column in table_map.columns):
             return False
         return (table_map.database, table_map.table) in self._files.unnamed
 
     def learn(self, part: Part) -> bool:
-        """Follow the DDL of a range; whether tables may now have other columns than before."""
+        """Follow the DDL of a range; return whether tables may now have other columns than before."""
         changed = False
         for found in part.walk():
             event = part.read(found)

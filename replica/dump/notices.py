@@ -1,4 +1,4 @@
-"""What the dump has to say beside its output: lines on standard error, each once, and the exit code they end in."""
+"""The notices of a dump, beside its output: lines on standard error, each once, and the exit code they end in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_NOTICES: Final = 1000
 
 @dataclass(slots=True)
 class Notices:
-    """`exit_code` is not 0 once something was left out that was asked for."""
+    """The notices so far. `exit_code` is not 0 once something was left out that was asked for."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     exit_code: int = 0
@@ -34,11 +34,13 @@ class Notices:
         print(f"mariadb-replica: {one_line(text)}", file=self.stream, flush=True)
 
     def close(self) -> None:
-        """The last word, if there was more to say than was said."""
+        """Say the last word, if there was more to say than was said."""
         if self.unsaid:
             print(f"mariadb-replica: {self.unsaid} more notices were not shown", file=self.stream, flush=True)
 
     def left_out(self, error: ReplicaError, *, where: str = "") -> None:
-        """Rows that were asked for cannot be shown; the dump goes on without them, and says so at its end."""
+        """Report rows that were asked for and cannot be shown; the dump goes on without them, and says so at its
+        end.
+        """
         self.exit_code = self.exit_code or error.exit_code
         self.say(f"{where}{error}")

@@ -22,12 +22,11 @@ _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """The stream, flushed at the end.
+    """Give the stream, which is flushed at the end.
 
     Raises:
         SystemExit: with BROKEN_PIPE, its reader went away; nothing more is written.
         ReplicaError: it cannot be written.
-
     """
     out = _open()
     try:
@@ -50,7 +49,9 @@ def _open() -> BinaryIO:
 
 
 def sleeper(out: BinaryIO) -> Callable[[float], None]:
-    """A pause that raises BrokenPipeError once nobody can read `out`: who writes nothing would never notice."""
+    """Return a pause that raises BrokenPipeError once `out` has no reader any more: a program that writes nothing would
+    never notice.
+    """
     poll = select.poll()
     with contextlib.suppress(OSError):  # another stream
         poll.register(out.fileno(), 0)
@@ -64,7 +65,7 @@ def sleeper(out: BinaryIO) -> Callable[[float], None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C does: with KeyboardInterrupt, so that everything is cleaned up."""
+    """End the block at SIGTERM and SIGHUP as Ctrl-C does: with KeyboardInterrupt, so that everything is cleaned up."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

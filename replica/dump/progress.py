@@ -1,4 +1,4 @@
-"""How far the dump is, on a terminal's standard error: bytes, rate, time left. Silent for what takes a moment."""
+"""The progress of the dump, on a terminal's standard error: bytes, rate, time left. Silent for what takes a moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENT_S: Final = 2.0
 
 
 class Progress:
-    """Shows nothing; what a dump reports to where nobody watches."""
+    """The progress that shows nothing, for a dump that is not watched."""
 
     def __enter__(self) -> Self:
         return self
@@ -29,11 +29,11 @@ class Progress:
         """Take the bar away."""
 
     def passed(self, binlog: BinlogFile, end: int) -> None:
-        """Everything of this file up to offset `end` is done."""
+        """Note that everything of this file up to offset `end` is done."""
 
 
 class TerminalProgress(Progress):
-    """A bar; its length is the size of all files on disk, unknown with standard input."""
+    """The progress as a bar; its length is the size of all files on disk, unknown with standard input."""
 
     def __init__(self, files: Sequence[str]) -> None:
         sizes = [None if file == STANDARD_INPUT else _size(file) for file in files]

@@ -6,8 +6,8 @@ they end, and the definitions of tables that DDL statements in the files tell.
 
 A range that ends inside a group shows its events; its rows were not committed as far as the file tells.
 
-Row images that cannot be read end the reading behind the rows before them. Where damage is to be gone around, every
-range is decoded twice: first to find the groups that hold such images, which are said and left out as a whole.
+Row images that cannot be read end the reading behind the rows before them. Where damage is to be skipped, every range
+is decoded twice: first to find the groups that hold such images, which are said and left out as a whole.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """XA transactions that are prepared and not ended."""
+    """The XA transactions that are prepared and not ended."""
 
     groups: dict[XaId, CarriedGroup] = field(default_factory=dict)
     in_memory: int = 0
@@ -93,7 +93,7 @@ class Carried:
 
 @dataclass(slots=True)
 class Reading:
-    """`files` in the order of the log; `tables` are patterns database.table, none for all."""
+    """The reading of `files`, in the order of the log; `tables` are patterns database.table, none for all."""
 
     files: Sequence[str]
     selection: Selection
@@ -108,7 +108,7 @@ class Reading:
     _readable: tuple[memoryview, npt.NDArray[np.bool_]] | None = None
 
     def parts(self) -> Iterator[Part]:
-        """All ranges of all files, until nothing that follows can be asked for."""
+        """Yield all ranges of all files, until nothing that follows can be asked for."""
         for part in self._parts():
             yield part
             self.progress.passed(part.binlog, part.piece.end)
@@ -129,7 +129,7 @@ class Reading:
             )
 
     def scan(self, part: Part) -> Scan:
-        """What the range holds; that of the last range is kept."""
+        """Return what the range holds; that of the last range is kept."""
         if self._scanned is None or self._scanned[0] is not part.piece.data:
             try:
                 self._scanned = part.piece.data, scan(part.piece.data, checksum=part.piece.checksum)
@@ -142,7 +142,7 @@ class Reading:
         return Groups(found.groups, found.expansion)
 
     def shown(self, part: Part) -> npt.NDArray[np.bool_] | None:
-        """Per group of the range, whether it is asked for; None where all are."""
+        """Mark the groups of the range that are asked for; None where all are."""
         if not part.piece.whole:
             return None
         asked = None if self.selection.everything else self.selection.shown(self.groups(part))
@@ -151,12 +151,12 @@ class Reading:
         return self._readable[1] if asked is None else asked & self._readable[1]
 
     def visible(self, part: Part) -> set[int] | None:
-        """Where the groups start that are asked for, in the range; None: all groups."""
+        """Return where the groups start that are asked for, in the range; None: all groups."""
         shown = self.shown(part)
         return None if shown is None else set(self.groups(part).start[shown].tolist())
 
     def carry(self, part: Part) -> list[CarriedGroup]:
-        """The XA groups from before the range that end in it; what it prepares is kept for later ranges."""
+        """Return the XA groups from before the range that end in it; what it prepares is kept for later ranges."""
         return self._carry(part, self._xa_groups(part))
 
     def _carry(self, part: Part, xa: Sequence[XaGroup]) -> list[CarriedGroup]:
@@ -169,7 +169,7 @@ class Reading:
         return carried
 
     def rows(self, part: Part) -> Iterator[Rows]:
-        """The wanted row changes of the range. What is wrong with the range as a whole is raised at once."""
+        """Yield the wanted row changes of the range. What is wrong with the range as a whole is raised at once."""
         if not part.piece.whole:
             return iter(())
         if part.defines and self.names.learn(part):
@@ -220,7 +220,7 @@ class Reading:
         return self._decoder
 
     def _unreadable(self, part: Part, carried: Sequence[CarriedGroup] = ()) -> list[UnreadableGroup]:
-        """The groups of the range that hold row images which cannot be read; errors are those of the file."""
+        """Find the groups of the range that hold row images which cannot be read; errors are those of the file."""
         found: list[UnreadableGroup] = []
         decoded = self._row_decoder.decode(
             part.piece.data, checksum=part.piece.checksum, carried=carried, unprepared=[], unreadable=found
@@ -243,7 +243,7 @@ class Reading:
         self._readable = part.piece.data, readable
 
     def say_left_out(self, part: Part, one: UnreadableGroup) -> None:
-        """That damage was gone around."""
+        """Say that damage was skipped."""
         groups = self.groups(part)
         start, end = int(groups.start[one.number]), int(groups.end[one.number])
         gtid = gtid_at(part, groups, one.number)
@@ -251,7 +251,7 @@ class Reading:
         self.notices.say(f"{part.name}: left out {gtid}, {where}: {one.error.message}")
 
     def advised(self, error: ProtocolError) -> ProtocolError:
-        """The same error, with the option that goes around it."""
+        """Return the same error, with the option that skips the damage."""
         if error.hint == DAMAGED and not self.skip_damaged:
             error.hint = LEAVE_OUT
         return error
@@ -272,7 +272,7 @@ def of_file(error: ProtocolError, part: Part) -> ProtocolError:
 
 
 def gtid_at(part: Part, groups: Groups, number: int) -> str:
-    """The GTID of one group of the range."""
+    """Return the GTID of one group of the range."""
     start = int(groups.start[number])
     header = parse_header(part.piece.data, start)
     event = part.piece.data[start : start + header.event_length]
@@ -280,12 +280,14 @@ def gtid_at(part: Part, groups: Groups, number: int) -> str:
 
 
 def data_type(part: Part, groups: Groups, number: int) -> int:
-    """The type of the event that one group of the range begins with."""
+    """Return the type of the event that one group of the range begins with."""
     return int(part.piece.data[int(groups.start[number]) + TYPE_AT])
 
 
 def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
-    """The GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which are numbers and in the groups' records."""
+    """Return the GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which are numbers and in the groups'
+    records.
+    """
     data = part.piece.data
     starts = groups.start.tolist()
     if not starts or data[starts[0] + TYPE_AT] == EventType.GTID:
@@ -294,6 +296,6 @@ def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
 
 
 def gtid_text(event: Event) -> str:
-    """`0-1-7`, or MySQL's `uuid:7`."""
+    """Write a GTID, `0-1-7`, or MySQL's `uuid:7`."""
     gtid = getattr(event, "gtid", None)
     return "anonymous" if gtid is None else str(gtid)

@@ -37,7 +37,9 @@ FIRST_NOTES: Final = 1 << 12
 
 
 class Texts(NamedTuple):
-    """`data` is valid until the next batch; `ends[i]` is where the text of row i ends, empty for rows not shown."""
+    """The texts of a batch. `data` is valid until the next batch; `ends[i]` is where the text of row i ends, empty for
+    rows not shown.
+    """
 
     data: memoryview
     ends: npt.NDArray[np.int64]
@@ -45,14 +47,14 @@ class Texts(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """Where a range comes from: its file's name and offset there."""
+    """The source of a range: its file's name and offset there."""
 
     file: str
     offset: int
 
 
 class RowTexts:
-    """Writes batches in one notation; `compile_` makes the program of a table that was not met before."""
+    """A writer of batches in one notation; `compile_` makes the program of a table that was not met before."""
 
     def __init__(self, notation: int, compile_: Callable[[Table], Program]) -> None:
         self._notation = notation
@@ -78,7 +80,9 @@ class RowTexts:
         shown: npt.NDArray[np.bool_] | None = None,
         gtids: pa.LargeStringArray | None = None,
     ) -> Texts:
-        """`shown`: per group, whether its rows are asked for. `gtids`: per group, where they are not three numbers."""
+        """Write a batch. `shown`: per group, whether its rows are asked for. `gtids`: per group, where they are not
+        three numbers.
+        """
         record, keep = self._record(batch, place, shown, gtids)
         ends = np.empty(batch.rows, np.int64)
         state = np.zeros((), k.TextState.dtype)
@@ -178,7 +182,7 @@ class RowTexts:
             self._notes = more
 
     def _with_floats(self, used: int, noted: int, ends: npt.NDArray[np.int64]) -> Texts:
-        """The text with the floats in their places, each in the fewest digits that give the same float again."""
+        """Put the floats in their places, each in the fewest digits that give the same float again."""
         notes = self._notes[:noted]
         kinds, bits = notes["kind"], notes["bits"]
         double = kinds == kv.NOTE_DOUBLE
@@ -229,7 +233,9 @@ def _shortest(numbers: npt.NDArray[np.float64] | npt.NDArray[np.float32], *, jso
 
 
 def _text_of(texts: pa.StringArray) -> tuple[int, int, int]:
-    """(address of the offsets, address of the characters, bytes of them); zeros where there is nothing to read."""
+    """Return (address of the offsets, address of the characters, bytes of them); zeros where there is nothing to
+    read.
+    """
     if not len(texts):
         return 0, 0, 0
     _, ends, data = texts.buffers()

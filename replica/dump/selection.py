@@ -1,4 +1,4 @@
-"""Which transactions are shown: from and up to GTIDs, from and up to points in time.
+"""The choice of the transactions that are shown: from and up to GTIDs, from and up to points in time.
 
 GTIDs bound as they do in mariadb-binlog: the start is what the reader has already (exclusive), the stop is included,
 each counts in its own domain, by sequence number. Domains without a start are shown from the beginning; with a stop,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Selection:
-    """Times in seconds since 1970."""
+    """The bounds. Times are seconds since 1970."""
 
     start: GtidPosition = field(default_factory=GtidPosition)
     stop: GtidPosition = field(default_factory=GtidPosition)
@@ -41,7 +41,7 @@ class Selection:
         return bool(self.stop) and self._reached.issuperset(gtid.domain_id for gtid in self.stop)
 
     def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
-        """Per group, whether it is asked for; groups come in the order of the log."""
+        """Mark the groups that are asked for; groups come in the order of the log."""
         shown = np.ones(len(groups), np.bool_)
         sequence = groups.seq_no.astype(np.uint64)  # beyond 2^63 they stand as negative numbers
         for gtid in self.start:

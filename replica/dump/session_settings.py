@@ -1,4 +1,4 @@
-"""The session that SQL runs in: which settings a statement or a row change needs, and SET for those that differ."""
+"""The session that SQL runs in: the settings that a statement or a row change needs, and SET for those that differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RELAXED_UNIQUE_CHECKS: Final = 1 << 27
 
 @dataclass(slots=True)
 class SessionSettings:
-    """What was set so far."""
+    """The settings so far."""
 
     _now: dict[str, str] = field(
         default_factory=lambda: {"time_zone": "'+00:00'", "sql_mode": f"'{ROWS_MODE}'", "foreign_key_checks": "1"}
@@ -31,7 +31,7 @@ class SessionSettings:
     _database: str = ""
 
     def change(self, wanted: Mapping[str, str]) -> str:
-        """SET for what differs, '' for nothing."""
+        """Return SET for what differs, '' for nothing."""
         changed = {name: value for name, value in wanted.items() if self._now.get(name) != value}
         self._now.update(changed)
         if not changed:
@@ -45,12 +45,12 @@ class SessionSettings:
         return f"USE {quoted(database)};\n"
 
     def leave(self) -> None:
-        """The database in use may be gone."""
+        """Forget the database in use: it may be gone."""
         self._database = ""
 
 
 def settings_of_rows(flags: int, timestamp: int) -> dict[str, str]:
-    """`flags` of the rows event."""
+    """Return the settings that the `flags` of a rows event ask for."""
     return {
         "timestamp": str(timestamp),
         "time_zone": "'+00:00'",
@@ -62,7 +62,7 @@ def settings_of_rows(flags: int, timestamp: int) -> dict[str, str]:
 
 
 def settings_of(event: QueryEvent) -> dict[str, str]:
-    """What the statement ran with; what was not logged it does not depend on."""
+    """Return what the statement ran with; what was not logged it does not depend on."""
     status = event.status
     fraction = f".{status.microseconds:06}" if status.microseconds else ""
     found = {"timestamp": f"{event.header.timestamp}{fraction}"}

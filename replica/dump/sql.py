@@ -62,7 +62,7 @@ _DELIMITERS: Final = (";", "//", "$$", "||", "mariadb-replica-end")
 
 
 def program(table: Table) -> Program:
-    """INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
+    """Make the templates: INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
     shown = shown_columns(table)
     written = [one for one in shown if not _is_period(one, shown)]
     where = ".".join(map(quoted, table.name))
@@ -89,7 +89,7 @@ def program(table: Table) -> Program:
 
 
 def _is_period(one: Shown, shown: list[Shown]) -> bool:
-    """Whether the server fills the column: start or end of the row's period in a system-versioned table."""
+    """Tell whether the server fills the column: start or end of the row's period in a system-versioned table."""
     end = next((index for index, other in enumerate(shown) if other.plan.row_end), None)
     if end is None:
         return False
@@ -187,7 +187,7 @@ class SqlDump:
             self._write(f"DELIMITER {delimiter}\n{text}{delimiter}\nDELIMITER ;\n")
 
     def _context(self, event: Event) -> None:
-        """What a statement depends on and its QUERY event does not hold."""
+        """Take in what a statement depends on and its QUERY event does not hold."""
         if self._only_rows:
             return
         match event:

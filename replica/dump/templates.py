@@ -1,7 +1,7 @@
-"""What is the same in the text of all rows of a table: one program per table map and operation for the row kernel.
+"""The text that is the same for all rows of a table: one program per table map and operation for the row kernel.
 
-In: the sides of a row with the text around each value, from whoever writes a notation. Out: a `Program`, memory that
-the kernel reads. Columns stand in table order; hidden columns that VARIANT leaves out have no place here either.
+In: the sides of a row with the text around each value, from the module of a notation. Out: a `Program`, memory that the
+kernel reads. Columns stand in table order; hidden columns that VARIANT leaves out have no place here either.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How one column of a side is written: text before and after its value; `null_suffix` after a NULL."""
+    """The form of one column of a side: text before and after its value; `null_suffix` after a NULL."""
 
     shown: Shown
     prefix: str
@@ -62,7 +62,7 @@ class Side:
     columns: Sequence[Column]
 
     def ending(self, text: str) -> Side:
-        """The same with more text behind it."""
+        """Return the same with more text behind it."""
         return replace(self, after=self.after + text)
 
 
@@ -92,7 +92,7 @@ class Program:
         self.addresses.append(self._hold(record))
 
     def all_addresses(self) -> list[int]:
-        """Those of current rows, then those of old versions: the same, unless they were added too."""
+        """Return the addresses of current rows, then those of old versions: the same, unless they were added too."""
         return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
 
     def _piece(self, text: str) -> tuple[int, int]:
@@ -106,13 +106,13 @@ class Program:
 
 
 def piece(text: str) -> npt.NDArray[np.uint8]:
-    """Text as bytes that stay where they are, with room to read on behind them."""
+    """Return text as bytes that stay where they are, with room to read on behind them."""
     data = text.encode()
     return np.frombuffer(data + bytes(kv.SLACK), np.uint8)[: len(data)]
 
 
 def dictionary(metadata: bytes) -> list[str]:
-    """The names in a VARIANT dictionary, in their order."""
+    """Return the names in a VARIANT dictionary, in their order."""
     size = (metadata[0] >> 6) + 1
     count = int.from_bytes(metadata[1 : 1 + size], "little")
     offsets = [int.from_bytes(metadata[1 + size * i : 1 + size * (i + 1)], "little") for i in range(1, count + 2)]
@@ -121,7 +121,9 @@ def dictionary(metadata: bytes) -> list[str]:
 
 
 def shown_columns(table: Table, *, unnamed: bool = False) -> list[Shown]:
-    """The columns that images can hold, in table order. `unnamed`: nothing tells text from bytes in this table."""
+    """Return the columns that images can hold, in table order. `unnamed`: nothing tells text from bytes in this
+    table.
+    """
     table.decode  # noqa: B018  (compiles the dictionary)
     assert table.metadata is not None, "rows are decoded as VARIANT"  # noqa: S101
     ranks = {name: rank for rank, name in enumerate(dictionary(table.metadata.tobytes()))}

@@ -16,12 +16,12 @@ _UNSEEN_BYTES: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """Text without characters that a terminal obeys instead of showing them."""
+    """Return text without characters that a terminal obeys instead of showing them."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def visible_bytes(text: bytes | memoryview) -> bytes | memoryview:
-    """The same for UTF-8; bytes that are none stay as they are."""
+    """Return the same for UTF-8; bytes that are none stay as they are."""
     if _UNSEEN_BYTES.search(text) is None:
         return text
     return _UNSEEN_BYTES.sub(lambda found: f"\\u{ord(bytes(found[0]).decode()):04x}".encode(), text)

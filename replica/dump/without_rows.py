@@ -28,7 +28,7 @@ ANY_TABLE = "any table"
 
 
 class WithoutRows(NamedTuple):
-    """`start`: of its group in the part. `tables` is empty where it may have changed any."""
+    """One such statement. `start`: of its group in the part. `tables` is empty where it may have changed any."""
 
     start: int
     gtid: str
@@ -41,18 +41,17 @@ class WithoutRows(NamedTuple):
 
 
 class StatementChanges:
-    """Of one log; `wants` says which tables are asked for."""
+    """The statements of one log; `wants` says which tables are asked for."""
 
     def __init__(self, wants: Callable[[str, str], bool]) -> None:
         self._wants = wants
         self._temporary = TemporaryTables()
 
     def of(self, part: Part) -> Iterator[WithoutRows]:
-        """The statements of the next part.
+        """Yield the statements of the next part.
 
         Raises:
             ProtocolError: the bytes are damaged.
-
         """
         if not part.piece.whole:
             return
@@ -75,7 +74,7 @@ class StatementChanges:
 
 
 def parts_with_notice(reading: Reading) -> Iterator[Part]:
-    """The parts of a reading that shows rows only; at the end it is said how many changes had none."""
+    """Yield the parts of a reading that shows rows only; at the end it is said how many changes had none."""
     changes, count = StatementChanges(reading.names.wants), 0
     for part in reading.parts():
         yield part

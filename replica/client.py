@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 PARTING_S = 1.0
 """For the goodbye once relay files are gone: the replica then ends within two seconds, also if a server hangs."""
 STEADY_S = 5.0
-"""A connection that lived this long did work, even if nothing happened on the server: patience starts anew."""
+"""A connection that lived this long did work, even if nothing happened on the server: patience starts again."""
 
 _LIKE_DAMAGE = (AuthenticationError, PrerequisiteError, ProtocolError)
 """What bytes of a login that were damaged on the way look like. From a server that has let us in before, the first of
@@ -177,7 +177,7 @@ class Replica:
 
     @property
     def _patience_s(self) -> float:
-        # Looked at anew after every attempt: the first of them to connect proves that the configuration is right.
+        # Looked at again after every attempt: the first of them to connect proves that the configuration is right.
         return self._config.reconnect_retry_s if self.progress.connections else self._config.connect_retry_s
 
     def _out_of_patience(self, state: tenacity.RetryCallState) -> bool:
@@ -215,7 +215,7 @@ class Replica:
             self._note(error)
             await self._full_disk.wait(error, again=self._relay.committed == before)
         except (ConfigError, RelayError, OutOfOrderGtidError, DuplicateServerIdError):
-            raise  # another host cannot mend the first three, and the last is not to be fought over
+            raise  # another host cannot solve the first three, and the last is not to be fought over
         except ReplicaError as error:
             self._note(error)
             connected = progress.connections > connections

@@ -127,7 +127,7 @@ class Connector:
         registered = await login.run(register(self._registration(stored.position, place)))
         if registered.semi_sync and not registered.semi_sync_enabled:
             self._warn_once(
-                "semi_sync is asked for, but the primary's commits wait for nobody now",
+                "semi_sync is asked for, but the primary's commits wait for no one now",
                 f"SET GLOBAL {SEMI_SYNC_VARIABLE} = ON; acknowledgements begin with it, without a reconnect",
             )
         return Dump(endpoint, thread, server, stored.position, registered, login.detach())
@@ -177,7 +177,7 @@ class Connector:
         for thread in self._last_threads():
             with contextlib.suppress(ServerError):  # said when we looked for old dumps of ours
                 if await login.run(is_leaving(thread)):
-                    # Whoever waited for it would wait for a thread that may be waiting for a replica to come.
+                    # A caller that waited for it would wait for a thread that may be waiting for a replica to come.
                     said = "our own old dump is ended but still listed"
                     self._log.warning(said, endpoint=str(login.endpoint), thread_id=thread.thread_id)
                     return
@@ -263,7 +263,7 @@ class Connector:
 
     @property
     def _may_lag(self) -> bool:
-        # With one host there is nobody else to have the groups that are missing there.
+        # With one host there is no one else to have the groups that are missing there.
         return len(self._config.endpoints) > 1 or self._config.gtid_ignore_duplicates
 
     def _registration(self, position: GtidPosition, place: BinlogPosition | None) -> Registration:

@@ -24,7 +24,7 @@ MAX_RELAY_BYTES = 64 << 30
 LOOK_EVERY_BYTES = 16 << 20
 """What may come in before it is looked at again: counting files and asking the disk is not for every chunk."""
 DISK_RETRY_S = 1.0
-"""How often a full disk is looked at again: opening the log anew walks its last file."""
+"""How often a full disk is looked at again: opening the log again walks its last file."""
 MAX_DISK_RETRY_S = 30.0
 """The same where the disk claims to have room and refuses to be written."""
 _SHARE = 16  # of a limit may come in unseen
@@ -61,7 +61,7 @@ class Room:
         wanted = self._min_free_bytes
         if wanted and relay.free_bytes() < wanted + (self.look_every_bytes if paused else 0):
             return "disk nearly full"
-        # Only files before the one with the last group can be purged: with none of them, waiting would be for ever.
+        # Only files before the one with the last group can be purged: with none of them, waiting would be forever.
         limit = self._max_relay_bytes
         if limit is not None and relay.has_older_files() and relay.total_bytes() > limit:
             return "relay log full"

@@ -21,7 +21,7 @@ def exposed(paths: Iterable[Path | None]) -> list[str]:
         try:
             readable = path is not None and path.stat().st_mode & stat.S_IROTH
         except OSError:
-            readable = False  # whoever opens it says so better
+            readable = False  # the code that opens it says so better
         if readable:
             found.append(f"{path} holds a secret and can be read by every user of this machine: chmod 600 {path}")
     return found

@@ -92,7 +92,7 @@ from replica.errors import DataLossError, ReplicaError
 try:
     batches = list(read_relay_log("/data/relay", "shop.orders", after="0-1-1"))
 except DataLossError as error:
-    print("load the table anew:", error.message)
+    print("load the table again:", error.message)
 except ReplicaError as error:
     print(error.message, error.hint, error.exit_code)
 ```

@@ -129,7 +129,7 @@ class MariaDbBinlogSource(DataSource):
         options = SourceOptions.parse(self.options)
         if options.ending_position is not None:
             raise ConfigError(
-                "spark.readStream goes on for ever, and endingPosition would end it.",
+                "spark.readStream goes on forever, and endingPosition would end it.",
                 hint="Remove it: trigger(availableNow=True) reads up to what is there when the query starts. A range "
                 "with an end is read with spark.read.",
             )

@@ -1,6 +1,6 @@
 """Row changes of one table as Arrow RecordBatches, out of binlog files or out of a relay log: the public functions.
 
-In: files, or the folder of a relay log that somebody may be writing. Out: RecordBatches as docs/api.md describes them.
+In: files, or the folder of a relay log that someone may be writing. Out: RecordBatches as docs/api.md describes them.
 No server is asked and Spark is not needed. What is wrong with the call is said at once, what is wrong with the log when
 the reading comes to it.
 """

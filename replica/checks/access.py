@@ -20,7 +20,7 @@ class Us(NamedTuple):
 
     server_id: int
     configured: bool
-    """Somebody chose the id."""
+    """Someone chose the id."""
     settled: bool
     """Chosen, or drawn for the relay directory already; else the first start draws one."""
     running: bool
@@ -43,8 +43,8 @@ def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) ->
     if facts.tls:
         checked = f"tls={config.tls_mode}"
         fix = safe if config.tls_mode == "required" else ""
-        nobody = ": nobody checks whose certificate it is" if fix else ""
-        yield Result("tls", "warning" if fix else "ok", f"{facts.tls}, {checked}{nobody}", fix)
+        unchecked = ": no one checks whose certificate it is" if fix else ""
+        yield Result("tls", "warning" if fix else "ok", f"{facts.tls}, {checked}{unchecked}", fix)
     elif _is_local(endpoint):
         yield Result("tls", "ok", "plain text, and it stays on this machine")
     else:

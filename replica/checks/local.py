@@ -48,7 +48,7 @@ def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
 def kernels() -> Result:
     """Judge whether the code that a replica needs is compiled for this machine, or will be at the first start."""
     if CACHE is None:
-        what = "no folder can be written to keep compiled kernels in: each start compiles them anew"
+        what = "no folder can be written to keep compiled kernels in: each start compiles them again"
         return Result("kernels", "warning", what, "set NUMBA_CACHE_DIR to a folder of this user")
     if stamp(CACHE).exists():
         return Result("kernels", "ok", f"compiled, in {CACHE}")

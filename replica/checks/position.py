@@ -33,7 +33,7 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
         words = f"after {where}" if where else "at the very beginning"
         return Result("position", "ok", f"a first start with start={config.start} would begin {words}")
     stored = end.stored if end is not None else Stored(GtidPosition.parse(config.start))
-    # With one host there is nobody else to have the groups that are missing there.
+    # With one host there is no one else to have the groups that are missing there.
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         yield from verify(stored, facts.info, may_lag=may_lag)

@@ -35,7 +35,7 @@ def retention(facts: ServerFacts) -> Iterator[Result]:
     what = f"the server removes binlogs {' and '.join(limits)}{unless}; they have {kept} now"
     if expiry_s is not None and expiry_s < SHORT_S:
         fix = _expire(10 * 86_400, facts)
-        yield Result("retention", "warning", f"{what}: a replica that is away for longer has to start anew", fix)
+        yield Result("retention", "warning", f"{what}: a replica that is away for longer has to start again", fix)
     else:
         yield Result("retention", "ok", what)
 

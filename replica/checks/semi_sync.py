@@ -22,7 +22,7 @@ def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
     if not config.semi_sync:
         if enabled == "ON":
             what = "the server has it, this replica does not ask for it: no commit waits for this replica"
-            yield Result("semi_sync", "note", what, "set semi_sync=true if commits shall wait for this replica")
+            yield Result("semi_sync", "note", what, "set semi_sync=true if commits are to wait for this replica")
         return
     if not enabled:
         what = "this server has no semi-synchronous replication (rpl_semi_sync_master_enabled is unknown)"
@@ -33,7 +33,7 @@ def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
         yield Result("semi_sync", "missing", what, "set semi_sync=false, or leave binlog_storage_engine out")
         return
     if enabled != "ON":
-        what = "rpl_semi_sync_master_enabled is OFF: commits wait for nobody, and an acknowledgement protects nothing"
+        what = "rpl_semi_sync_master_enabled is OFF: commits wait for no one, and an acknowledgement protects nothing"
         fix = "SET GLOBAL rpl_semi_sync_master_enabled = ON;"
         yield Result("semi_sync", "warning", what, fix)
     else:
@@ -50,7 +50,7 @@ def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
 
 def _wait_point(facts: ServerFacts) -> Result:
     if facts.variable("rpl_semi_sync_master_wait_point") == "AFTER_SYNC":
-        return Result("semi_sync wait", "ok", "AFTER_SYNC: nobody sees a change before it is acknowledged")
+        return Result("semi_sync wait", "ok", "AFTER_SYNC: no one sees a change before it is acknowledged")
     return Result(
         "semi_sync wait",
         "warning",

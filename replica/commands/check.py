@@ -31,7 +31,7 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
 
 @click.command(name="check")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask nobody.")
+@click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask no one.")
 @click.option(
     "--example-config",
     is_flag=True,

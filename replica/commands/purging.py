@@ -127,7 +127,7 @@ def purge_files(directory: Path, choice: Choice, *, force: bool = False, dry_run
             made = _plan(directory, choice, force=force)
             if made.files and not dry_run:
                 for reader in made.waiting if force else ():
-                    mark_dropped(directory, reader, made.files[-1].number + 1, "somebody purged them with --force")
+                    mark_dropped(directory, reader, made.files[-1].number + 1, "someone purged them with --force")
                 remove_oldest(directory, range(made.files[0].number, made.files[-1].number + 1))
             return made
     except OSError as error:

@@ -90,7 +90,7 @@ def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Ver
 
 
 def _log_end(directory: Path) -> RelayHead | None:
-    # Only where the daemon cannot tell: this module loads the compiler, a second in which somebody waits.
+    # Only where the daemon cannot tell: this module loads the compiler, a second in which someone waits.
     head: RelayHead | None = importlib.import_module("replica.relay_log.head").read_head(directory)
     return head
 

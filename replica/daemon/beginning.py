@@ -81,6 +81,6 @@ def lost(directory: Path, known: LastKnown) -> RelayError:
     return RelayError(
         f"The relay files of {directory} are gone: {what}.",
         hint=f"Put the files back if they exist. {remedy}: what the primary still has is received from there, and "
-        "refused if it was purged. To begin anew where start says, passing over what lies between, remove the whole "
+        "refused if it was purged. To begin again where start says, passing over what lies between, remove the whole "
         f"folder: rm -r {directory}.",
     )

@@ -31,9 +31,9 @@ Answer = tuple[int, str, bytes]
 Route: TypeAlias = "Callable[[], Answer]"
 
 MAX_CLIENTS: Final = 8
-"""A scraper or two, probes, and somebody with a browser; each costs a thread while it lasts."""
+"""A scraper or two, probes, and someone with a browser; each costs a thread while it lasts."""
 MAX_LOCAL_CLIENTS: Final = 4
-"""And for clients of this machine: its probe, `status --url`, and somebody who looks why nothing else answers."""
+"""And for clients of this machine: its probe, `status --url`, and someone who looks why nothing else answers."""
 HEAD_TIMEOUT_S: Final = 2.0
 """From the connection to the end of the request's head, however busily the client drips bytes."""
 CLIENT_TIMEOUT_S: Final = 10.0
@@ -183,7 +183,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             try:
                 code, kind, content = route()
-            except Exception as error:  # noqa: BLE001  (whatever it is, the client shall see that there is one)
+            except Exception as error:  # noqa: BLE001  (whatever it is, the client has to see that there is one)
                 code, kind, content = as_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
         self.send_response(code)
         self.send_header("Content-Type", kind)

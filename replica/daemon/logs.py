@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 MAX_WAITING_LINES = 10_000
-"""Some megabytes. A daemon writes a line when something changes: thousands that wait mean that nobody reads."""
+"""Some megabytes. A daemon writes a line when something changes: thousands that wait mean that no one reads."""
 FLUSH_TIMEOUT_S = 2.0
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_1_0_0
 MAX_LABELS: Final = 64
-"""Domains and readers beyond this many are not labelled one by one: each is a time series for ever."""
+"""Domains and readers beyond this many are not labelled one by one: each is a time series forever."""
 _PREFIX: Final = "mariadb_replica_"
 _HOUR_S: Final = 3600.0
 

@@ -140,7 +140,7 @@ class Observer:
             try:
                 written_by = read_file_head(relay_path(self._relay.directory, number)).server_id
             except (OSError, RelayError):
-                return 0  # begun anew this moment
+                return 0  # begun again this moment
             self._head_server = (number, written_by, source_of(self._relay.directory, number))
         return self._head_server[1] if self._head_server[0] == number else 0
 

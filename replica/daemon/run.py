@@ -184,7 +184,7 @@ class Daemon:
                 part.stop()
             if server is not None:
                 server.stop()
-            with contextlib.suppress(OSError, RelayError):  # nobody is left to be told
+            with contextlib.suppress(OSError, RelayError):  # no one is left to be told
                 in_our_folder(lambda: self._write_status(observer))()
 
     async def _receive(self, replica: Replica, relay: RelayWriter) -> None:

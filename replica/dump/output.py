@@ -44,7 +44,7 @@ def standard_output() -> Iterator[BinaryIO]:
 def _open() -> BinaryIO:
     try:
         return open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False)
-    except OSError:  # somebody gave us another stream
+    except OSError:  # someone gave us another stream
         return sys.stdout.buffer
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replica.handshake.plugins.plugin import Plugin, Secret
 
 MAX_ROUNDS = 32
-"""An account has a handful of plugins of at most three packets each; a hostile server must not go on for ever."""
+"""An account has a handful of plugins of at most three packets each; a hostile server must not go on forever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HINT: Final = (
     "Only the server it was read from can go on from there, by the place in its binlog: connect to that one. Once the "
-    "numbers have passed the highest there was, every server will do. Else copy the tables anew, and start from a "
+    "numbers have passed the highest there was, every server will do. Else copy the tables again, and start from a "
     "position behind the copy, with a new checkpoint and an empty relay log."
 )
 

@@ -50,7 +50,7 @@ def check_certificate(done: Authenticated, scramble: bytes, certificate: bytes) 
     expected = sha256(stored + scramble[:SCRAMBLE_BYTES] + fingerprint).hexdigest().upper()
     if not hmac.compare_digest(claimed, expected.encode()):
         raise AuthenticationError(
-            "the TLS certificate is not that of the server that knows the password: somebody stands in between.",
+            "the TLS certificate is not that of the server that knows the password: someone stands in between.",
             hint=f"A proxy that ends TLS itself looks the same. {_OTHER_WAY}",
         )
 

@@ -82,7 +82,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._below.abort()
 
     def can_write_eof(self) -> bool:
-        return False  # no more than TLS: nobody half-closes this protocol
+        return False  # no more than TLS: no one half-closes this protocol
 
     def get_write_buffer_size(self) -> int:
         return self._below.get_write_buffer_size()

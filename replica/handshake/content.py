@@ -54,7 +54,7 @@ async def verify_content(
                 if stored.uid is not None or stored.last is None:
                     raise
                 here = Here.ELSEWHERE  # only its server id says that it is the same one
-    if here is not Here.ELSEWHERE or place is None:  # without a place: a position that somebody named
+    if here is not Here.ELSEWHERE or place is None:  # without a place: a position that someone named
         return Compared(there=here is Here.PLACE)
     login = await log_in(config, endpoint)
     with contextlib.closing(login):

@@ -158,7 +158,7 @@ class Login:
         connection = self._connection
         connection.expect(MAX_REPLY_BYTES)
         if not replies:
-            # What comes back is the stream: it belongs to whoever takes the transport.
+            # What comes back is the stream: it belongs to the code that takes the transport.
             connection.transport.pause_reading()
         await self._write(payload)
         if replies:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from replica.config import Endpoint
 
 AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
-"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None mends itself."""
+"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""
 CONNECTION_CODES = frozenset({1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2003, 2006, 2013, 2014})
 """Too many connections, shutting down, killed, lost: another attempt may succeed."""
 TLS_REFUSALS = (
     *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
     *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
 )
-"""Parts of OpenSSL's reasons: certificates, versions and ciphers of two sides that do not fit. None mends itself."""
+"""Parts of OpenSSL's reasons: certificates, versions and ciphers of two sides that do not fit. None goes away."""
 
 
 def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HINT = (
     "Nothing was skipped. Changes after the stored position cannot be had from this server: connect to the right one, "
-    "or copy the tables anew and start from a position it has, with a new checkpoint and an empty relay log."
+    "or copy the tables again and start from a position it has, with a new checkpoint and an empty relay log."
 )
 
 

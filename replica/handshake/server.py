@@ -46,13 +46,13 @@ _VARIABLES = (
 )
 PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
 """What tells servers apart. server_uid is made of the port and a network card's address (10.5, 10.11, 11.8): two
-containers on two hosts may have the same, and one that is made anew may get another."""
+containers on two hosts may have the same, and one that is made again may get another."""
 _UID_DIGITS = 16
 _CONFIGURED = "[mariadb] in the server's configuration file and restart the server"
 GALERA_GTIDS = (
     "put wsrep_gtid_mode=ON, log_slave_updates=ON, the same wsrep_gtid_domain_id and the same server_id on all nodes, "
     "and on each node a gtid_domain_id of its own, under [mariadb] in their configuration files, and start the cluster "
-    "anew with them (galera_new_cluster)"
+    "again with them (galera_new_cluster)"
 )
 """What MariaDB documents for asynchronous replicas of a cluster."""
 _TRUE = ("ON", "1")

@@ -54,7 +54,7 @@ class Follower:
                 if head.location < self.reached.location:
                     raise RelayError(
                         f"the relay log ends at {head.position}, before {self.reached.position}, which was shown last.",
-                        hint="It was begun anew: somebody emptied the directory, or the replica starts elsewhere now.",
+                        hint="It was begun again: someone emptied the directory, or the replica starts elsewhere now.",
                     )
                 if head.location > self.reached.location:
                     return head

@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def address(array: npt.NDArray[Any]) -> int:
-    """Of the first byte; good as long as somebody holds the array."""
+    """Of the first byte; good as long as someone holds the array."""
     return int(array.__array_interface__["data"][0])

@@ -221,7 +221,7 @@ def _altered(tokens: Tokens, database: str) -> Changed | None:
             takes, removes = True, False
         tokens.skip_item()
         if not tokens.accept(",") and not tokens.at_end:
-            tokens.take()  # a parenthesis that nobody opened
+            tokens.take()  # a parenthesis that no one opened
     return Changed(tuple(tables), defines=True, removes=removes) if takes else None
 
 

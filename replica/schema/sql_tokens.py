@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ANSI_QUOTES: Final = 4
 NO_BACKSLASH_ESCAPES: Final = 1 << 20
-ANY_VERSION: Final = 999_998  # mariadb-dump writes /*M!999999 for what no server shall execute
+ANY_VERSION: Final = 999_998  # mariadb-dump writes /*M!999999 for what no server is to execute
 # MySQL 5.7's numbers and all above, which MariaDB leaves to MySQL.
 _MYSQL_ONLY: Final = range(50_700, 100_000)
 

@@ -39,7 +39,7 @@ class AskedTables(SchemaHistory):
         self._ask = ask
         self._notices = notices
         self.needed = False
-        """Whether somebody wants to know; else nobody is asked."""
+        """Whether someone wants to know; else no one is asked."""
 
     def table(self, database: str, table: str) -> TableSchema | None:
         known = super().table(database, table)
@@ -48,7 +48,7 @@ class AskedTables(SchemaHistory):
         try:
             return self._ask(database, table)
         except ReplicaError as error:
-            self._notices.say(f"{database}.{table}: nobody tells its columns: {error.message}")
+            self._notices.say(f"{database}.{table}: no one tells its columns: {error.message}")
             return None
 
 

@@ -28,7 +28,7 @@ REPEAT_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 Stamp = tuple[int, int]
-"""What changes when a file is written anew: its inode and when its content changed."""
+"""What changes when a file is written again: its inode and when its content changed."""
 
 
 def is_held(directory: Path) -> bool:

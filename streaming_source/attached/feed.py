@@ -244,7 +244,7 @@ class AttachedFeed:
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
         if not self._options.fail_on_data_loss and self._held.was_dropped:
-            self._gaps += 1  # what the query still needed was removed: look up anew where it can go on
+            self._gaps += 1  # what the query still needed was removed: look up again where it can go on
             return False
         now = time.monotonic()
         deadline = now + timeout_s
@@ -276,7 +276,7 @@ class AttachedFeed:
         self._daemon.check()
         return end_of_log(self.log, head)
 
-    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (nobody is asked)
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no one is asked)
         return False
 
     def latest_and_prepared(self) -> Latest | None:

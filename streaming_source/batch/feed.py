@@ -62,7 +62,7 @@ class FetchedFeed:
     def server_end(self) -> ServerEnd:
         return end_of_log(self.log, self.head())
 
-    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (nobody is asked)
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no one is asked)
         return False
 
     def latest_and_prepared(self) -> Latest | None:

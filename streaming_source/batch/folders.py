@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 KEEP_S: Final = 24 * 3600.0
-"""A notebook may be left over night; a DataFrame that is older says that its rows are gone, and is loaded anew."""
+"""A notebook may be left over night; a DataFrame that is older says that its rows are gone, and is loaded again."""
 BUSY_S: Final = 600.0
 """A folder used within this time is being read: a task of a few megabytes takes seconds."""
 STATE_NAME: Final = "batch.json"

@@ -66,6 +66,6 @@ def private_folder(folder: Path) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise RelayError(
             f"{folder} is not a private folder of this account.",
-            hint="Set relayDir to a folder that nobody else can write.",
+            hint="Set relayDir to a folder that no one else can write.",
         )
     return folder

@@ -22,11 +22,11 @@ LOSSES_SHOWN: Final = 10
 
 _GO_ON = (
     "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, copy the "
-    "tables anew, and start a new checkpoint with startingPosition at the copy's position."
+    "tables again, and start a new checkpoint with startingPosition at the copy's position."
 )
 _ANOTHER = (
-    "Connect to the server that the checkpoint comes from. If there is none any more, copy the tables anew, and start "
-    "a new checkpoint with startingPosition at the copy's position; failOnDataLoss=false does not help, because nobody "
+    "Connect to the server that the checkpoint comes from. If there is none any more, copy the tables again, and start "
+    "a new checkpoint with startingPosition at the copy's position; failOnDataLoss=false does not help, because no one "
     "can tell which rows of this history were read already."
 )
 

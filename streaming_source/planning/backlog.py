@@ -29,7 +29,7 @@ class Backlog:
 
     def bytes(self, start: RelayLocation, end: RelayLocation) -> int:
         first = next(iter(self._sizes), start.file)
-        if end < self._end or start.file < first:  # the log was begun anew
+        if end < self._end or start.file < first:  # the log was begun again
             self._sizes, self._bytes, first = {}, 0, start.file
         self._end = end
         for number in range(first, start.file):

@@ -1,4 +1,4 @@
-"""The replica behind a query: an `EmbeddedReplica` in the planner's process, with a relay folder that nobody else uses.
+"""The replica behind a query: an `EmbeddedReplica` in the planner's process, with a relay folder that no one else uses.
 
 In: the options. Out: what places.py calls a `Feed`. Nothing connects before the first question, and the log is not
 written before `start`, which waits for a folder that another process is about to let go, or takes the next one where
@@ -69,7 +69,7 @@ class ReplicaFeed:
         self.losses = Losses()
         self.started = False
         self.epoch = 0
-        """Another one where the log was begun anew, behind a gap."""
+        """Another one where the log was begun again, behind a gap."""
         self._draining = False
         """The server has removed what follows the log's end: what is in the log is read, then the gap is gone over."""
 
@@ -247,7 +247,7 @@ class ReplicaFeed:
                 raise
         if self.head().location > location:
             return True
-        # All that was left is read: begin anew behind the gap.
+        # All that was left is read: begin again behind the gap.
         self._draining, self.started = False, False
         self._replica.close()
         self._replica = self._new_replica()

@@ -1,7 +1,7 @@
 """XA transactions that the binlog has as prepared and the primary does not know any more: no one will ever end them.
 
 A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability), and a
-session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on for ever. So, once
+session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on forever. So, once
 such a transaction holds back whole files, the primary is asked from time to time; one that XA RECOVER does not list in
 two looks, and whose end is not in the binlog either up to where that stood at the first look, is given up.
 

@@ -241,8 +241,8 @@ class TableHistory:
             return None
         return SchemaError(
             f"{step.gtid} changed {', '.join(map('.'.join, step.tables))}: {step.sql}. Sequence numbers went back "
-            "before it, so nobody can tell of which columns the rows around it are: they do not name their columns.",
-            hint="Set binlog_row_metadata=FULL on the primary, copy the tables anew, and start a new checkpoint there.",
+            "before it, so no one can tell of which columns the rows around it are: they do not name their columns.",
+            hint="Set binlog_row_metadata=FULL on the primary, copy the tables again, start a new checkpoint there.",
         )
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:

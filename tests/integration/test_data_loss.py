@@ -129,7 +129,7 @@ def test_a_purged_restart_is_refused_or_gone_over_and_told(server: MariaDb, tmp_
     insert(server, 5)
     with pytest.raises(PositionPurgedError, match="purged") as caught:
         query.run()
-    assert "copy the tables anew" in caught.value.hint
+    assert "copy the tables again" in caught.value.hint
     query.lose_relay()
     assert query.run(failOnDataLoss="false") == [5]
     assert query.report["dataLoss"] == [{"after": "0-1-4", "upTo": "0-1-6"}]

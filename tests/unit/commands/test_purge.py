@@ -126,7 +126,7 @@ def test_unless_it_is_forced_and_then_they_are_told(directory: Path) -> None:
     assert relay_numbers(directory) == numbers[-1:]
     assert "a query: at" in done.stdout
     assert "loses what it has not read" in done.stdout
-    with pytest.raises(DataLossError, match="somebody purged them with --force"):
+    with pytest.raises(DataLossError, match="someone purged them with --force"):
         reader.check()
 
 

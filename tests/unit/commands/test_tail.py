@@ -153,7 +153,7 @@ def test_every_signal_to_end_is_a_clean_end(
     monkeypatch.setattr("replica.commands.tail.sleeper", lambda _: lambda _: signal.raise_signal(number))
     done = CliRunner().invoke(program, ["tail", "--relay-dir", str(directory), "-n", "1"])
     assert len(gtids(done)) == 1
-    assert done.stderr == f"mariadb-replica: nobody writes {directory} now{ALONE}\n"
+    assert done.stderr == f"mariadb-replica: no one writes {directory} now{ALONE}\n"
     assert signal.getsignal(number) == before
 
 
@@ -162,7 +162,7 @@ def test_a_process_ends_cleanly_when_it_is_told_to(directory: Path) -> None:
         assert running.stdout is not None
         assert running.stdout.readline()
         assert running.stderr is not None
-        assert running.stderr.readline() == f"mariadb-replica: nobody writes {directory} now{ALONE}\n".encode()
+        assert running.stderr.readline() == f"mariadb-replica: no one writes {directory} now{ALONE}\n".encode()
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
         assert (running.returncode, said) == (0, b"")

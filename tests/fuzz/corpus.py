@@ -14,6 +14,7 @@ from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, EventType
 from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.rows_event import ROWS_EVENTS
 from replica.rows.scan.expand import expand
+from tests.kit import bodies
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:
@@ -131,11 +132,6 @@ def _in_fragments(group: Group, size: int = 40) -> Group:
         if event[4] not in ROWS_EVENTS:
             events.append(event)
             continue
-        chunks = [event[at : at + size] for at in range(0, len(event), size)]
-        for number, chunk in enumerate(chunks, 1):
-            first = number == 1
-            body = len(chunks).to_bytes(4, "little") + number.to_bytes(4, "little") + bytes([first])
-            body += len(event).to_bytes(8, "little") if first else b""
-            head = event[:4] + bytes([EventType.PARTIAL_ROW_DATA]) + event[5:19]
-            events.append(relength(head + body + chunk))
+        head = event[:4] + bytes([EventType.PARTIAL_ROW_DATA]) + event[5:19]
+        events += (relength(head + fragment) for fragment in bodies.fragments(event, size))
     return Group(f"{group.name} in fragments", events, group.description)

@@ -9,6 +9,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final
 
+import zstandard
+
 from replica.protocol.transaction_events import XaId
 
 if TYPE_CHECKING:
@@ -57,9 +59,12 @@ def gtid(seq_no: int, domain: int = 0, flags: int = 0, rest: bytes = b"") -> byt
     return (struct.pack("<QIB", seq_no, domain, flags) + rest).ljust(19, b"\0")
 
 
-def query(sql: bytes, database: bytes = b"d", *, thread: int = 1, error: int = 0, status: bytes = b"") -> bytes:
+def query(
+    sql: bytes, database: bytes = b"d", *, thread: int = 1, seconds: int = 0, error: int = 0, status: bytes = b""
+) -> bytes:
     """`status` holds the status variables as they are stored."""
-    return struct.pack("<IIBHH", thread, 0, len(database), error, len(status)) + status + database + b"\0" + sql
+    head = struct.pack("<IIBHH", thread, seconds, len(database), error, len(status))
+    return head + status + database + b"\0" + sql
 
 
 def xid(number: int = 0) -> bytes:
@@ -93,17 +98,16 @@ def start_encryption(version: int, nonce: bytes, *, scheme: int = 1) -> bytes:
     return struct.pack("<BI", scheme, version) + nonce
 
 
-def block(data: bytes, claimed: int | None = None) -> bytes:
-    """`data` as servers compress statements, rows and values; `claimed` is the length that its head tells."""
+def block(data: bytes, length_bytes: int = 4, claimed: int | None = None) -> bytes:
+    """`data` as servers compress statements and rows; `claimed` is the length that its head tells."""
     size = len(data) if claimed is None else claimed
-    width = max(1, (size.bit_length() + 7) // 8)
-    return bytes((0x80 | width,)) + size.to_bytes(width, "big") + zlib.compress(data)
+    return bytes((0x80 | length_bytes,)) + size.to_bytes(length_bytes, "big") + zlib.compress(data)
 
 
-def payload(data: bytes, *, compressed: bytes | None = None) -> bytes:
-    """TRANSACTION_PAYLOAD of MySQL: the events of `data`, as they are or as `compressed` with zstd."""
-    stored = data if compressed is None else compressed
-    fields = (1, len(stored)), (2, 255 if compressed is None else 0), (3, len(data))
+def payload(data: bytes, *, compressed: bool = True) -> bytes:
+    """TRANSACTION_PAYLOAD of MySQL, with the events of `data`."""
+    stored = zstandard.ZstdCompressor().compress(data) if compressed else data
+    fields = (1, len(stored)), (2, 0 if compressed else 255), (3, len(data))
     return b"".join(bytes([kind, 9, 0xFE]) + struct.pack("<Q", value) for kind, value in fields) + b"\0" + stored
 
 
@@ -118,6 +122,6 @@ def fragments(event: bytes, size: int) -> list[bytes]:
     ]
 
 
-def mysql_gtid(number: int, source: bytes = bytes(16), rest: bytes = b"") -> bytes:
-    """GTID_LOG of MySQL."""
-    return b"\0" + source + struct.pack("<q", number) + rest
+def mysql_gtid(number: int, source: bytes = bytes(16)) -> bytes:
+    """GTID_LOG of MySQL, without its optional fields."""
+    return b"\0" + source + struct.pack("<q", number)

@@ -15,7 +15,7 @@ from replica.relay_writer.writer import RelayWriter
 from replica.room import Room
 from replica.session import Agreed, Session
 from tests.kit.primary import Primary
-from tests.unit.sessions import in_own_time, one_group, play, sending
+from tests.kit.scripted import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

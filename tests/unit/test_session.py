@@ -27,7 +27,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.session import Agreed, Session
 from tests.kit.primary import FILE, packet
-from tests.unit.sessions import in_own_time, one_group, play, sending
+from tests.kit.scripted import in_own_time, listening, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +85,9 @@ async def test_a_reset(relay: RelayWriter) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
 
-    server = await asyncio.start_server(reset, "127.0.0.1", 0)
-    transport, _ = await asyncio.get_running_loop().create_connection(
-        asyncio.Protocol, *server.sockets[0].getsockname()
-    )
-    transport.pause_reading()
-    with pytest.raises(DisconnectedError):
-        await Session(relay, Agreed(semi_sync=False, heartbeat_s=0)).run(transport)
-    server.close()
+    async with listening(reset) as transport:
+        with pytest.raises(DisconnectedError):
+            await Session(relay, Agreed(semi_sync=False, heartbeat_s=0)).run(transport)
 
 
 @pytest.mark.parametrize(("pieces", "limit_s"), [((), 300), ((one_group().wire(),), 30)], ids=["skipping", "streaming"])
@@ -169,20 +164,15 @@ async def test_cancelling_closes_the_connection_and_drops_the_open_group(relay: 
         closed.set()
         writer.close()
 
-    server = await asyncio.start_server(script, "127.0.0.1", 0)
-    transport, _ = await asyncio.get_running_loop().create_connection(
-        asyncio.Protocol, *server.sockets[0].getsockname()
-    )
-    transport.pause_reading()
-    reached = asyncio.Event()
-    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=0), on_progress=reached.set)
-    task = asyncio.ensure_future(session.run(transport))
-    await asyncio.wait_for(reached.wait(), 60)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await asyncio.wait_for(closed.wait(), 60)
-    server.close()
+    async with listening(script) as transport:
+        reached = asyncio.Event()
+        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=0), on_progress=reached.set)
+        task = asyncio.ensure_future(session.run(transport))
+        await asyncio.wait_for(reached.wait(), 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(closed.wait(), 60)
     head = RelayLog(relay.directory).head()
     assert head is not None
     assert (relay.directory / "relay.000001").stat().st_size == head.location.offset

@@ -18,7 +18,7 @@ from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
 from replica.session import Agreed, Session
 from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
-from tests.unit.sessions import in_own_time, one_group, play, sending
+from tests.kit.scripted import in_own_time, one_group, play, sending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 @in_own_time
 async def test_a_wanted_ack_is_one_packet_after_the_sync(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     primary = one_group()
-    wire = b"".join(packet(e, semi_sync=True) for e in primary.events[:-1])
-    wire += packet(primary.events[-1], semi_sync=True, ack=True)
+    wire = primary.wire(semi_sync=True, ack_last=True)
     order: list[str] = []
     real = relay.sync
 
@@ -63,8 +62,7 @@ async def test_a_wanted_ack_is_one_packet_after_the_sync(relay: RelayWriter, mon
 async def test_a_silent_primary_is_nudged_with_what_it_has_and_may_say_why(relay: RelayWriter) -> None:
     """One that threw us out for a replica with our server id sends 4052 only once its ACK receiver wakes."""
     primary = one_group()
-    wire = b"".join(packet(e, semi_sync=True) for e in primary.events[:-1])
-    wire += packet(primary.events[-1], semi_sync=True, ack=True)
+    wire = primary.wire(semi_sync=True, ack_last=True)
     answers: list[bytes] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,8 +150,7 @@ async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -
     primary.events[0] = encode_rotate(FILE, (1 << 32) - 200, server_id=SERVER_ID, checksum=CRC32)
     primary.transaction(Gtid(0, 1, 1))
     answers: list[bytes] = []
-    wire = b"".join(packet(e, semi_sync=True) for e in primary.events[:-1])
-    wire += packet(primary.events[-1], semi_sync=True, ack=True)
+    wire = primary.wire(semi_sync=True, ack_last=True)
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(wire)

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
+from tests.kit import bodies
 
 
 def encrypt_event(event: bytes, offset: int, key: bytes, nonce: bytes, algorithm: str) -> bytes:
@@ -26,9 +27,13 @@ def encrypt_event(event: bytes, offset: int, key: bytes, nonce: bytes, algorithm
 
 
 def start_encryption(version: int, nonce: bytes, *, flags: int = 0, scheme: int = 1, checksum: int = 1) -> bytes:
-    body = struct.pack("<BI", scheme, version) + nonce
-    algorithm = ChecksumAlgorithm(checksum)
-    return encode_event(EventType.START_ENCRYPTION, body, server_id=1, checksum=algorithm, flags=flags)
+    return encode_event(
+        EventType.START_ENCRYPTION,
+        bodies.start_encryption(version, nonce, scheme=scheme),
+        server_id=1,
+        checksum=ChecksumAlgorithm(checksum),
+        flags=flags,
+    )
 
 
 def encrypt_again(plain: bytes, key: bytes, version: int, nonce: bytes, algorithm: str) -> bytes:

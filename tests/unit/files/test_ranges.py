@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import BINLOG_MAGIC, EventType, GtidFlag, HeaderFlag
 from replica.protocol.encode import encode_event
 from replica.protocol.events import QueryEvent
+from tests.kit import bodies
 from tests.unit.files.reading import CRC32, TRANSACTIONS, Unit, as_file, read, read_bytes, units
 from tests.vectors.load import BINLOGS, HERE, name_of
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MYSQL = sorted((HERE / "mysql").glob("*.binlog"))
-QUERY_HEAD = struct.pack("<IIBHH", 1, 0, 0, 0, 0) + b"\0"
 
 
 def event(kind: int, body: bytes, *, flags: int = 0) -> bytes:
@@ -30,11 +29,11 @@ def event(kind: int, body: bytes, *, flags: int = 0) -> bytes:
 
 
 def gtid(seq: int, flags2: int = GtidFlag.TRANSACTIONAL) -> bytes:
-    return event(EventType.GTID, struct.pack("<QIB", seq, 0, flags2) + bytes(6))
+    return event(EventType.GTID, bodies.gtid(seq, 0, flags2))
 
 
 def query(text: bytes) -> bytes:
-    return event(EventType.QUERY, QUERY_HEAD + text)
+    return event(EventType.QUERY, bodies.query(text))
 
 
 XID = event(EventType.XID, bytes(8))
@@ -252,7 +251,7 @@ def test_beyond_four_gigabytes(tmp_path: Path) -> None:
     start = (1 << 32) - 300
     events, end = [], start
     for number in range(20):
-        for kind, body in ((162, struct.pack("<QIB", number, 0, 4) + bytes(6)), (23, bytes(20)), (16, bytes(8))):
+        for kind, body in ((162, bodies.gtid(number, 0, 4)), (23, bytes(20)), (16, bytes(8))):
             end += 23 + len(body)
             events.append(encode_event(kind, body, server_id=1, checksum=CRC32, log_pos=end))
     group = sum(map(len, events[:3]))

@@ -17,6 +17,7 @@ from replica.protocol.encode import encode_event
 from replica.protocol.events import TransactionPayloadEvent, decode
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
+from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, Column, rows, table_map
 from tests.unit.protocol.decoding import DESCRIPTION
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 BOUND = 24 << 20
 """What a decoder and its buffers take; the claims and what could come out are far beyond."""
 HUGE = (1 << 32) - 1
-QUERY_HEAD = struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"v\0"
+QUERY_HEAD = bodies.query(b"")
 ZEROS = bytes(64 << 20)
 DEFLATED = zlib.compress(ZEROS, 9)
 ZSTD = zstandard.ZstdCompressor(level=19).compress(ZEROS)
@@ -97,9 +98,9 @@ def test_payloads_that_are_bombs_together() -> None:
     """The largest that there may be, and one small transaction too many: refused before it is decompressed."""
     fields = b"\2\1\0" + b"\3\x09\xfe" + struct.pack("<Q", 1 << 30) + b"\0"
     stream = Primary()
-    stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
+    stream.event(EventType.GTID_LOG, bodies.mysql_gtid(1))
     stream.query(b"DDL")
-    stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 2))
+    stream.event(EventType.GTID_LOG, bodies.mysql_gtid(2))
     stream.event(EventType.TRANSACTION_PAYLOAD, fields + ZSTD)
 
     def read() -> None:

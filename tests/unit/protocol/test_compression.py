@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
 from replica.protocol.compression import MAX_RATIO, SMALL, inflate, inflate_column
+from tests.kit.bodies import block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +24,6 @@ SIZES = (1, 2, SMALL - 1, SMALL, SMALL + 1, 100_000)
 def deflated(data: bytes, *, raw: bool = False) -> bytes:
     stream = zlib.compressobj(wbits=-15 if raw else 15)
     return stream.compress(data) + stream.flush()
-
-
-def block(data: bytes, length_bytes: int = 4, claimed: int | None = None) -> bytes:
-    size = len(data) if claimed is None else claimed
-    return bytes((0x80 | length_bytes,)) + size.to_bytes(length_bytes, "big") + deflated(data)
 
 
 def raw_value(data: bytes, length_bytes: int = 4, claimed: int | None = None) -> bytes:

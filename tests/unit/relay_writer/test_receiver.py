@@ -408,8 +408,7 @@ def test_the_last_wanted_ack_covers_complete_groups_only(tmp_path: Path) -> None
     primary = Primary()
     primary.open_file()
     primary.transaction(Gtid(0, 1, 1))
-    wire = b"".join(packet(e, semi_sync=True) for e in primary.events[:-1])
-    wire += packet(primary.events[-1], semi_sync=True, ack=True)
+    wire = primary.wire(semi_sync=True, ack_last=True)
     first = primary.position
     with RelayWriter.open(tmp_path) as relay:
         receiver = receive(relay, wire, semi_sync=True)

@@ -19,6 +19,7 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
+from tests.kit.bodies import block
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
@@ -52,11 +53,6 @@ V_T = TableSchema(
     ),
 )
 """What the catalog says of the table in compression.sql, whose binlog has no row metadata."""
-
-
-def block(data: bytes, claimed: int | None = None) -> bytes:
-    size = len(data) if claimed is None else claimed
-    return b"\x84" + size.to_bytes(4, "big") + zlib.compress(data)
 
 
 def packed(value: bytes, *, how: str = "raw") -> bytes:

@@ -28,8 +28,8 @@ from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.values import CASES, MULTI_BYTE_CASES
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
-from tests.unit.rows.wire_values import CASES, MULTI_BYTE_CASES
 
 Shape = Literal["envelope", "flat", "variant"]
 SHAPES: tuple[Shape, ...] = ("envelope", "flat", "variant")

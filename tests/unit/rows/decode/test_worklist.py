@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import OutputColumn
+from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
@@ -82,7 +82,7 @@ def stream_of(groups: list[list[tuple[str, int, bool, list[tuple[Row, Row]]]]]) 
             stream.event(EventType.TABLE_MAP, table_map(number, COLUMNS, table=table))
             images = b"".join(encoded(b) + (encoded(a) if op == 1 else b"") for b, a in pairs)
             if compressed:
-                images = bytes((0x81, len(images))) + zlib.compress(images)
+                images = bodies.block(images)
             kinds = COMPRESSED if compressed else KINDS
             stream.event(kinds[op], rows(number, 3, images, after=[True] * 3 if op == 1 else None))
         stream.xid()

@@ -12,9 +12,10 @@ from replica.protocol.table_map import parse_table_map
 from replica.rows.oracle.images import plain_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
+from tests.kit.bodies import block
+from tests.kit.parsed import rows_event
 from tests.kit.rows import Column, image, table_map
-from tests.unit.rows.decode.test_images import BLOB, ID, block, counted, number, packed
-from tests.unit.rows.wire_rows import rows_event
+from tests.unit.rows.decode.test_images import BLOB, ID, counted, number, packed
 
 MAP = parse_table_map(memoryview(table_map(7, [ID, BLOB])))
 LAYOUT = compile_layout(MAP, None, None, ValuePolicy())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,19 +18,9 @@ from replica.rows.oracle.rows import VARIANT, flat, read_rows, typed, variant
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from tests.unit.rows.wire_rows import (
-    BINARY,
-    LATIN1,
-    UTF8MB4,
-    bits,
-    column,
-    image,
-    integer,
-    layout_of,
-    rows_event,
-    table_map,
-    varchar,
-)
+from tests.kit import bodies
+from tests.kit.parsed import BINARY, LATIN1, UTF8MB4, column, integer, layout_of, rows_event, table_map, varchar
+from tests.kit.rows import image
 from tests.vectors.row_values import VECTORS, Vector
 
 TEXT, ERROR = ValuePolicy("text"), ValuePolicy("error")
@@ -157,7 +146,7 @@ def test_insert_update_and_delete_in_the_flat_shape() -> None:
 def test_compressed_rows() -> None:
     layout = layout_of(varchar("name"))
     plain = image([b"\x03abc"]) * 40
-    block = bytes((0x81, len(plain))) + zlib.compress(plain)
+    block = bodies.block(plain)
 
     rows = list(read_rows(rows_event(RowsKind.INSERT, 1, block, compressed=True), layout))
 
@@ -239,12 +228,6 @@ def test_damaged_values_name_their_column() -> None:
     layout = layout_of(column("at", ColumnType.TIME2, b"\0"))
     with pytest.raises(ProtocolError, match=r"column at: .*no time.*offset 1"):
         list(read_rows(rows_event(RowsKind.INSERT, 1, image([b"\x80\x00\x3f"])), layout))
-
-
-def test_the_bit_sets_of_the_test_itself() -> None:
-    assert bits([True, False, True]) == b"\5"
-    assert bits([True], fill=True) == b"\xff"
-    assert image([None, b"x"]) == b"\xfdx"
 
 
 def test_wide_decimals_and_negative_times_reach_arrow_exactly() -> None:

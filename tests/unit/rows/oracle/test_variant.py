@@ -13,7 +13,7 @@ from pyspark.sql.types import VariantVal
 from replica.protocol.constants import ColumnType
 from replica.rows.oracle.variant import variant_object
 from replica.rows.types.variant_metadata import variant_metadata
-from tests.unit.rows.wire_rows import BINARY, column, integer, layout_of, varchar
+from tests.kit.parsed import BINARY, column, integer, layout_of, varchar
 
 
 def through_spark(columns: tuple[Any, ...], image: dict[str, Any]) -> Any:

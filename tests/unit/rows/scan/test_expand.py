@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import zstandard
 
 from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
 from replica.protocol.binlog_file import walk
@@ -14,9 +12,10 @@ from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.expand import expand
 from replica.rows.scan.scan import scan
+from tests.kit import bodies
+from tests.kit.bodies import block
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
-from tests.unit.rows.decode.test_images import block
 from tests.unit.rows.twin import Tables
 from tests.vectors.mysql.load import read
 
@@ -36,7 +35,7 @@ def members(checksum: bool) -> list[tuple[int, bytes]]:  # noqa: FBT001
         (EventType.TABLE_MAP, table_map(1, COLUMNS)),
         (INSERT, rows(1, 2, ROW * 30, flags=0)),
         (UPDATE, update),
-        (EventType.XID, struct.pack("<Q", 77)),
+        (EventType.XID, bodies.xid(77)),
     ]
 
 
@@ -60,37 +59,22 @@ def fragmented(*, checksum: bool, chunk: int = 33) -> bytes:
                 continue
             inner = Primary(checksum=False)
             inner.event(kind, body)
-            for fragment in cut(bytes(inner), chunk):
+            for fragment in bodies.fragments(bytes(inner), chunk):
                 stream.event(EventType.PARTIAL_ROW_DATA, fragment)
     return bytes(stream)
 
 
-def cut(event: bytes, chunk: int) -> list[bytes]:
-    chunks = [event[at : at + chunk] for at in range(0, len(event), chunk)]
-    sizes = [struct.pack("<Q", len(event))] + [b""] * (len(chunks) - 1)
-    return [
-        struct.pack("<IIB", len(chunks), number, number == 1) + size + data
-        for number, (size, data) in enumerate(zip(sizes, chunks, strict=True), 1)
-    ]
-
-
-def payloads(*, checksum: bool, plain_payload: bool = False) -> bytes:
+def payloads(*, checksum: bool, compressed: bool = True) -> bytes:
     """The same as MySQL would: a GTID_LOG event, then all the rest in a payload."""
     stream = Primary(checksum=checksum)
     for number in range(1, 3):
-        stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", number))
+        stream.event(EventType.GTID_LOG, bodies.mysql_gtid(number))
         inner = Primary(checksum=False)
         inner.query(b"BEGIN")
         for kind, body in members(checksum):
             inner.event(kind, body)
-        stream.event(EventType.TRANSACTION_PAYLOAD, payload(bytes(inner), plain_payload=plain_payload))
+        stream.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(bytes(inner), compressed=compressed))
     return bytes(stream)
-
-
-def payload(data: bytes, *, plain_payload: bool = False) -> bytes:
-    stored = data if plain_payload else zstandard.ZstdCompressor().compress(data)
-    fields = (1, len(stored)), (2, 255 if plain_payload else 0), (3, len(data))
-    return b"".join(bytes([kind, 9, 0xFE]) + struct.pack("<Q", value) for kind, value in fields) + b"\0" + stored
 
 
 def decoded(data: bytes, *, checksum: bool) -> list[tuple[Any, ...]]:
@@ -105,7 +89,7 @@ def decoded(data: bytes, *, checksum: bool) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize(
-    "make", [fragmented, payloads, lambda *, checksum: payloads(checksum=checksum, plain_payload=True)]
+    "make", [fragmented, payloads, lambda *, checksum: payloads(checksum=checksum, compressed=False)]
 )
 def test_the_rows_are_those_of_the_plain_events(make: Callable[..., bytes], checksum: bool) -> None:  # noqa: FBT001
     expected = decoded(plain(checksum=checksum), checksum=checksum)
@@ -125,7 +109,7 @@ def test_compressed_rows_events_in_fragments() -> None:
         each.event(EventType.TABLE_MAP, table_map(1, COLUMNS))
     inner = Primary(checksum=False)
     inner.event(EventType.WRITE_ROWS_COMPRESSED_V1, body + block(ROW * 50))
-    for fragment in cut(bytes(inner), 20):
+    for fragment in bodies.fragments(bytes(inner), 20):
         stream.event(EventType.PARTIAL_ROW_DATA, fragment)
     twin.event(INSERT, body + ROW * 50)
     for each in (stream, twin):
@@ -155,8 +139,8 @@ def test_errors_stand_where_the_outer_event_does() -> None:
     inner.query(b"BEGIN")
     inner.event(INSERT, rows(9, 2, ROW))
     stream = Primary()
-    stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
-    at = stream.event(EventType.TRANSACTION_PAYLOAD, payload(bytes(inner)))
+    stream.event(EventType.GTID_LOG, bodies.mysql_gtid(1))
+    at = stream.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(bytes(inner)))
     with pytest.raises(ProtocolError, match="without its table map") as caught:
         scan(bytes(stream), checksum=True)
     assert caught.value.offset == at
@@ -164,17 +148,17 @@ def test_errors_stand_where_the_outer_event_does() -> None:
 
 def test_a_payload_in_a_payload_is_refused() -> None:
     inner = Primary(checksum=False)
-    inner.event(EventType.TRANSACTION_PAYLOAD, payload(b"x" * 30))
+    inner.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(b"x" * 30))
     stream = Primary()
-    stream.event(EventType.GTID_LOG, b"\0" + bytes(16) + struct.pack("<Q", 1))
-    stream.event(EventType.TRANSACTION_PAYLOAD, payload(bytes(inner)))
+    stream.event(EventType.GTID_LOG, bodies.mysql_gtid(1))
+    stream.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(bytes(inner)))
     with pytest.raises(UnsupportedEventError, match=r"TRANSACTION_PAYLOAD \(40\) inside of what another event holds"):
         scan(bytes(stream), checksum=True)
 
 
 def test_a_payload_outside_of_a_group() -> None:
     stream = Primary()
-    stream.event(EventType.TRANSACTION_PAYLOAD, payload(b"x" * 30))
+    stream.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(b"x" * 30))
     with pytest.raises(ProtocolError, match="outside an event group"):
         scan(bytes(stream), checksum=True)
 
@@ -182,7 +166,7 @@ def test_a_payload_outside_of_a_group() -> None:
 def test_fragments_whose_rest_is_missing() -> None:
     stream = Primary()
     stream.gtid()
-    stream.event(EventType.PARTIAL_ROW_DATA, cut(b"x" * 40, 30)[0])
+    stream.event(EventType.PARTIAL_ROW_DATA, bodies.fragments(b"x" * 40, 30)[0])
     stream.xid()
     with pytest.raises(TruncatedError, match="last fragments of a rows event are missing"):
         scan(bytes(stream), checksum=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.events import MySqlGtidEvent
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
+from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, Column, image, rows, table_map
 from tests.unit.protocol.wire_varlen import signed, unsigned
@@ -30,7 +30,7 @@ DDL, BEGIN, XA_START = b"CREATE TABLE t (id INT)", b"BEGIN", b"XA START X'61',X'
 
 
 def gtid_log(number: int) -> bytes:
-    return b"\0" + UUID + struct.pack("<q", number)
+    return bodies.mysql_gtid(number, UUID)
 
 
 def tagged(number: int, *, flags: bool = True, tag: bytes = b"tag") -> bytes:

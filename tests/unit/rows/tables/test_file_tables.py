@@ -12,7 +12,7 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.history import SchemaHistory
-from tests.unit.rows.wire_rows import column, table_map
+from tests.kit.parsed import column, table_map
 
 T = ColumnType
 LATIN1 = 8

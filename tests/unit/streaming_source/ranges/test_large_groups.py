@@ -8,7 +8,6 @@ other groups around; ends with XID, COMMIT, ROLLBACK, XA PREPARE.
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts
 from streaming_source.rows.partition import RelayRange, RowBounds
 from streaming_source.selection.resolver import SelectedTables
+from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
@@ -77,7 +77,7 @@ def write_statements(stream: Primary, made: list[dict[str, Any]]) -> None:
                 images += one + (one if number % 3 else other) if kind == UPDATE else one
             body = images
             if compressed and images:
-                body = bytes((0x81, len(images))) + zlib.compress(images)
+                body = bodies.block(images)
             width = 3 - table
             event = rows(
                 *(table, width, body), after=[True] * width if kind == UPDATE else None,

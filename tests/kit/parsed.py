@@ -1,4 +1,4 @@
-"""What tests need to speak like a primary: table maps and rows events from values, encoded here and nowhere else."""
+"""Make table maps and rows events as the parsers return them, for what takes no bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from replica.protocol.table_map import TableMapEvent
 from replica.protocol.wire import Cursor
 from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
+from tests.kit.rows import rows
+from tests.unit.protocol.decoding import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 UTF8MB4, LATIN1, BINARY = 45, 8, 63
 HEADER = EventHeader(0, EventType.TABLE_MAP, 1, 100, 1000, 0)
+_COMPRESSED = EventType.WRITE_ROWS_COMPRESSED_V1 - EventType.WRITE_ROWS_V1
 _CODES = {RowsKind.INSERT: 23, RowsKind.UPDATE: 24, RowsKind.DELETE: 25}
 
 
@@ -46,17 +49,6 @@ def layout_of(*columns: ColumnDef, policy: ValuePolicy | None = None) -> RowLayo
     return compile_layout(table_map(*columns), None, None, policy or ValuePolicy())
 
 
-def bits(flags: Sequence[bool], *, fill: bool = False) -> bytes:
-    """A bit set, least significant bit first; `fill` is what the unused bits of the last byte hold."""
-    padded = [*flags, *[fill] * (-len(flags) % 8)]
-    return bytes(sum(flag << i for i, flag in enumerate(padded[at : at + 8])) for at in range(0, len(padded), 8))
-
-
-def image(values: Sequence[bytes | None]) -> bytes:
-    """A row image of the present columns' wire values. MariaDB sets the unused NULL bits, so they are set here."""
-    return bits([value is None for value in values], fill=True) + b"".join(value for value in values if value)
-
-
 def rows_event(
     kind: RowsKind,
     width: int,
@@ -67,16 +59,9 @@ def rows_event(
     compressed: bool = False,
 ) -> RowsEvent:
     """A rows event; without a bit set all columns are present."""
-    full = [True] * width
-    return RowsEvent(
-        EventHeader(0, _CODES[kind], 1, 100, 1000, 0),
-        kind,
-        1,
-        7,
-        1,
-        width,
-        b"" if kind == RowsKind.INSERT else bits(before or full, fill=True),
-        b"" if kind == RowsKind.DELETE else bits(after or full, fill=True),
-        memoryview(images),
-        compressed,
-    )
+    if kind == RowsKind.INSERT:
+        before, after = after, None
+    elif kind == RowsKind.UPDATE:
+        after = after or [True] * width
+    code = EventType(_CODES[kind] + (_COMPRESSED if compressed else 0))
+    return decode_body(RowsEvent, code, rows(7, width, images, before=before, after=after))

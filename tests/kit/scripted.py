@@ -1,4 +1,4 @@
-"""A session over a real socket, against a scripted other end, in a time of its own."""
+"""Let a script be the primary at the other end of a session's socket, in a time of its own or over TCP."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import pytest
 
-from replica.errors import (
-    ReplicaError,
-)
+from replica.errors import ReplicaError
 from replica.protocol.gtid import Gtid
 from tests.kit.primary import Primary
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from replica.session import Session
 
@@ -89,6 +87,21 @@ async def _play(script: Script, end: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=end)
     with contextlib.closing(writer), contextlib.suppress(ConnectionError):
         await script(reader, writer)
+
+
+@contextlib.asynccontextmanager
+async def listening(script: Script) -> AsyncIterator[asyncio.Transport]:
+    """A connection over TCP to a scripted primary, for what only a network does: resets, and ends that are closed."""
+    server = await asyncio.start_server(script, "127.0.0.1", 0)
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        asyncio.Protocol, *server.sockets[0].getsockname()
+    )
+    transport.pause_reading()
+    try:
+        yield transport
+    finally:
+        transport.abort()
+        server.close()
 
 
 def one_group(seq: int = 1) -> Primary:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.unit.rows.wire_values import packed_decimal
-
 from replica.protocol.constants import ColumnType as T
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.kinds import Kind
@@ -14,6 +12,7 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
+from tests.kit.values import packed_decimal
 
 if TYPE_CHECKING:
     from replica.protocol.table_map import TableMapEvent

@@ -2,6 +2,8 @@
 
 No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's; None means that there is
 nothing to say and the next payload is awaited. An ERR packet is the caller's: it ends the generator.
+
+Source: the server's sql/sql_acl.cc (its server_mpvio functions) and Connector/C's my_auth.c (run_plugin_auth).
 """
 
 from __future__ import annotations

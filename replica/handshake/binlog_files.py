@@ -63,10 +63,10 @@ def binlog_files() -> Steps[BinlogFiles]:
 
 
 def state_at(file: str, position: int) -> Steps[str | None]:
-    """Return GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an
+    """Return the GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an
     event.
 
-    Inside an event group, behind its GTID event, the group counts as reached although it is not.
+    Inside an event group, behind its GTID event, the group counts as reached although it is not. Measured on 10.11 and 11.8.
     """
     quoted = file.replace("\\", "\\\\").replace("'", "''")
     rows = yield Query(f"SELECT BINLOG_GTID_POS('{quoted}', {position})")

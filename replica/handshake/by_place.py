@@ -7,6 +7,8 @@ back that may be another point than ours: rows would be lost or come twice. So t
 
 The position is left for another server, and for places that the dump command cannot name. There a position that names
 more than one place is refused (protocol/ambiguity.py tells when it does).
+
+Source: the server's sql/sql_repl.cc (gtid_find_binlog_file), 10.11.
 """
 
 from __future__ import annotations

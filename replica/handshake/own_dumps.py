@@ -4,6 +4,9 @@ A primary does not notice that a client vanished before it next has something to
 replica until then. So a replica that leaves ends its dump there, and one that comes back after a crash ends what it
 left behind. Both need no privilege, because an account may end its own threads; neither touches a thread that is not
 proven ours.
+
+Source: the server's sql/sql_repl.cc (kill_zombie_dump_threads) and sql/repl_failsafe.cc (register_slave,
+show_slave_hosts), 10.11; its own replica ends its dump so too (semisync_slave.cc: kill_connection).
 """
 
 from __future__ import annotations

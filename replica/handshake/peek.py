@@ -3,6 +3,9 @@
 It is a dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server
 then neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
 afterwards.
+
+Source: measured on 10.11 and 11.8, for server id 0; the refusals are those of the server's sql/sql_repl.cc
+(check_slave_start_position, set_read_error).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 No I/O: `register()` is a generator that yields steps and receives answers. A driver (login.py over a socket, a list in
 a test) sends each step and gives back its rows; an ERR packet is thrown into the generator as a `ServerError`. Order
 and variables are those of the server's own replica (sql/slave.cc: get_master_version_and_clock,
-register_slave_on_master, request_dump).
+register_slave_on_master, request_dump; the same from 10.6 to 11.8).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
 
 CAPABILITY_GTID = 4
-"""MARIA_SLAVE_CAPABILITY_GTID: below it the server replaces GTID events by dummies."""
+"""MARIA_SLAVE_CAPABILITY_GTID of sql/log_event.h: below it the server replaces GTID events by dummies (log_event.cc:
+Gtid_log_event::make_compatible_event)."""
 NANOSECONDS = 1_000_000_000
 SEMI_SYNC_VARIABLE = "rpl_semi_sync_master_enabled"
 ENGINE_VARIABLE = "binlog_storage_engine"
@@ -91,7 +92,7 @@ def register(wanted: Registration) -> Steps[Registered]:
 
     With a place, without the position: a server that is told both begins at the position.
     """
-    # A slow consumer must not look like a dead one: the default of 60 s would end the dump.
+    # A slow consumer must not look like a dead one: the default of 60 s would end the dump (measured).
     yield Query(f"SET SESSION net_write_timeout = {wanted.net_write_timeout_s}")
     yield Query(f"SET @master_heartbeat_period = {round(wanted.heartbeat_s * NANOSECONDS)}")
     yield Query("SET @master_binlog_checksum = @@global.binlog_checksum")
@@ -113,12 +114,16 @@ def register(wanted: Registration) -> Steps[Registered]:
 
 def _checksum(rows: Rows) -> ChecksumAlgorithm:
     announced = rows[0][0] if rows else None
-    # Any text but NONE makes the server send checksums if its log has them.
+    # Any text but NONE makes the server send checksums if its log has them (sql/sql_repl.cc:
+    # get_binlog_checksum_value_at_connect).
     return ChecksumAlgorithm.NONE if announced in (None, "NONE") else ChecksumAlgorithm.CRC32
 
 
 def _ask_semi_sync() -> Steps[bool]:
-    """Ask for semi-sync headers and the right to acknowledge. Return whether commits wait for acknowledgements now."""
+    """Ask for semi-sync headers and the right to acknowledge. Return whether commits wait for acknowledgements now.
+
+    The variable is read once, as the dump starts (sql/semisync_master.cc: dump_start).
+    """
     rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{SEMI_SYNC_VARIABLE}', '{ENGINE_VARIABLE}')")
     variables = {(name or "").lower(): value or "" for name, value in rows}
     if SEMI_SYNC_VARIABLE not in variables:

@@ -2,6 +2,8 @@
 
 Neither is a value the server takes: an empty position means the very first transaction ever, which is refused as soon
 as one binlog file was purged, and there is no word for "from now on". Both are looked up with REPLICATION SLAVE alone.
+
+Source: the server's sql/sql_repl.cc (check_slave_start_position, gtid_find_binlog_file), 10.11.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A connection that set @rpl_semi_sync_slave gets `EF flag` between the status byte and every event of its dump, also
 while the primary's semi-sync is off; another connection never does. An event may itself begin with EF, so the form is
 known from what was asked for and never found by looking.
+
+Source: the server's sql/semisync_master.cc (dump_start, reserve_sync_header, update_sync_header, report_reply_packet)
+of 10.11 and 11.8, which agree; measured on both.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ def ack_packet(file: str, position: int) -> bytes:
     """Build the whole packet that says: everything up to `position` of the primary's `file` is safe here.
 
     Its sequence id is 0 whatever was received (another id and the primary stops listening), and it must go out in ONE
-    write: the primary waits 1 ms for the rest of a reply it has begun to read. `file` is the base name from the last
+    write: the primary waits 1 ms for the rest of a reply it has begun to read (semisync_master_ack_receiver.cc: run).
+    `file` is the base name from the last
     ROTATE: a path compares as an older file. `position` is the end of an event that was received, never further: the
     primary believes it.
     """

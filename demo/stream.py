@@ -134,7 +134,7 @@ def image_changes(rows: list[Row]) -> list[Change]:
 
 
 def let_go(folder: Path) -> bool:
-    """Whether no replica writes a relay log there: it holds `relay.lock` for as long."""
+    """Tell whether no replica writes a relay log there: it holds `relay.lock` for as long."""
     try:
         with (folder / "relay.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

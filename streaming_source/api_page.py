@@ -176,7 +176,7 @@ def _lines() -> Iterator[str]:
 
 
 def _entry(name: str, told: Any, level: str) -> Iterator[str]:
-    """One name: its call, its prose, its sections."""
+    """Write one name: its call, its prose, its sections."""
     found = docstring(told)
     yield f"{level} `{name}`\n"
     if isinstance(told, FunctionType | MethodType) or "Args" in found.sections:
@@ -191,7 +191,7 @@ def _entry(name: str, told: Any, level: str) -> Iterator[str]:
 
 
 def _call(name: str, told: Any) -> str:
-    """How it is called, in one line or an argument a line."""
+    """Write how it is called, in one line or an argument a line."""
     signature = inspect.signature(told)
     arguments, keyword_only = [], False
     for parameter in signature.parameters.values():

@@ -19,7 +19,9 @@ _BOTH: Final = (("VARBINARY", "VARCHAR"), ("BINARY", "CHAR"), ("TINYBLOB", "TINY
 
 
 def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -> str:
-    """As in CREATE TABLE, as far as the stream tells: 'VARCHAR(20) latin1 NOT NULL'; 'VARCHAR or VARBINARY(80)'."""
+    """Write the declaration as in CREATE TABLE, as far as the stream tells: 'VARCHAR(20) latin1 NOT NULL'; 'VARCHAR or
+    VARBINARY(80)'.
+    """
     type_ = type_named(PREPARED.get(column.type, column.type), plan.data_type)
     assert type_ is not None, "only columns that are read are shown"  # noqa: S101
     words = type_.written(column, plan)

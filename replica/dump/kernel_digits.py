@@ -1,4 +1,4 @@
-"""Numbers, times and bytes as digits, for the kernel that writes rows. Rooms are the caller's business."""
+"""Numbers, times and bytes as digits, for the kernel that writes rows. The caller makes sure that there is room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GROUP = 1_000_000_000
 
 @helper
 def load_short(p: int, size: int) -> int:
-    """A little-endian number of 1 to 4 bytes."""
+    """Load a little-endian number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(p)
     if size == 2:
@@ -25,7 +25,7 @@ def load_short(p: int, size: int) -> int:
 
 @helper
 def put_digits(q: int, value: int, width: int) -> int:
-    """`value` >= 0 with leading zeros."""
+    """Put `value` >= 0 with leading zeros."""
     for i in range(width - 1, -1, -1):
         rest = value // 10
         store_u1(q + i, 48 + value - rest * 10)
@@ -52,7 +52,7 @@ def put_number(q: int, value: int) -> int:
 
 @helper
 def put_unsigned(q: int, value: int) -> int:
-    """The 64 bits of `value` as a number without a sign, as GTID sequence numbers are."""
+    """Put the 64 bits of `value` as a number without a sign, as GTID sequence numbers are."""
     if value >= 0:
         return put_number(q, value)
     tens = (value >> 1 & _HIGHEST_INT64) // 5
@@ -63,7 +63,7 @@ def put_unsigned(q: int, value: int) -> int:
 
 @helper
 def put_time(q: int, seconds: int) -> int:
-    """Seconds since 1970 as YYYY-MM-DD hh:mm:ss in UTC."""
+    """Put seconds since 1970 as YYYY-MM-DD hh:mm:ss in UTC."""
     days = seconds // 86400
     clock = seconds - days * 86400
     # Days to a date of the Gregorian calendar, by eras of 400 years that start in March (days_from_civil, reversed).
@@ -89,7 +89,7 @@ def put_time(q: int, seconds: int) -> int:
 
 @helper
 def put_decimal(q: int, p: int, size: int, scale: int) -> int:
-    """A number of `size` bytes without its point, which stands before the last `scale` digits."""
+    """Put a number of `size` bytes without its point, which stands before the last `scale` digits."""
     if size == 16:
         low = load_u8(p)
         high = load_u8(p + 8)

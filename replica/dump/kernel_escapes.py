@@ -25,13 +25,13 @@ _BACKSLASH = 0x5C5C5C5C5C5C5C5C
 
 @helper
 def zero_byte(word: int) -> int:
-    """Not 0 if one of the eight bytes is 0."""
+    """Return a value that is not 0 if one of the eight bytes is 0."""
     return (word - _LOW) & ~word & _HIGH
 
 
 @helper
 def needs_escape(word: int, notation: int) -> int:
-    """Not 0 if one of these eight bytes cannot stand in quoted text as it is."""
+    """Return a value that is not 0 if one of these eight bytes cannot stand in quoted text as it is."""
     found = (word - _BELOW_SPACE) & ~word & _HIGH | zero_byte(word ^ _BACKSLASH)
     if notation == JSON:
         return found | zero_byte(word ^ _QUOTE)
@@ -41,7 +41,7 @@ def needs_escape(word: int, notation: int) -> int:
 
 @helper
 def short_escape(byte: int, notation: int) -> int:
-    """The letter after the backslash; 0 where the byte stands as it is, -1 where it is written in hex."""
+    """Return the letter after the backslash; 0 where the byte stands as it is, -1 where it is written in hex."""
     if byte == 92:
         return 92
     if byte == 10:
@@ -120,7 +120,7 @@ def put_escaped(q: int, p: int, size: int, notation: int) -> int:
 
 @helper
 def put_text(q: int, p: int, size: int, notation: int) -> int:
-    """Text in its quotes."""
+    """Put text in its quotes."""
     mark = 34 if notation == JSON else 39
     store_u1(q, mark)
     q = put_escaped(q + 1, p, size, notation)

@@ -34,7 +34,7 @@ class TemplatePiece(Record):
 
 
 class ColumnProgram(Record):
-    """How one column of one side is written."""
+    """The form of one column of one side."""
 
     rank = word("its place among the sorted names of the table")
     style = word("STYLE_*")
@@ -55,7 +55,7 @@ class SideProgram(Record):
 
 
 class RowProgram(Record):
-    """How the rows of one table and operation are written."""
+    """The form of the rows of one table and operation."""
 
     side_count = word("sides in use")
     names = word("columns in the dictionary: an image with as many fields is whole")
@@ -67,7 +67,7 @@ PROGRAMS = 2 * OPERATIONS  # of a table: by operation, and again for rows that a
 
 
 class BatchRecord(Record):
-    """What a batch brings; addresses, where nothing else is said."""
+    """The input of a batch; addresses, where nothing else is said."""
 
     op = word("int8 a row")
     slot = word("int64 a row")
@@ -94,7 +94,7 @@ class BatchRecord(Record):
 
 
 class TextState(Record):
-    """What the kernel keeps between two calls."""
+    """The state that the kernel keeps between two calls."""
 
     row = word("the next row")
     used = word("bytes of text so far")
@@ -113,7 +113,7 @@ HEAD_ROOM = 256
 
 @helper
 def put_head(q: int, batch: int, row: int, group: int) -> int:
-    """The start of a JSON object: which transaction the row belongs to, where it stands."""
+    """Put the start of a JSON object: which transaction the row belongs to, where it stands."""
     record = load_u8(batch + BatchRecord.groups) + group * GroupRecord.BYTES
     q = put_bytes(q, batch + BatchRecord.gtid_piece)
     gtids = load_u8(batch + BatchRecord.gtids)
@@ -268,7 +268,7 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
 @kernel
 def put_floats(out: int, used: int, notes: int, count: int, doubles: int, doubles_data: int, floats: int,
                floats_data: int, target: int, ends: int, rows: int) -> int:  # fmt: skip
-    """Copy the text to `target` with the noted floats' texts in their places; `ends` move along. Returns the size.
+    """Copy the text to `target` with the noted floats' texts in their places; `ends` move along. Return the size.
 
     `doubles` and `floats`: int32 offsets of the texts of the two kinds, each in the order of the notes.
     """

@@ -52,7 +52,7 @@ EXACT_IN_JSON = 1 << 53  # readers of JSON take numbers for doubles, which hold 
 
 
 def ascii_word(text: bytes) -> int:
-    """Up to 8 ASCII characters as the integer whose store writes them."""
+    """Pack up to 8 ASCII characters into the integer whose store writes them."""
     return int.from_bytes(text, "little")
 
 
@@ -65,7 +65,7 @@ _SQL_HEX = ascii_word(b"X'")
 
 @helper
 def text_at(p: int) -> tuple[int, int]:
-    """(where it starts, size) of text or bytes."""
+    """Return (where it starts, size) of text or bytes."""
     head = load_u1(p)
     if head & 3 == 1:
         return p + 1, head >> 2
@@ -74,7 +74,7 @@ def text_at(p: int) -> tuple[int, int]:
 
 @helper
 def array_at(p: int) -> tuple[int, int]:
-    """(where the values start, how many) of an array of numbers of one size."""
+    """Return (where the values start, how many) of an array of numbers of one size."""
     head = load_u1(p) >> 2
     width = (head & 3) + 1
     if head & 4:
@@ -86,7 +86,7 @@ def array_at(p: int) -> tuple[int, int]:
 
 @helper
 def value_room(p: int, notation: int, style: int) -> int:
-    """Bytes that the text of a value can take at most; -1 for a value that no column gives."""
+    """Return the bytes that the text of a value can take at most; -1 for a value that no column gives."""
     head = load_u1(p)
     basic = head & 3
     if basic == 1 or head == 16 << 2 or head == 15 << 2:
@@ -109,7 +109,7 @@ def value_room(p: int, notation: int, style: int) -> int:
 
 @helper
 def value_notes(p: int) -> int:
-    """How many floats a value has."""
+    """Return how many floats a value has."""
     head = load_u1(p)
     if head & 3 == 3:
         _, count = array_at(p)
@@ -140,7 +140,7 @@ def put_integer(q: int, value: int, notation: int, style: int) -> int:
 
 @helper
 def put_value(q: int, p: int, notation: int, style: int, note: int, out: int) -> tuple[int, int]:
-    """Write the value at `p`; `value_room` and `value_notes` say what has to fit. Returns where text and notes end."""
+    """Write the value at `p`; `value_room` and `value_notes` say what has to fit. Return where text and notes end."""
     head = load_u1(p)
     basic = head & 3
     kind = head >> 2

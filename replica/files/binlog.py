@@ -62,7 +62,7 @@ class BinlogFile:
         self.close()
 
     def close(self) -> None:
-        """Ranges that were given out stay valid."""
+        """Close the file; ranges that were given out stay valid."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -88,11 +88,11 @@ class BinlogFile:
         stop: int | None = None,
         description: FormatDescriptionEvent | None = None,
     ) -> Iterator[FileRange]:
-        """All ranges in order, of at most `max_bytes` unless one group is larger.
+        """Yield all ranges in order, of at most `max_bytes` unless one group is larger.
 
         `cut_at_ddl`: each group with a DDL statement is a range of its own. `verify` False: checksums are not compared
-        (for whoever only looks for places to cut). `start`, `stop` and `description` read a part of a seekable file:
-        offsets between two ranges of an earlier run, and the description that came with the range at `start`.
+        (for a caller that only looks for places to cut). `start`, `stop` and `description` read a part of a seekable
+        file: offsets between two ranges of an earlier run, and the description that came with the range at `start`.
         """
         if not self.seekable and (self._used or start != FIRST_POSITION or stop is not None):
             raise ConfigError(

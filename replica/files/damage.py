@@ -1,4 +1,4 @@
-"""What was left out of a damaged file, when that was asked for."""
+"""The part of a damaged file that was left out, when that was asked for."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _FAR: Final = 1 << 40
 
 
 class Encryption(NamedTuple):
-    """What the plain start of an encrypted file says."""
+    """The word of an encrypted file's plain start."""
 
     description: FormatDescriptionEvent
     event: StartEncryptionEvent
@@ -59,7 +59,7 @@ class Encryption(NamedTuple):
 
 
 def find_encryption(head: bytes) -> Encryption | None:
-    """None for a file that is not encrypted, also where its start is damaged: whoever reads it will see."""
+    """Find how a file is encrypted; None for one that is not, also where its start is damaged: its reader will see."""
     view = memoryview(head)
     try:
         start = FIRST_POSITION + parse_header(view, FIRST_POSITION).event_length
@@ -76,7 +76,7 @@ def find_encryption(head: bytes) -> Encryption | None:
 def choose_cipher(
     name: str, encryption: Encryption, keys: KeyRing | None, algorithm: Algorithm | None, encrypted: bytes
 ) -> EventCipher:
-    """The cipher that makes sense of the first bytes after the plain head; `algorithm` None tries both."""
+    """Choose the cipher that makes sense of the first bytes after the plain head; `algorithm` None tries both."""
     version, scheme = encryption.event.key_version, encryption.event.scheme
     wanted = f"version {version} of key id {SYSTEM_KEY_ID}"
     if scheme != _SCHEME:
@@ -113,7 +113,7 @@ def _makes_sense(cipher: EventCipher, encryption: Encryption, encrypted: bytes) 
 
 
 def _reads_well(event: bytes, end: int) -> bool:
-    """Whether four bytes or more are what they have to be in an event that ends there."""
+    """Tell whether four bytes or more are what they have to be in an event that ends there."""
     header = EventHeader._make(HEADER.unpack_from(event))
     if header.event_type == EventType.ROTATE:  # first in a relay log, with the position of its primary
         return int.from_bytes(event[HEADER_LENGTH : HEADER_LENGTH + 8], "little") < _FAR
@@ -122,7 +122,7 @@ def _reads_well(event: bytes, end: int) -> bool:
 
 
 def _as_sent(event: bytes, algorithm: ChecksumAlgorithm) -> bytes:
-    """The event as a dump thread changes it, checksum included."""
+    """Return the event as a dump thread changes it, checksum included."""
     flags = int.from_bytes(event[_FLAGS_AT:HEADER_LENGTH], "little") | HeaderFlag.IGNORABLE
     changed = event[:_FLAGS_AT] + flags.to_bytes(2, "little") + event[HEADER_LENGTH:]
     return changed if algorithm == ChecksumAlgorithm.NONE else checksums.append(changed[:-CHECKSUM_LENGTH])

@@ -37,7 +37,7 @@ _FROM_FILE: Final = "FILE:"
 
 
 class KeyRing:
-    """Keys by id and version."""
+    """The keys by id and version."""
 
     def __init__(self, keys: Mapping[tuple[int, int], bytes]) -> None:
         self._keys = dict(keys)
@@ -50,7 +50,7 @@ class KeyRing:
     def from_file(cls, path: Path | str, *, filekey: str | None = None) -> Self:
         """Read a key file; `filekey` is the pass phrase of an encrypted one, or `FILE:` and the path of a file with it.
 
-        Raises ConfigError.
+        Raise ConfigError for what is refused.
         """
         content = _read(path)
         if not content.startswith(_SALTED):

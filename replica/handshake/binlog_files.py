@@ -66,7 +66,7 @@ def state_at(file: str, position: int) -> Steps[str | None]:
     """Return the GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an
     event.
 
-    Inside an event group, behind its GTID event, the group counts as reached although it is not. Measured on 10.11 and 11.8.
+    Inside an event group, behind its GTID event, the group counts as reached although it is not (measured).
     """
     quoted = file.replace("\\", "\\\\").replace("'", "''")
     rows = yield Query(f"SELECT BINLOG_GTID_POS('{quoted}', {position})")

@@ -96,7 +96,7 @@ class Driver(Connection):
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """What the login tells the server about this program."""
+        """The attributes by which the login tells the server about this program."""
         attributes: Mapping[str, str] = self._connect_attrs
         return attributes
 
@@ -125,7 +125,7 @@ class Driver(Connection):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What lies under both ends."""
+        """The transport under both ends."""
         transport: asyncio.Transport = self.writer.transport  # type: ignore[assignment]
         return transport
 

@@ -52,7 +52,7 @@ def this_thread() -> Steps[ServerThread]:
 
 
 def end_dump(thread: ServerThread) -> Steps[bool]:
-    """End another connection of this account, if that is a dump and all of `thread`. Returns whether it was there.
+    """End another connection of this account, if that is a dump and all of `thread`. Return whether it was there.
 
     A host name may lead to another server by now, and a server may have been restarted.
     """

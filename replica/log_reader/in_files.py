@@ -45,7 +45,7 @@ class _Stretch(NamedTuple):
     before: GtidPosition
 
     def starts(self) -> NDArray[np.int64]:
-        """Where the groups begin in the file."""
+        """Return where the groups begin in the file."""
         return self.groups.start + self.offset
 
     def ends(self) -> NDArray[np.int64]:
@@ -57,7 +57,7 @@ class _Stretch(NamedTuple):
         return Gtid(int(groups.domain[row]), int(groups.server_id[row]), sequence)
 
     def position(self, rows: int) -> GtidPosition:
-        """Behind the first `rows` groups."""
+        """Return the position behind the first `rows` groups."""
         position, domains = self.before, self.groups.domain[:rows]
         for domain in np.unique(domains):
             position = position.advance(self.gtid(int(np.flatnonzero(domains == domain)[-1])))
@@ -211,7 +211,7 @@ class FilesReader:
 
 
 def _listed(piece: FileRange) -> GtidPosition | None:
-    """The position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
+    """Read the position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
     data = piece.data
     at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
     while at < len(data):

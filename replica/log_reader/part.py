@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
     @property
     def defines(self) -> bool:
-        """Whether there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
+        """True where there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
         data = self.piece.data
         if len(data) <= _FLAGS2 or data[TYPE_AT] in _MYSQL_GTIDS:
             return True
@@ -46,7 +46,7 @@ class Part(NamedTuple):
         return self._replace(piece=piece._replace(data=piece.data[start:end], offset=piece.offset + start))
 
     def walk(self) -> Iterator[FileEvent]:
-        """Every event, undecoded, with its offset in the file."""
+        """Yield every event, undecoded, with its offset in the file."""
         data, origin, _, description, _ = self.piece
         at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
         while at < len(data):
@@ -58,7 +58,7 @@ class Part(NamedTuple):
             at += header.event_length
 
     def read(self, found: FileEvent) -> Event:
-        """One event of `walk`, decoded."""
+        """Decode one event of `walk`."""
         try:
             if found.header.event_type == EventType.TABLE_MAP:
                 trailer = CHECKSUM_LENGTH if found.description.checksum else 0
@@ -72,5 +72,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
-    """Every statement maps its tables again, and with names and labels that is most of its bytes."""
+    """Decode a table map, and keep it: every statement maps its tables again, and with names and labels that is most of
+    its bytes.
+    """
     return parse_table_map(body, post_header_length)

@@ -1,4 +1,4 @@
-"""Where arrays lie, for kernels, which take addresses."""
+"""The addresses of arrays, for kernels."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def address(array: npt.NDArray[Any]) -> int:
-    """Of the first byte; good as long as someone holds the array."""
+    """Return the address of the first byte; good as long as the array is held."""
     return int(array.__array_interface__["data"][0])

@@ -33,7 +33,7 @@ HAS_PCLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul"))
 
 
 def _make_tables() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Eight tables of 256: table k advances a byte that stands k bytes before the end of an eight-byte step."""
+    """Make eight tables of 256: table k advances a byte that stands k bytes before the end of an eight-byte step."""
     tables = np.zeros(8 * 256, np.int64)
     for byte in range(256):
         crc = byte
@@ -53,7 +53,9 @@ _PAIR = ir.VectorType(_I64, 2)
 
 
 class _Folder:
-    """Writes the folding loop in LLVM's intermediate representation: `self.b` is the builder, a `_PAIR` a register."""
+    """The writer of the folding loop in LLVM's intermediate representation: `self.b` is the builder, a `_PAIR` a
+    register.
+    """
 
     def __init__(self, builder: Any) -> None:
         self.b = builder
@@ -76,7 +78,7 @@ class _Folder:
         return self.b.xor(self.b.xor(low, high), into)
 
     def loop(self, address: Any, length: Any, registers: list[Any], constants: Any) -> tuple[Any, Any, list[Any]]:
-        """Fold blocks of 16 bytes per register while `length` holds a whole block; what is left is returned."""
+        """Fold blocks of 16 bytes per register while `length` holds a whole block; return what is left."""
         b, step = self.b, 16 * len(registers)
         before, head = b.block, b.append_basic_block("fold.head")
         body, after = b.append_basic_block("fold.body"), b.append_basic_block("fold.after")
@@ -96,7 +98,7 @@ class _Folder:
         return phis[0], phis[1], phis[2:]
 
     def reduce(self, register: Any) -> Any:
-        """128 bits to the 32 of the CRC: one fold by eight bytes, one by four, then Barrett's division."""
+        """Reduce 128 bits to the 32 of the CRC: one fold by eight bytes, one by four, then Barrett's division."""
         b = self.b
         low_word = self.pair(_MASK32, 0)
         by_eight = self.multiply(register, self.pair(*_FOLD_16), 0x10)
@@ -116,7 +118,7 @@ class _Folder:
 def _make_fold(registers: int) -> Any:
     @intrinsic
     def fold(typingctx: Any, address: Any, length: Any, crc: Any) -> Any:  # noqa: ARG001  (numba's signature)
-        """The inverted CRC `crc` over `length` bytes: a multiple of 16, at least 16 for each register."""
+        """Return the inverted CRC `crc` over `length` bytes: a multiple of 16, at least 16 for each register."""
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
             folder = _Folder(builder)
@@ -145,7 +147,7 @@ _fold_one, _fold_four = _make_fold(1), _make_fold(4)
 
 @helper
 def table_crc32(address: int, length: int, crc: int) -> int:
-    """CRC-32 of `length` bytes at `address`, continuing `crc`, eight bytes a step by table."""
+    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`, eight bytes a step by table."""
     crc = crc ^ _MASK32
     end = address + length
     while address + 8 <= end:
@@ -169,7 +171,7 @@ def table_crc32(address: int, length: int, crc: int) -> int:
 
 @helper
 def folded_crc32(address: int, length: int, crc: int) -> int:
-    """CRC-32 of `length` bytes at `address`, continuing `crc`; needs a CPU with PCLMULQDQ."""
+    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`; this needs a CPU with PCLMULQDQ."""
     if length >= 16:
         blocks = length & ~15
         if length >= WIDE_MINIMUM:

@@ -25,7 +25,7 @@ _DECLARES = re.compile(r"^class \w+\(Record", re.MULTILINE)
 
 
 def declared_records() -> list[type[Record]]:
-    """All records of the package, by the module they stand in."""
+    """List all records of the package, by the module they stand in."""
     root = Path(__file__).resolve().parents[2]
     for path in sorted(root.glob("replica/**/*.py")):
         if _DECLARES.search(path.read_text(encoding="utf-8")):
@@ -35,7 +35,7 @@ def declared_records() -> list[type[Record]]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     lines = [_INTRODUCTION]
     module = ""
     for record in declared_records():

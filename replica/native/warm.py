@@ -26,7 +26,7 @@ PACKAGES: Final = ("replica", "streaming_source")
 
 
 def kernel_names() -> list[tuple[str, str]]:
-    """(module, function) of every kernel, those of the longest modules first: they are the most work."""
+    """List the (module, function) of every kernel, those of the longest modules first: they are the most work."""
     root = Path(__file__).resolve().parents[2]
     paths = [path for package in PACKAGES for path in root.glob(f"{package}/**/kernel_*.py")]
     for path in sorted(paths, key=lambda path: -path.stat().st_size):
@@ -35,7 +35,7 @@ def kernel_names() -> list[tuple[str, str]]:
 
 
 def compile_kernel(module: str, name: str) -> float:
-    """Seconds the compiler took; a few hundredths where the cache has it."""
+    """Compile one kernel and return the seconds the compiler took; a few hundredths where the cache has it."""
     begin = time.perf_counter()
     kernel = getattr(importlib.import_module(module), name)
     kernel.compile((numba.int64,) * len(inspect.signature(kernel.py_func).parameters))
@@ -43,7 +43,9 @@ def compile_kernel(module: str, name: str) -> float:
 
 
 def stamp(cache: str) -> Path:
-    """Exists once everything was compiled into this cache, for this interpreter, numba and processor."""
+    """Return the file that exists once everything was compiled into this cache, for this interpreter, numba and
+    processor.
+    """
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return Path(cache) / f"complete-{python}-{numba.__version__}-{llvmlite.binding.get_host_cpu_name()}"
 

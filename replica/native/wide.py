@@ -24,7 +24,7 @@ def _split(context: Any, builder: Any, signature: Any, value: Any) -> Any:
 
 @intrinsic
 def multiply_add(typingctx: Any, high: Any, low: Any, factor: Any, addend: Any) -> Any:
-    """`(high, low) * factor + addend`; factor and addend are non-negative int64."""
+    """Compute `(high, low) * factor + addend`; factor and addend are non-negative int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
@@ -36,7 +36,7 @@ def multiply_add(typingctx: Any, high: Any, low: Any, factor: Any, addend: Any) 
 
 @intrinsic
 def negate(typingctx: Any, high: Any, low: Any) -> Any:
-    """`-(high, low)`."""
+    """Compute `-(high, low)`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _split(context, builder, signature, builder.neg(_join(builder, args[0], args[1])))

@@ -1,4 +1,4 @@
-"""Tells which GTIDs may name more than one place of a binlog, because sequence numbers went back there.
+"""The GTIDs that may name more than one place of a binlog, because sequence numbers went back there.
 
 A server without gtid_strict_mode takes any number that a session sets (SET gtid_seq_no, every replay of
 mariadb-binlog): behind 0-1-9 may stand 0-1-2. Then 0-1-2 names two places of its binlog, and so do 0-1-3 to 0-1-9, for
@@ -24,15 +24,15 @@ Highest = Mapping[int, int]
 
 
 def ambiguous(position: Iterable[Gtid], highest: Highest) -> tuple[Gtid, ...]:
-    """The GTIDs of a position that may name more than one place."""
+    """Return the GTIDs of a position that may name more than one place."""
     return tuple(gtid for gtid in position if gtid.seq_no <= highest.get(gtid.domain_id, -1))
 
 
 def of_position(position: Iterable[Gtid], highest: Highest) -> dict[int, int]:
-    """The part of `highest` that matters to a position: none for one that names a single place."""
+    """Return the part of `highest` that matters to a position: none for one that names a single place."""
     return {gtid.domain_id: highest[gtid.domain_id] for gtid in ambiguous(position, highest)}
 
 
 def merged(one: Highest, other: Highest) -> dict[int, int]:
-    """The higher number of each domain."""
+    """Keep the higher number of each domain."""
     return {domain: max(one.get(domain, 0), other.get(domain, 0)) for domain in sorted({*one, *other})}

@@ -30,7 +30,7 @@ MAX_DEPTH: Final = 100
 
 
 class _Type(IntEnum):
-    """JSONB_TYPE_*"""
+    """The types of values, JSONB_TYPE_* in the server."""
 
     SMALL_OBJECT = 0
     LARGE_OBJECT = 1
@@ -76,7 +76,7 @@ Json: TypeAlias = "bool | int | float | str | Opaque | list[Json] | dict[str, Js
 
 
 def parse_json(document: Buffer) -> Json:
-    """The document's value. Offsets in errors count from its start."""
+    """Read the document's value. Offsets in errors count from its start."""
     data = memoryview(document)
     return _Parser(data).value(data[0], data[1:], 1, 0) if data else None
 
@@ -90,7 +90,7 @@ class _Parser:
         self._budget = len(data)
 
     def value(self, kind: int, data: memoryview, at: int, depth: int) -> Json:
-        """The value that starts where `data` does; `at` is that place in the document."""
+        """Read the value that starts where `data` does; `at` is that place in the document."""
         if kind <= _Type.LARGE_ARRAY:
             return self._container(kind, data, at, depth + 1)
         body = Cursor(data)
@@ -179,7 +179,7 @@ class _Parser:
 
 
 def _size(body: Cursor) -> int:
-    """A size in groups of seven bits, the lowest first; the top bit says that more follow."""
+    """Read a size in groups of seven bits, the lowest first; the top bit says that more follow."""
     size = 0
     for number in range(_MAX_SIZE_BYTES):
         byte = body.u8()
@@ -190,14 +190,16 @@ def _size(body: Cursor) -> int:
 
 
 def json_text(value: Json) -> str:
-    """As MySQL prints it: ', ' and ': ', keys in their stored order, doubles with a point or an exponent."""
+    """Write the value as MySQL prints it: ', ' and ': ', keys in their stored order, doubles with a point or an
+    exponent.
+    """
     parts: list[str] = []
     _print(value, parts)
     return "".join(parts)
 
 
 def rewrite_json(document: Buffer) -> bytes:
-    """A column's binary document as UTF-8 text. ProtocolError for damaged ones."""
+    """Rewrite a column's binary document as UTF-8 text. A damaged one is a ProtocolError."""
     return json_text(parse_json(document)).encode()
 
 
@@ -229,7 +231,7 @@ def _scalar_text(value: bool | float | str | Opaque | None) -> str:  # noqa: FBT
 
 
 def double_text(number: float) -> str:
-    """The shortest digits that give the same double, in the form that the server's my_gcvt chooses."""
+    """Return the shortest digits that give the same double, in the form that the server's my_gcvt chooses."""
     sign, shortest = ("-", repr(number)[1:]) if repr(number).startswith("-") else ("", repr(number))
     mantissa, _, exponent = shortest.partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -247,7 +249,7 @@ def double_text(number: float) -> str:
 
 
 def opaque_text(value: Opaque) -> str:
-    """Decimals as numbers, temporals as text with six digits of the fraction, all else as base64."""
+    """Write decimals as numbers, temporals as text with six digits of the fraction, all else as base64."""
     if value.type == ColumnType.NEWDECIMAL:
         return _decimal_text(value.data)
     if value.type in _DATES or value.type == ColumnType.TIME:

@@ -40,7 +40,7 @@ class FileEvent(NamedTuple):
 def walk(
     data: Buffer, start: int = FIRST_POSITION, description: FormatDescriptionEvent | None = None
 ) -> Iterator[FileEvent]:
-    """Every event from `start` on, which must be where an event starts.
+    """Yield every event from `start` on, which must be where an event starts.
 
     Offsets, also in errors, count from the start of `data`. To start inside a file, give its `description`.
     """
@@ -74,7 +74,7 @@ def walk(
 
 
 def decode_file(data: Buffer, start: int = FIRST_POSITION) -> Iterator[tuple[FileEvent, Event]]:
-    """Every event with its decoded value. Errors carry offsets in the file."""
+    """Yield every event with its decoded value. Errors carry offsets in the file."""
     for found in walk(data, start):
         try:
             yield found, decode(found.event, found.description)
@@ -83,6 +83,6 @@ def decode_file(data: Buffer, start: int = FIRST_POSITION) -> Iterator[tuple[Fil
 
 
 def _at(error: ProtocolError, offset: int) -> ProtocolError:
-    """The same error with its place counted from the start of the file."""
+    """Return the same error with its place counted from the start of the file."""
     message = error.placeless
     return type(error)(message, offset=offset + (error.offset or 0), hint=error.hint)

@@ -51,7 +51,7 @@ class Charset:
         return text.translate(remap) if remap else text
 
     def is_valid(self, data: bytes) -> bool:
-        """Whether all of `data` is characters of the set: whether `decode` invents no U+FFFD."""
+        """Tell whether all of `data` is characters of the set: whether `decode` invents no U+FFFD."""
         if not self.codec.startswith("utf"):
             return "\ufffd" not in self.decode(data)
         try:
@@ -212,7 +212,7 @@ _IBM_EXTENSIONS = (
 
 
 def _rows_94(first: bytes, text: str) -> dict[bytes, str]:
-    """`text` laid over consecutive codes of a 94 by 94 plane (trail bytes a1 to fe), from `first` on."""
+    """Lay `text` over consecutive codes of a 94 by 94 plane (trail bytes a1 to fe), from `first` on."""
     *plane, row, cell = first
     start = (row - 0xA1) * 94 + cell - 0xA1
     return {bytes((*plane, 0xA1 + i // 94, 0xA1 + i % 94)): c for i, c in enumerate(text, start)}
@@ -269,7 +269,7 @@ _EUCJPMS_TILDE = (b"\x8f\xa2\xb7", b"\xa1\xc1")
 
 
 def charset_of(collation: int) -> Charset:
-    """The character set of a collation id; BINARY is not one."""
+    """Return the character set of a collation id; BINARY is not one."""
     charset = _CHARSET_OF.get(collation)
     if charset is None:
         raise UnsupportedColumnError(
@@ -280,12 +280,14 @@ def charset_of(collation: int) -> Charset:
 
 
 def labels_charset(collation: int) -> Charset:
-    """How the labels of an ENUM or SET are read: those of a binary one are names too, in the UTF-8 of their CREATE."""
+    """Return the set that the labels of an ENUM or SET are read in: those of a binary one are names too, in the UTF-8
+    of their CREATE.
+    """
     return CHARSETS["utf8mb4"] if collation == BINARY else charset_of(collation)
 
 
 def charset_named(name: str) -> Charset:
-    """The character set that information_schema calls `name`."""
+    """Return the character set that information_schema calls `name`."""
     charset = CHARSETS.get(_ALIASES.get(name, name))
     if charset is None:
         raise UnsupportedColumnError(

@@ -53,7 +53,7 @@ _MAX_PRECISION: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDef:
-    """What the stream says about a column. None means the server did not log it (binlog_row_metadata)."""
+    """The stream's word on a column. None means the server did not log it (binlog_row_metadata)."""
 
     type: int
     """ColumnType with ENUM and SET resolved."""
@@ -87,7 +87,7 @@ class ColumnDef:
 
 
 def read_column_type(code: int, block: Cursor, index: int) -> ColumnDef:
-    """The column with its metadata read from the block; names, signedness and the like come later."""
+    """Read the column with its metadata from the block; names, signedness and the like come later."""
     size = METADATA_LENGTHS.get(code)
     if size is None:
         raise UnsupportedColumnError(
@@ -139,7 +139,7 @@ def _string(metadata: bytes, index: int, at: int) -> ColumnDef:
 
 
 def value_extent(column: ColumnDef) -> tuple[int, int]:
-    """(width, prefix): bytes of every value in a row image, or bytes of the length that stands before each."""
+    """Return (width, prefix): bytes of every value in a row image, or bytes of the length that stands before each."""
     if column.type in _PREFIXED:
         return 0, column.length
     if column.type in _CHARACTERS:

@@ -21,14 +21,15 @@ _DUMP: Final = struct.Struct(
 
 
 def com_query(sql: str) -> bytes:
-    """Runs a statement."""
+    """Build the command that runs a statement."""
     return bytes((Command.QUERY,)) + sql.encode()
 
 
 def com_register_slave(
     server_id: int, *, host: str = "", user: str = "", password: str = "", port: int = 0, master_id: int = 0
 ) -> bytes:
-    """Makes the replica visible in SHOW REPLICA HOSTS, where an empty host shows as the connection's address.
+    """Build the command that makes the replica visible in SHOW REPLICA HOSTS, where an empty host shows as the
+    connection's address.
 
     `password` is what SHOW REPLICA HOSTS may print to others: never the account's own.
     """
@@ -47,5 +48,7 @@ def _short_text(name: str, text: str) -> bytes:
 
 
 def com_binlog_dump(server_id: int, *, flags: int = 0, file: str = "", position: int = FIRST_POSITION) -> bytes:
-    """Starts the stream. In GTID mode (@slave_connect_state) file and position are ignored; server id 0 never waits."""
+    """Build the command that starts the stream. In GTID mode (@slave_connect_state) file and position are ignored;
+    server id 0 never waits.
+    """
     return _DUMP.pack(Command.BINLOG_DUMP, position, flags, server_id) + file.encode()

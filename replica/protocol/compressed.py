@@ -2,7 +2,7 @@
 
 A frame is `clen(3) sequence(1) ulen(3) data[clen]`; a `ulen` of zero means that the data is stored as it is. Packets
 and frames have nothing to do with each other: one frame holds many packets, or a packet goes over many frames. Sequence
-ids are not checked, because the server starts them anew where it waits for an acknowledgement; each deflated frame has
+ids are not checked, because the server starts them again where it waits for an acknowledgement; each deflated frame has
 its own checksum. Source: the server's net_serv.cc and mysys/my_compress.c.
 
 Refused as damage: an empty frame, a size that no deflate stream of that length reaches, a stream that does not inflate
@@ -27,7 +27,9 @@ READ_BYTES: Final = 256 << 10
 
 
 def frames(data: Buffer) -> bytes:
-    """The data as frames that begin a new sequence. Stored, not deflated: what a replica says is short and rare."""
+    """Wrap the data in frames that begin a new sequence. They are stored, not deflated: what a replica says is short
+    and rare.
+    """
     view = memoryview(data)
     pieces: list[Buffer] = []
     for number, start in enumerate(range(0, len(view), MAX_FRAME)):
@@ -37,7 +39,9 @@ def frames(data: Buffer) -> bytes:
 
 
 class FrameReader:
-    """Bytes are put into `space()` and reported to `received()`; `read_into()` gives what was inside the frames."""
+    """A reader of frames: bytes are put into `space()` and reported to `received()`; `read_into()` gives what was
+    inside the frames.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray(READ_BYTES)
@@ -47,7 +51,7 @@ class FrameReader:
         self.wire_bytes = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the room for the next bytes; never empty."""
         held = self._fill - self._start
         if self._start:
             self._buffer[:held] = self._buffer[self._start : self._fill]
@@ -64,11 +68,10 @@ class FrameReader:
         self.wire_bytes += count
 
     def read_into(self, target: memoryview) -> int:
-        """Fill `target` as far as whole frames go; the count, 0 if there are none.
+        """Fill `target` as far as whole frames go; return the count, 0 if there are none.
 
         Raises:
             ChecksumError: the next frame was damaged on the way; what was read before it is good.
-
         """
         done = 0
         while done < len(target):
@@ -86,7 +89,9 @@ class FrameReader:
         return done
 
     def _frame_length(self) -> int:
-        """Of the frame whose header is at the start, header included; the header's own until all of it is there."""
+        """Return the length of the frame whose header is at the start, header included; the header's own until all of
+        it is there.
+        """
         if self._fill - self._start < FRAME_HEADER_LENGTH:
             return FRAME_HEADER_LENGTH
         return FRAME_HEADER_LENGTH + int.from_bytes(self._buffer[self._start : self._start + 3], "little")

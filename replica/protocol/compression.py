@@ -1,4 +1,4 @@
-"""Inflates what MariaDB compresses: blocks of log_bin_compress, and values of COMPRESSED columns.
+"""Inflate what MariaDB compresses: blocks of log_bin_compress, and values of COMPRESSED columns.
 
 In: a block (SQL of QUERY_COMPRESSED, images of compressed rows events) = one byte (0x80 | algorithm << 4 | length
 bytes), the inflated size (big endian), a zlib stream; or a column's value = nothing for an empty one, a zero byte and
@@ -7,7 +7,7 @@ are claimed.
 
 Refused, before any memory is taken: an unknown algorithm, a size above the limit, and one that no deflate stream of
 that length can reach. Refused afterwards: a stream of another size, or that cannot be inflated. Bytes behind a stream's
-end are passed over, as the server does.
+end are ignored, as the server does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ inflates nearly twice as fast (`scripts/bench inflate`)."""
 
 
 def inflate(block: Buffer, *, limit: int = MAX_EVENT_BYTES) -> bytes | bytearray:
-    """A log_bin_compress block inflated; `limit` bounds what a few damaged bytes can make us allocate."""
+    """Inflate a log_bin_compress block; `limit` bounds what a few damaged bytes can make us allocate."""
     first = block[0] if block else 0
     if first & _KIND != _ZLIB:
         raise ProtocolError(f"0x{first:02x} does not start a block compressed with zlib", offset=0)
@@ -47,7 +47,9 @@ def inflate(block: Buffer, *, limit: int = MAX_EVENT_BYTES) -> bytes | bytearray
 
 
 def inflate_column(value: Buffer, *, limit: int = MAX_EVENT_BYTES) -> Buffer:
-    """The plain value of a COMPRESSED column (Field_longstr::uncompress); `limit`: the longest that its type allows."""
+    """Inflate the value of a COMPRESSED column (Field_longstr::uncompress); `limit`: the longest that its type
+    allows.
+    """
     if not value:
         return b""
     first = value[0]
@@ -67,7 +69,7 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
 
 
 def inflate_stream(stream: Buffer, size: int, *, raw: bool = False, offset: int = 0) -> bytes | bytearray:
-    """A zlib stream (`raw`: a deflate stream) inflated to exactly `size` bytes; errors name `offset` as its place."""
+    """Inflate a zlib stream (`raw`: a deflate stream) to exactly `size` bytes; errors name `offset` as its place."""
     if size > MAX_RATIO * len(stream):
         raise ProtocolError(
             f"a compressed stream of {len(stream)} bytes claims {size} bytes, which no deflate stream can reach",

@@ -36,7 +36,7 @@ def encode_event(
     log_pos: int = 0,
     flags: int = 0,
 ) -> bytes:
-    """One event; `log_pos` may be any 64-bit position and is cut to the 32 bits the header has."""
+    """Encode one event; `log_pos` may be any 64-bit position and is cut to the 32 bits the header has."""
     has_checksum = checksum == ChecksumAlgorithm.CRC32
     length = HEADER_LENGTH + len(body) + (CHECKSUM_LENGTH if has_checksum else 0)
     event = HEADER.pack(timestamp, event_type, server_id, length, log_pos & 0xFFFFFFFF, flags) + body
@@ -53,7 +53,7 @@ def encode_rotate(
     log_pos: int = 0,
     flags: int = HeaderFlag.ARTIFICIAL,
 ) -> bytes:
-    """By default the artificial form a dump starts with: "what follows is `file` from `position`"."""
+    """Encode a ROTATE, by default the artificial form a dump starts with: "what follows is `file` from `position`"."""
     body = struct.pack("<Q", position) + file.encode()
     return encode_event(
         EventType.ROTATE,
@@ -75,7 +75,7 @@ def encode_gtid_list(
     log_pos: int = 0,
     flags: int = 0,
 ) -> bytes:
-    """The binlog state at this place of the file. A `GtidPosition` is an iterable of GTIDs."""
+    """Encode the binlog state at this place of the file. A `GtidPosition` is an iterable of GTIDs."""
     entries = [_GTID.pack(*gtid) for gtid in gtids]
     # The server refuses a GTID_LIST shorter than a GTID event of version 10.0: an empty one gets two bytes more.
     body = struct.pack("<I", len(entries)) + (b"".join(entries) or b"\0\0")

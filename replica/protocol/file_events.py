@@ -45,14 +45,16 @@ class HeartbeatEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class BinlogCheckpointEvent(Event):
-    """The oldest file the server needs for crash recovery; nothing to a replica."""
+    """The oldest file that the server needs for crash recovery; it means nothing to a replica."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartEncryptionEvent(Event):
-    """In a file: what follows is encrypted. On the wire (IGNORABLE flag): what follows was decrypted by the server."""
+    """The border of an encrypted stream. In a file: what follows is encrypted. On the wire (IGNORABLE flag): what
+    follows was decrypted by the server.
+    """
 
     scheme: int
     key_version: int
@@ -68,7 +70,7 @@ class IncidentEvent(Event):
 
 
 def _file_name(body: Cursor) -> str:
-    """The rest of the body; it is shown to people and compared with names of files."""
+    """Read the rest of the body; it is shown to people and compared with names of files."""
     at = body.offset
     name = body.text(body.remaining)
     if has_control(name):
@@ -77,7 +79,9 @@ def _file_name(body: Cursor) -> str:
 
 
 def decode_rotate(header: EventHeader, body: Cursor, description: FormatDescriptionEvent | None) -> RotateEvent:
-    """The artificial ROTATE that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8 bytes."""
+    """Decode a ROTATE. The artificial one that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8
+    bytes.
+    """
     with body.restrict(description.post_header_length(header.event_type) if description else 8):
         position = body.u64()
         body.rest()
@@ -95,7 +99,9 @@ def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDesc
 
 
 def decode_heartbeat_v2(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
-    """MySQL 8.0.26+: fields of type, size and value up to a type 0; types of later servers are passed over."""
+    """Decode MySQL's heartbeat (8.0.26+): fields of type, size and value up to a type 0; types of later servers are
+    ignored.
+    """
     file, position = "", 0
     while field := body.lenenc():
         with body.restrict(body.lenenc()):

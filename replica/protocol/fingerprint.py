@@ -1,4 +1,4 @@
-"""What an event group is known by on every server that has it, whoever wrote the copy.
+"""The values by which an event group is known on every server that has it, whichever server wrote the copy.
 
 In: the events of one group, from its GTID event on, as one server wrote them. Out: a `Fingerprint`, short enough for
 an offset. Two of them tell whether two servers mean the same transaction by one GTID.
@@ -42,7 +42,9 @@ _READ: Final = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """`time`: when the first statement began, 0 where there is none; the rest are CRC32s, 0 where nothing counts."""
+    """The fingerprint. `time`: when the first statement began, 0 where there is none; the rest are CRC32s, 0 where
+    nothing counts.
+    """
 
     gtid: Gtid
     time: int
@@ -57,13 +59,13 @@ class Fingerprint:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError (or a ConfigError for the GTID) where this is not the text of one."""
+        """Read the text of one; raise a ValueError (or a ConfigError for the GTID) where it is not that."""
         gtid, time, *sums = text.split(" ")
         tables, layout, rows = (int(one, 16) for one in sums)
         return cls(Gtid.parse(gtid), int(time), tables, layout, rows)
 
     def difference(self, other: Self) -> str:
-        """What proves that the two are not one transaction; empty where nothing does."""
+        """Say what proves that the two are not one transaction; empty where nothing does."""
         found = ""
         if self.gtid != other.gtid:
             found = f"it is {other.gtid}"
@@ -81,7 +83,9 @@ class Fingerprint:
 
 
 class FingerprintBuilder:
-    """Feed it the events of one group in order; `done` once the rest cannot change the result."""
+    """A builder of fingerprints. Feed it the events of one group in order; `done` once the rest cannot change the
+    result.
+    """
 
     def __init__(self, gtid: Gtid) -> None:
         self.done = False
@@ -92,7 +96,7 @@ class FingerprintBuilder:
         self._last: tuple[int, int] | None = None
 
     def feed(self, event: Buffer, description: FormatDescriptionEvent) -> None:
-        """`event`: all of it, or its beginning where it is longer than LONGEST_EVENT."""
+        """Take in one event: `event` is all of it, or its beginning where it is longer than LONGEST_EVENT."""
         header = parse_header(event)
         kind = header.event_type
         if kind not in _READ and kind not in ROWS_EVENTS:
@@ -137,7 +141,7 @@ class FingerprintBuilder:
         self._text = self.done = True
 
     def _begin(self, event: RowsEvent) -> bool:
-        """Note the statement that a rows event begins, or goes on with; whether its table is known."""
+        """Note the statement that a rows event begins, or goes on with; return whether its table is known."""
         table, time = self._maps.get(event.table_id), event.header.timestamp
         if table is None:
             return False
@@ -166,5 +170,5 @@ class FingerprintBuilder:
 
 
 def _present(bits: bytes, width: int) -> bytes:
-    """A bit set without the bits behind the last column, which servers leave as they find them (10.5)."""
+    """Clear the bits behind the last column, which servers leave as they find them (10.5)."""
     return (int.from_bytes(bits, "little") & ((1 << width) - 1)).to_bytes(len(bits), "little")

@@ -1,6 +1,6 @@
 """Recognise a place in a log that is written in another way than MariaDB's GTID positions, and say how to convert it.
 
-In: what somebody gave for a GTID position. Out: words that go behind it in a message, with the command that tells the
+In: what was given for a GTID position. Out: words that go behind it in a message, with the command that tells the
 position; empty for what is none of these: a file and offset, as SHOW MASTER STATUS and backups print them; a GTID set
 of MySQL; JSON, as Spark's checkpoints and Debezium's offsets are.
 """
@@ -20,7 +20,9 @@ _MAX_JSON: Final = 64 << 10
 
 
 def foreign_position(text: str) -> str:
-    """The end of a sentence that begins with the text, such as "is a file and an offset: …"; '' where none fits."""
+    """Return the end of a sentence that begins with the text, such as "is a file and an offset: …"; '' where none
+    fits.
+    """
     text = text.strip()
     if match := _FILE_AND_OFFSET.fullmatch(text):
         return f"is a binlog file and an offset in it: {_command(match['file'], match['offset'])}"
@@ -41,7 +43,7 @@ def foreign_position(text: str) -> str:
 
 
 def _of_json(value: dict[str, Any]) -> str:
-    """An offset of a checkpoint (gtid), or of Debezium (gtids, or file and pos)."""
+    """Recognise an offset of a checkpoint (gtid), or of Debezium (gtids, or file and pos)."""
     for name in ("gtid", "gtids"):
         gtid = value.get(name)
         if isinstance(gtid, str) and _MARIADB.fullmatch(gtid):

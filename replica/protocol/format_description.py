@@ -24,7 +24,9 @@ _VERSION_LENGTH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FormatDescriptionEvent(Event):
-    """`created` is non-zero in the first file after a server start: all temporary tables are gone then."""
+    """The head of a file. `created` is non-zero in the first file after a server start: all temporary tables are gone
+    then.
+    """
 
     server_version: str
     created: int
@@ -38,7 +40,7 @@ class FormatDescriptionEvent(Event):
 
     @property
     def version_number(self) -> int:
-        """11.8.3-MariaDB-log -> 110803, as executable comments count."""
+        """The version as a number: 11.8.3-MariaDB-log -> 110803, as executable comments count."""
         major, minor, patch = (int(number) for number in re.findall(r"\d+", self.server_version)[:3])
         return major * 10_000 + minor * 100 + patch
 
@@ -49,7 +51,7 @@ class FormatDescriptionEvent(Event):
 
 
 def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescriptionEvent:
-    """`body` ends before the four checksum bytes, which this event always has."""
+    """Decode a FORMAT_DESCRIPTION. `body` ends before the four checksum bytes, which this event always has."""
     version = body.u16()
     if version != BINLOG_VERSION:
         raise ProtocolError(f"binlog format version {version}, expected 4", offset=body.offset - 2)
@@ -74,7 +76,9 @@ def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescri
 
 
 def announced_checksum(event: memoryview) -> int:
-    """The algorithm byte of an undecoded FORMAT_DESCRIPTION event; the caller has checked that it is long enough."""
+    """Return the algorithm byte of an undecoded FORMAT_DESCRIPTION event; the caller has checked that it is long
+    enough.
+    """
     return event[-CHECKSUM_LENGTH - 1]
 
 

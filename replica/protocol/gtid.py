@@ -52,7 +52,7 @@ class Gtid(NamedTuple):
 
 
 class Order(Enum):
-    """How one position stands to another."""
+    """The relation of one position to another."""
 
     EQUAL = "equal"
     BEFORE = "before"
@@ -111,7 +111,7 @@ class GtidPosition:
 
     @classmethod
     def last_of(cls, gtids: Iterable[Gtid]) -> Self:
-        """The last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id."""
+        """Return the last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id."""
         return cls(tuple(sorted({gtid.domain_id: gtid for gtid in gtids}.values())))
 
     def __str__(self) -> str:
@@ -139,11 +139,14 @@ class GtidPosition:
         return None
 
     def advance(self, gtid: Gtid) -> GtidPosition:
-        """The position after `gtid`, which replaces its domain's entry even with a lower number: stream order rules."""
+        """Return the position after `gtid`, which replaces its domain's entry even with a lower number: stream order
+        rules.
+        """
         return GtidPosition(tuple(sorted([*(g for g in self.gtids if g.domain_id != gtid.domain_id), gtid])))
 
     def compare(self, other: GtidPosition) -> Order:
-        """Partial order by sequence number per domain; a missing domain is before any GTID of it.
+        """Compare two positions: a partial order by sequence number per domain; a missing domain is before any GTID of
+        it.
 
         The same sequence number under two server ids is CONCURRENT: one of the servers has diverged.
         """

@@ -24,7 +24,9 @@ HEADER: Final = struct.Struct(
 
 
 class EventHeader(NamedTuple):
-    """`log_pos` is 0 in artificial events and, in 11.7+, in most events inside a transaction; it wraps at 4 GiB."""
+    """The head of an event. `log_pos` is 0 in artificial events and, in 11.7+, in most events inside a transaction; it
+    wraps at 4 GiB.
+    """
 
     timestamp: int
     event_type: int
@@ -35,19 +37,21 @@ class EventHeader(NamedTuple):
 
     @property
     def is_artificial(self) -> bool:
-        """Made for this connection: not in the primary's binlog, its log_pos is not a position."""
+        """True for an event that was made for this connection: not in the primary's binlog, its log_pos is not a
+        position.
+        """
         return bool(self.flags & HeaderFlag.ARTIFICIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What every event has."""
+    """All that every event has."""
 
     header: EventHeader
 
 
 def parse_header(data: Buffer, offset: int = 0) -> EventHeader:
-    """The header at `offset`; refuses lengths that cannot hold it. The body need not be there yet."""
+    """Read the header at `offset`; refuse lengths that cannot hold it. The body need not be there yet."""
     if len(data) - offset < HEADER_LENGTH:
         raise TruncatedError(f"an event header has {HEADER_LENGTH} bytes, {len(data) - offset} are left", offset=offset)
     header = EventHeader._make(HEADER.unpack_from(data, offset))

@@ -30,7 +30,7 @@ _INDEX: Final = re.compile(r"\[(\d{1,10})\]")
 
 
 class DiffOperation(IntEnum):
-    """enum_json_diff_operation"""
+    """The operations of a diff (enum_json_diff_operation)."""
 
     REPLACE = 0
     INSERT = 1
@@ -52,7 +52,7 @@ class JsonDiff:
 
 
 def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
-    """The diffs of one column; none when the UPDATE left the column as it was."""
+    """Read the diffs of one column; none when the UPDATE left the column as it was."""
     cursor = Cursor(data)
     diffs = []
     while cursor:
@@ -68,7 +68,7 @@ def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
 
 
 def apply_diffs(document: Json, diffs: Sequence[JsonDiff]) -> Json:
-    """The document after the diffs; the given one may be changed on the way."""
+    """Apply the diffs to the document and return it; the given one may be changed on the way."""
     patient = _Document(document)
     for diff in diffs:
         if not patient.apply(diff):
@@ -88,7 +88,7 @@ class _Document:
         self._moved = 0
 
     def apply(self, diff: JsonDiff) -> bool:
-        """Whether there was a place for it."""
+        """Apply one diff; return whether there was a place for it."""
         *parents, last = 0, *diff.legs
         place: Any = self._root
         for leg in parents:

@@ -61,7 +61,7 @@ NEEDED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a server says first: who it is, what it can, and with what the first plugin begins."""
+    """A server's first packet: which server it is, what it can, and with what the first plugin begins."""
 
     version: str
     thread_id: int
@@ -73,14 +73,14 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """The server wants another plugin, and gives the data it begins with."""
+    """A server's request for another plugin, with the data it begins with."""
 
     plugin: str
     data: bytes
 
 
 def parse_greeting(payload: Buffer) -> Greeting:
-    """The first packet of a server; ProtocolError for anything but version 10 of the protocol."""
+    """Read the first packet of a server; ProtocolError for anything but version 10 of the protocol."""
     cursor = Cursor(payload)
     if (protocol := cursor.u8()) != _GREETING_VERSION:
         raise ProtocolError(f"a greeting of protocol version {protocol}, which is not {_GREETING_VERSION}", offset=0)
@@ -108,7 +108,7 @@ def parse_greeting(payload: Buffer) -> Greeting:
 
 
 def ssl_request(capabilities: Capability, charset: int) -> bytes:
-    """What asks the server to begin TLS; the response follows inside."""
+    """Build what asks the server to begin TLS; the response follows inside."""
     head = capabilities.to_bytes(4, "little") + MAX_PACKET_BYTES.to_bytes(4, "little")
     return head + bytes((charset,)) + bytes(23)
 
@@ -116,7 +116,9 @@ def ssl_request(capabilities: Capability, charset: int) -> bytes:
 def handshake_response(
     capabilities: Capability, charset: int, *, user: str, answer: bytes, plugin: str, attributes: Mapping[str, str]
 ) -> bytes:
-    """Who we are, and the first plugin's answer. `attributes` are shown in the server's performance schema."""
+    """Say which account logs in, with the first plugin's answer. `attributes` are shown in the server's performance
+    schema.
+    """
     named = b"".join(_counted(key.encode()) + _counted(value.encode()) for key, value in attributes.items())
     return b"".join(
         (
@@ -130,7 +132,7 @@ def handshake_response(
 
 
 def parse_switch(payload: Buffer) -> SwitchRequest:
-    """An AuthSwitchRequest: 0xFE, the plugin's name, its data. ProtocolError for a name that does not end."""
+    """Read an AuthSwitchRequest: 0xFE, the plugin's name, its data. A name that does not end is a ProtocolError."""
     cursor = Cursor(payload)
     if cursor.u8() != EOF:
         raise ProtocolError("not an AuthSwitchRequest", offset=0)
@@ -144,6 +146,6 @@ def parse_switch(payload: Buffer) -> SwitchRequest:
 
 
 def _counted(data: bytes) -> bytes:
-    """The bytes behind their length-encoded length; nothing in a login is longer than 64 KiB."""
+    """Put the length-encoded length before the bytes; nothing in a login is longer than 64 KiB."""
     length = len(data)
     return (bytes((length,)) if length < _LENENC_16 else b"\xfc" + length.to_bytes(2, "little")) + data

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OptionalMetadata:
-    """What was found, by column index; `columns` holds keyword arguments of ColumnDef."""
+    """The metadata that was found, by column index; `columns` holds keyword arguments of ColumnDef."""
 
     types: Sequence[int]
     columns: list[dict[str, Any]] = field(default_factory=list)
@@ -141,7 +141,7 @@ _READERS: Final[dict[int, Callable[[OptionalMetadata, Cursor], None]]] = {
 
 
 def read_optional_metadata(types: Sequence[int], cursor: Cursor, *, mysql: bool = False) -> OptionalMetadata:
-    """Reads to the end of the cursor; `types` are the resolved column types, `mysql` says which server wrote it."""
+    """Read to the end of the cursor; `types` are the resolved column types, `mysql` says which server wrote it."""
     found = OptionalMetadata(types, mysql=mysql)
     while cursor:
         code, length = cursor.u8(), cursor.lenenc()

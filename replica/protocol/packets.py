@@ -2,7 +2,7 @@
 
 `PacketSplitter.feed` takes bytes as they arrive, in pieces of any size, and gives whole payloads: packets of 0xFFFFFF
 bytes are joined with what follows them, also when that is an empty packet. Sequence ids are not checked, because a
-server that expects semi-synchronous acknowledgements starts them anew in mid-stream; the checksums of the events
+server that expects semi-synchronous acknowledgements starts them again in mid-stream; the checksums of the events
 protect the content. Payloads above a limit are refused before their bytes are stored.
 """
 
@@ -34,7 +34,9 @@ MAX_MESSAGE: Final = 1024
 
 
 class PacketSplitter:
-    """Cuts a byte stream into payloads. Bytes fed are kept until their payloads are taken, in this call or a later."""
+    """A splitter of a byte stream into payloads. Bytes fed are kept until their payloads are taken, in this call or a
+    later.
+    """
 
     def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
         self.max_payload = max_payload
@@ -45,7 +47,9 @@ class PacketSplitter:
         self._continued = False  # whether the current packet has the maximum length
 
     def feed(self, chunk: Buffer) -> Iterator[memoryview]:
-        """The payloads that are complete now. A view may be into `chunk`: use or copy it before reusing that buffer."""
+        """Yield the payloads that are complete now. A view may be into `chunk`: use or copy it before reusing that
+        buffer.
+        """
         if len(chunk):
             self._chunks.append(memoryview(chunk))
         return self._payloads()
@@ -77,7 +81,7 @@ class PacketSplitter:
                 yield memoryview(payload) if payload else piece
 
     def _read_header(self, chunk: memoryview) -> memoryview:
-        """Sets `_missing` when the header is complete; the rest of the chunk."""
+        """Set `_missing` when the header is complete; return the rest of the chunk."""
         wanted = PACKET_HEADER_LENGTH - len(self._header)
         self._header += chunk[:wanted]
         if len(self._header) == PACKET_HEADER_LENGTH:
@@ -94,7 +98,7 @@ class PacketSplitter:
 
 
 def pack(payload: Buffer, sequence_id: int = 0) -> bytes:
-    """The payload as one or more packets, numbered from `sequence_id` modulo 256."""
+    """Pack the payload into one or more packets, numbered from `sequence_id` modulo 256."""
     view = memoryview(payload)
     pieces: list[Buffer] = []
     for number, start in enumerate(range(0, len(view) + 1, MAX_PIECE)):
@@ -135,7 +139,7 @@ def is_eof(payload: Buffer) -> bool:
 
 
 def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
-    """The answer to a command without result rows, or what ends a dump. ProtocolError for anything else."""
+    """Read the answer to a command without result rows, or what ends a dump. ProtocolError for anything else."""
     cursor = Cursor(payload)
     kind = cursor.u8()
     if kind == ERR:

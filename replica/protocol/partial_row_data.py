@@ -54,7 +54,7 @@ def read_partial_row_data(header: EventHeader, body: Cursor) -> PartialRowDataEv
 
 
 class Assembler:
-    """Feed it the fragments in order: `add` gives the rows event with the last of them."""
+    """An assembler of fragments. Feed it the fragments in order: `add` gives the rows event with the last of them."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
@@ -69,7 +69,9 @@ class Assembler:
         return self._next > 0
 
     def add(self, fragment: PartialRowDataEvent) -> bytes | None:
-        """The whole rows event, header included and without a checksum, or None while fragments are missing."""
+        """Add a fragment; return the whole rows event, header included and without a checksum, or None while fragments
+        are missing.
+        """
         if fragment.number == 1 and not self.is_open:
             if fragment.size is None:
                 raise ProtocolError("the first fragment of a rows event does not tell its size")
@@ -97,7 +99,7 @@ class Assembler:
 
 
 def _without_checksum(event: bytes) -> bytes:
-    """The rows event, its length set to what is returned."""
+    """Cut off the checksum of the rows event, its length set to what is returned."""
     header = parse_header(event)
     length = len(event)
     if header.event_type not in ROWS_EVENTS or header.event_length not in (length, length + CHECKSUM_LENGTH):

@@ -38,7 +38,7 @@ def apply_partial_update(
     *,
     wanted: Collection[int] | None = None,
 ) -> bytes:
-    """The images of a PARTIAL_UPDATE_ROWS event as those of an UPDATE_ROWS event, JSON as text.
+    """Turn the images of a PARTIAL_UPDATE_ROWS event into those of an UPDATE_ROWS event, JSON as text.
 
     `columns_before` and `columns_after` are the event's bit sets. `wanted`: indexes of the columns whose values count
     (None: all); diffs of others that cannot be applied become the text `null` instead of an error. Offsets in errors
@@ -113,7 +113,7 @@ def _after(diffs: Buffer, index: int, known: dict[int, Json]) -> Json:
 
 
 def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
-    """Length prefix and bytes of one value, as they stand."""
+    """Return length prefix and bytes of one value, as they stand."""
     width, prefix = value_extent(column)
     if not prefix:
         return cursor.take(width)

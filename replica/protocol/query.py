@@ -26,7 +26,7 @@ _ENDS_ALTER: Final = GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusVars:
-    """Session state; None where it was not logged."""
+    """The session state; None where it was not logged."""
 
     flags2: int | None = None
     sql_mode: int | None = None
@@ -124,7 +124,7 @@ _READERS: Final[dict[int, tuple[str, Callable[[Cursor], Any]]]] = {
 
 
 def read_status_vars(block: Cursor) -> StatusVars:
-    """Reads the whole block. Values have no length on the wire: an unknown code ends the reading, as on a replica."""
+    """Read the whole block. Values have no length on the wire: an unknown code ends the reading, as on a replica."""
     values: dict[str, Any] = {}
     while block:
         code = block.u8()

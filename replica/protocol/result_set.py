@@ -1,10 +1,10 @@
 """The replies to one statement: packets to rows of text.
 
 In: payloads as they come, each sent into the generator `read_reply()`. Out: a `Reply`, the rows of the first result and
-the session's status. Nothing is stored before its packet is there, so whoever reads the packets bounds the memory.
+the session's status. Nothing is stored before its packet is there, so the reader of the packets bounds the memory.
 
 Refused: a request for a local file, more columns than a table can have, rows of another width, text that is not UTF-8
-(the connection's character set), and whatever else is no reply. An ERR packet is an `ErrorReply`, the caller's.
+(the connection's character set), and all else that is no reply. An ERR packet is an `ErrorReply`, the caller's.
 
 Source: the client/server protocol's Text Resultset, without CLIENT_DEPRECATE_EOF.
 """
@@ -35,7 +35,9 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The rows of the first result, none if it has none; `status` are the server's flags after the last."""
+    """The reply to one statement: the rows of the first result, none if it has none; `status` are the server's flags
+    after the last.
+    """
 
     rows: list[Row]
     status: int

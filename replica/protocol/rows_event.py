@@ -72,7 +72,7 @@ class RowsEvent(Event):
 
     @property
     def partial(self) -> bool:
-        """Whether after images may hold JSON diffs."""
+        """True where after images may hold JSON diffs."""
         return self.header.event_type == EventType.PARTIAL_UPDATE_ROWS
 
     @property

@@ -2,7 +2,7 @@
 
 A list of chunks, each a type byte and what the type says. NDB: a length that counts itself and the format, the format,
 data that only NDB reads. Partition: the number of the partition (the one the row goes to), and with an UPDATE also the
-one it comes from. A type that nobody knows ends the list: its length is not told.
+one it comes from. An unknown type ends the list: its length is not told.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from replica.protocol.wire import Buffer, Cursor
 
 
 class ExtraType(IntEnum):
-    """enum_extra_row_info_typecode"""
+    """The types of extra information (enum_extra_row_info_typecode)."""
 
     NDB = 0
     PARTITION = 1
@@ -24,7 +24,7 @@ class ExtraType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowsExtra:
-    """None where the event does not say."""
+    """The extra information; None where the event does not say."""
 
     partition: int | None = None
     source_partition: int | None = None
@@ -39,7 +39,9 @@ NO_EXTRA: Final = RowsExtra()
 
 
 def read_rows_extra(data: Buffer, at: int = 0, *, update: bool = False) -> RowsExtra:
-    """`data`: what follows the length of the extra data; `at`: where it starts, for errors."""
+    """Read the extra information. `data`: what follows the length of the extra data; `at`: where it starts, for
+    errors.
+    """
     cursor = Cursor(data)
     partition = source = ndb_format = ndb = None
     while cursor:

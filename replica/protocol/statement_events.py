@@ -36,7 +36,7 @@ class RowsQueryEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class IntvarEvent(Event):
-    """kind 1 = LAST_INSERT_ID, 2 = INSERT_ID of the next statement."""
+    """A number of the next statement: kind 1 = LAST_INSERT_ID, 2 = INSERT_ID."""
 
     kind: int
     value: int

@@ -26,7 +26,7 @@ NO_HEADER: Final = EventHeader(0, EventType.TABLE_MAP, 0, HEADER_LENGTH, 0, 0)
 
 
 class TableName(NamedTuple):
-    """What stands before the columns: enough to decide whether a table is wanted."""
+    """The part that stands before the columns: enough to decide whether a table is wanted."""
 
     table_id: int
     flags: int
@@ -54,7 +54,7 @@ class TableMapEvent(Event):
 def parse_table_map(
     body: Buffer, post_header_length: int = 8, header: EventHeader = NO_HEADER, *, mysql: bool = False
 ) -> TableMapEvent:
-    """The table map in `body`: an event without its header and checksum. Offsets in errors count from its start.
+    """Read the table map in `body`: an event without its header and checksum. Offsets in errors count from its start.
 
     UnsupportedColumnError names the table when a column's type code is unknown.
     """
@@ -66,7 +66,7 @@ def decode_table_map(header: EventHeader, body: Cursor, description: FormatDescr
 
 
 def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableName, memoryview]:
-    """The name, and the bytes that define the table, from the name to the end of the event."""
+    """Read the name, and the bytes that define the table, from the name to the end of the event."""
     with cursor.restrict(post_header_length):
         table_id = cursor.u32() if post_header_length == 6 else cursor.u48()
         flags = cursor.u16()

@@ -134,7 +134,7 @@ def decode_xa_prepare(header: EventHeader, body: Cursor, _description: FormatDes
 
 
 def read_xa_prepare(body: Cursor) -> tuple[bool, XaId]:
-    """Whether the transaction is committed with it (one phase), and its id."""
+    """Read whether the transaction is committed with it (one phase), and its id."""
     one_phase = bool(body.u8())
     # Unlike in the GTID event both lengths have four bytes here.
     return one_phase, _xa_id(body, body.u32(), body.u32(), body.u32())

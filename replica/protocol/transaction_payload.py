@@ -37,7 +37,7 @@ class _Field(IntEnum):
 
 
 class Compression(IntEnum):
-    """transaction::compression::type"""
+    """The compressions (transaction::compression::type)."""
 
     ZSTD = 0
     NONE = 255
@@ -51,7 +51,7 @@ class TransactionPayloadEvent(Event):
     payload: memoryview
 
     def events(self, *, limit: int = MAX_EVENT_BYTES) -> bytes | memoryview:
-        """The events, one after the other. `limit`: bytes that the caller is ready to take."""
+        """Return the events, one after the other. `limit`: bytes that the caller is ready to take."""
         size = self.uncompressed_size
         if size > limit:
             raise ProtocolError(f"a transaction of {size} bytes in a payload; {limit} is the most", offset=0)

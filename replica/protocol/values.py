@@ -42,34 +42,36 @@ class DateTimeParts(NamedTuple):
 
 
 def integer(data: bytes, *, signed: bool) -> int:
-    """TINYINT to BIGINT: little endian, two's complement where signed."""
+    """Read TINYINT to BIGINT: little endian, two's complement where signed."""
     return int.from_bytes(data, "little", signed=signed)
 
 
 def bit(data: bytes) -> int:
-    """BIT(n): big endian, unsigned."""
+    """Read BIT(n): big endian, unsigned."""
     return int.from_bytes(data, "big")
 
 
 def real(data: bytes) -> float:
-    """FLOAT (4 bytes) or DOUBLE (8 bytes), IEEE little endian."""
+    """Read FLOAT (4 bytes) or DOUBLE (8 bytes), IEEE little endian."""
     value: float = struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
     return value
 
 
 def year(data: bytes) -> int:
-    """YEAR: 0 is the year 0000, else years since 1900."""
+    """Read YEAR: 0 is the year 0000, else years since 1900."""
     return 1900 + data[0] if data[0] else 0
 
 
 def decimal_width(precision: int, scale: int) -> int:
-    """Bytes of a DECIMAL(precision, scale): 4 for each 9 digits on either side of the point, less for what is left."""
+    """Count the bytes of a DECIMAL(precision, scale): 4 for each 9 digits on either side of the point, less for what is
+    left.
+    """
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
 
 
 def decimal(data: bytes, precision: int, scale: int) -> Decimal:
-    """DECIMAL with the zeros of its scale: 1.5 in DECIMAL(10,4) is Decimal('1.5000')."""
+    """Read DECIMAL with the zeros of its scale: 1.5 in DECIMAL(10,4) is Decimal('1.5000')."""
     # The top bit is flipped so that bytes sort like numbers; a number below zero has all its bits inverted.
     negative = not data[0] & 0x80
     raw = bytes((data[0] ^ 0x80, *data[1:]))
@@ -90,13 +92,13 @@ def decimal(data: bytes, precision: int, scale: int) -> Decimal:
 
 
 def date_parts(data: bytes) -> DateTimeParts:
-    """DATE: 5 bits of day, 4 of month, the rest year."""
+    """Read DATE: 5 bits of day, 4 of month, the rest year."""
     packed = int.from_bytes(data, "little")
     return DateTimeParts(packed >> 9, packed >> 5 & 15, packed & 31)
 
 
 def fraction_width(fsp: int) -> int:
-    """Bytes that `fsp` fractional digits of a second take."""
+    """Return the bytes that `fsp` fractional digits of a second take."""
     return (fsp + 1) // 2
 
 
@@ -116,7 +118,9 @@ def _clock(hour: int, minute: int, second: int, *, last_hour: int = 23) -> tuple
 
 
 def datetime_parts(data: bytes) -> DateTimeParts:
-    """DATETIME(f): year * 13 + month, then 5 bits of day, 5 of hour, 6 of minute, 6 of second, then the fraction."""
+    """Read DATETIME(f): year * 13 + month, then 5 bits of day, 5 of hour, 6 of minute, 6 of second, then the
+    fraction.
+    """
     packed = int.from_bytes(data[:5], "big") - _DATETIME_OFFSET
     months, day = packed >> 22, packed >> 17 & 31
     return DateTimeParts(
@@ -129,26 +133,30 @@ def datetime_parts(data: bytes) -> DateTimeParts:
 
 
 def old_datetime_parts(data: bytes) -> DateTimeParts:
-    """DATETIME of a table made before 10.1.2 or with mysql56_temporal_format=OFF: the decimal number YYYYMMDDhhmmss."""
+    """Read DATETIME of a table made before 10.1.2 or with mysql56_temporal_format=OFF: the decimal number
+    YYYYMMDDhhmmss.
+    """
     day, clock = divmod(int.from_bytes(data, "little"), 1_000_000)
     time_of_day = _clock(clock // 10000, clock // 100 % 100, clock % 100)
     return DateTimeParts(day // 10000, day // 100 % 100, day % 100, *time_of_day)
 
 
 def timestamp(data: bytes) -> timedelta | None:
-    """TIMESTAMP(f): time since 1970 UTC, from unsigned seconds; None for the zero timestamp (no point in time)."""
+    """Read TIMESTAMP(f): time since 1970 UTC, from unsigned seconds; None for the zero timestamp (no point in time)."""
     if not any(data):
         return None
     return timedelta(seconds=int.from_bytes(data[:4], "big"), microseconds=_microseconds(data[4:]))
 
 
 def old_timestamp(data: bytes) -> timedelta | None:
-    """TIMESTAMP in the old format: whole seconds, little endian."""
+    """Read TIMESTAMP in the old format: whole seconds, little endian."""
     return timestamp(data[::-1])
 
 
 def time(data: bytes) -> timedelta:
-    """TIME(f), -838:59:59.999999 to 838:59:59.999999: 12 bits of hours, 6 minutes, 6 seconds, then the fraction."""
+    """Read TIME(f), -838:59:59.999999 to 838:59:59.999999: 12 bits of hours, 6 minutes, 6 seconds, then the
+    fraction.
+    """
     width = 8 * (len(data) - 3)
     # The fraction belongs to the number: -0.1 s is one number below zero, not minus zero hours and a fraction.
     packed = int.from_bytes(data, "big") - (_TIME_OFFSET << width)
@@ -160,7 +168,7 @@ def time(data: bytes) -> timedelta:
 
 
 def old_time(data: bytes) -> timedelta:
-    """TIME in the old format: the signed decimal number hhmmss."""
+    """Read TIME in the old format: the signed decimal number hhmmss."""
     packed = int.from_bytes(data, "little", signed=True)
     whole = abs(packed)
     hours, minutes, seconds = _clock(whole // 10000, whole // 100 % 100, whole % 100, last_hour=_LAST_HOUR_OF_TIME)
@@ -169,7 +177,7 @@ def old_time(data: bytes) -> timedelta:
 
 
 def enum(data: bytes, labels: Sequence[str]) -> str:
-    """ENUM: the label, counted from 1; 0 is the error value, which SELECT shows as ''."""
+    """Read ENUM: the label, counted from 1; 0 is the error value, which SELECT shows as ''."""
     index = int.from_bytes(data, "little")
     if index > len(labels):
         raise ProtocolError(f"the value {index} of an ENUM of {len(labels)} labels")
@@ -177,7 +185,7 @@ def enum(data: bytes, labels: Sequence[str]) -> str:
 
 
 def set_(data: bytes, labels: Sequence[str]) -> str:
-    """SET: a bit per label, the first label lowest; the labels in declared order with commas between."""
+    """Read SET: a bit per label, the first label lowest; the labels in declared order with commas between."""
     bits = int.from_bytes(data, "little")
     if bits >> len(labels):
         raise ProtocolError(f"the bits {bits:#x} of a SET of {len(labels)} labels")
@@ -190,23 +198,25 @@ def set_(data: bytes, labels: Sequence[str]) -> str:
 
 
 def padded(data: bytes, length: int) -> bytes:
-    """BINARY(n), UUID, INET4, INET6: the zeros that the server cuts off the end are put back."""
+    """Read BINARY(n), UUID, INET4, INET6: the zeros that the server cuts off the end are put back."""
     return data.ljust(length, b"\0")
 
 
 def uuid(data: bytes) -> str:
-    """UUID: 16 bytes in the order of the text."""
+    """Read UUID: 16 bytes in the order of the text."""
     digits = padded(data, 16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def inet4(data: bytes) -> str:
-    """INET4: dotted decimal."""
+    """Read INET4: dotted decimal."""
     return str(IPv4Address(padded(data, 4)))
 
 
 def inet6(data: bytes) -> str:
-    """INET6 as the server prints it: the first longest run of zero words is '::', even when it is one word long."""
+    """Read INET6 as the server prints it: the first longest run of zero words is '::', even when it is one word
+    long.
+    """
     raw = padded(data, 16)
     words = struct.unpack(">8H", raw)
     runs = [(n, -i) for i in range(8) for n in range(1, 9 - i) if not any(words[i : i + n])]
@@ -219,7 +229,9 @@ def inet6(data: bytes) -> str:
 
 
 def geometry(data: bytes) -> dict[str, int | bytes] | None:
-    """GEOMETRY: the SRID, little endian, then WKB; None for the empty value that INSERT IGNORE leaves in NOT NULL."""
+    """Read GEOMETRY: the SRID, little endian, then WKB; None for the empty value that INSERT IGNORE leaves in NOT
+    NULL.
+    """
     if not data:
         return None
     if len(data) < SRID_BYTES:
@@ -228,14 +240,14 @@ def geometry(data: bytes) -> dict[str, int | bytes] | None:
 
 
 def vector(data: bytes) -> list[float]:
-    """VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
+    """Read VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
     if len(data) % 4:
         raise ProtocolError(f"a VECTOR of {len(data)} bytes")
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
 def as_date(parts: DateTimeParts) -> date | None:
-    """The calendar's date, or None for one that no calendar has (a zero part, 31 February)."""
+    """Return the calendar's date, or None for one that no calendar has (a zero part, 31 February)."""
     try:
         return date(parts.year, parts.month, parts.day)
     except ValueError:
@@ -243,7 +255,7 @@ def as_date(parts: DateTimeParts) -> date | None:
 
 
 def as_datetime(parts: DateTimeParts) -> datetime | None:
-    """The calendar's point in time (no zone), or None for one that no calendar has."""
+    """Return the calendar's point in time (no zone), or None for one that no calendar has."""
     try:
         return datetime(*parts)  # noqa: DTZ001  (DATETIME has no zone)
     except ValueError:
@@ -251,18 +263,18 @@ def as_datetime(parts: DateTimeParts) -> datetime | None:
 
 
 def format_date(parts: DateTimeParts) -> str:
-    """As SELECT prints a DATE, zero parts included."""
+    """Write a DATE as SELECT prints it, zero parts included."""
     return f"{parts.year:04}-{parts.month:02}-{parts.day:02}"
 
 
 def format_datetime(parts: DateTimeParts, fsp: int) -> str:
-    """As SELECT prints a DATETIME(fsp), zero parts included."""
+    """Write a DATETIME(fsp) as SELECT prints it, zero parts included."""
     clock = f"{parts.hour:02}:{parts.minute:02}:{parts.second:02}"
     return f"{format_date(parts)} {clock}{_fraction(parts.microsecond, fsp)}"
 
 
 def format_timestamp(value: timedelta | None, fsp: int) -> str:
-    """As SELECT prints a TIMESTAMP(fsp) under time_zone '+00:00'; None is the zero timestamp."""
+    """Write a TIMESTAMP(fsp) as SELECT prints it under time_zone '+00:00'; None is the zero timestamp."""
     parts = DateTimeParts(0, 0, 0)
     if value is not None:
         at = EPOCH + value
@@ -271,7 +283,7 @@ def format_timestamp(value: timedelta | None, fsp: int) -> str:
 
 
 def format_time(value: timedelta, fsp: int) -> str:
-    """As SELECT prints a TIME(fsp): a sign, two or three digits of hours."""
+    """Write a TIME(fsp) as SELECT prints it: a sign, two or three digits of hours."""
     seconds, microsecond = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
     sign = "-" if value < timedelta() else ""
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -28,10 +28,10 @@ def read_signed(cursor: Cursor) -> int:
 
 
 def read_text(cursor: Cursor) -> str:
-    """A size and UTF-8 text."""
+    """Read a size and UTF-8 text."""
     return cursor.text(read_unsigned(cursor))
 
 
 def _ones(byte: int) -> int:
-    """How many one bits stand at the low end."""
+    """Count the one bits at the low end."""
     return (~byte & (byte + 1)).bit_length() - 1

@@ -32,7 +32,7 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Where the next read starts, counted from the start of the buffer."""
+        """The place where the next read starts, counted from the start of the buffer."""
         return self._offset
 
     @property
@@ -44,7 +44,7 @@ class Cursor:
         return self._offset < self._end
 
     def take(self, n: int) -> memoryview:
-        """The next `n` bytes as a view of the buffer: valid as long as the buffer is."""
+        """Take the next `n` bytes as a view of the buffer: valid as long as the buffer is."""
         start = self._offset
         if n > self._end - start:
             raise TruncatedError(f"{n} bytes wanted, {self._end - start} left", offset=start)
@@ -52,11 +52,11 @@ class Cursor:
         return self._data[start : start + n]
 
     def rest(self) -> memoryview:
-        """Everything up to the end."""
+        """Take everything up to the end."""
         return self.take(self._end - self._offset)
 
     def peek_rest(self) -> memoryview:
-        """Everything up to the end, without moving."""
+        """Return everything up to the end, without moving."""
         return self._data[self._offset : self._end]
 
     def skip(self, n: int) -> None:
@@ -84,7 +84,7 @@ class Cursor:
         return self._unsigned(8)
 
     def lenenc(self) -> int:
-        """A length-encoded integer of 1, 3, 4 or 9 bytes. 0xFB (SQL NULL) and 0xFF are no integers here."""
+        """Read a length-encoded integer of 1, 3, 4 or 9 bytes. 0xFB (SQL NULL) and 0xFF are no integers here."""
         start = self._offset
         first = self.u8()
         if first < 0xFB:
@@ -98,7 +98,7 @@ class Cursor:
         raise ProtocolError(f"0x{first:02X} does not start a length-encoded integer", offset=start)
 
     def text(self, n: int, codec: str = "utf-8") -> str:
-        """The next `n` bytes as text; bytes the codec refuses are a ProtocolError."""
+        """Read the next `n` bytes as text; bytes the codec refuses are a ProtocolError."""
         start = self._offset
         data = self.take(n)
         try:
@@ -107,23 +107,23 @@ class Cursor:
             raise ProtocolError(f"text is not {codec}: {error.reason}", offset=start + error.start) from None
 
     def name(self) -> str:
-        """An identifier: length byte, UTF-8 bytes, NUL."""
+        """Read an identifier: length byte, UTF-8 bytes, NUL."""
         value = self.text(self.u8())
         self.nul()
         return value
 
     def nul(self) -> None:
-        """The zero byte after a name."""
+        """Read the zero byte after a name."""
         if self.u8():
             raise ProtocolError("the name is not followed by a zero byte", offset=self._offset - 1)
 
     def bits(self, n: int) -> bytes:
-        """A bit set of `n` bits, least significant bit of the first byte first; unused bits as sent."""
+        """Read a bit set of `n` bits, least significant bit of the first byte first; unused bits as sent."""
         return bytes(self.take((n + 7) // 8))
 
     @contextmanager
     def restrict(self, n: int) -> Iterator[None]:
-        """Reads inside the block see only the next `n` bytes and must use them all."""
+        """Let reads inside the block see only the next `n` bytes, of which they must use all."""
         start = self._offset
         if n > self._end - start:
             raise TruncatedError(f"{n} bytes wanted, {self._end - start} left", offset=start)
@@ -135,5 +135,5 @@ class Cursor:
 
 
 def is_set(bits: bytes, index: int) -> bool:
-    """Whether bit `index` of a bit set read by `Cursor.bits` is 1."""
+    """Tell whether bit `index` of a bit set read by `Cursor.bits` is 1."""
     return bool(bits[index >> 3] & (1 << (index & 7)))

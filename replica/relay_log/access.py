@@ -1,8 +1,9 @@
-"""Who may read a relay directory: its own mode and group say it, and every file that is made in it follows them.
+"""The users who may read a relay directory: its own mode and group say it, and every file that is made in it follows
+them.
 
 In: a directory, or the option `relay_access`; descriptors of new files. Out: modes and groups, whatever the umask. A
-relay log holds the rows of every table: other users of the machine are kept out unless somebody lets them in. Nobody
-but the owner writes; `readers/` alone is written by the group, which is how its members register.
+relay log holds the rows of every table: other users of the machine are kept out unless they are let in. No one but the
+owner writes; `readers/` alone is written by the group, which is how its members register.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
 
 
 class Access(NamedTuple):
-    """`mode` is the directory's; `group` has it instead of the process's own."""
+    """The access to a directory. `mode` is the directory's; `group` has it instead of the process's own."""
 
     mode: int
     group: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """'owner', 'group', 'group:NAME' or 'all'; ValueError for anything else."""
+        """Read 'owner', 'group', 'group:NAME' or 'all'; ValueError for anything else."""
         match = _WORD.fullmatch(text.strip())
         if match is None:
             raise ValueError("is none of owner, group, group:NAME and all")
@@ -47,7 +48,7 @@ class Access(NamedTuple):
 
 
 def make_folder(directory: Path) -> None:
-    """Make it for its owner and its group; one that exists stays as it is. Raises OSError."""
+    """Make a folder for its owner and its group; one that exists stays as it is. An OSError is raised as it comes."""
     if not directory.is_dir():
         directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
@@ -89,7 +90,7 @@ def protect(descriptor: int, directory: Path) -> None:
 
 
 def open_to_others(directory: Path) -> bool:
-    """Whether users outside of its group can read a directory, by its mode and by those of all above it."""
+    """Tell whether users outside of its group can read a directory, by its mode and by those of all above it."""
     readable = stat.S_IROTH | stat.S_IXOTH
     if directory.stat().st_mode & readable != readable:
         return False
@@ -97,7 +98,7 @@ def open_to_others(directory: Path) -> bool:
 
 
 def _refuse_a_shared_one(directory: Path) -> None:
-    """Closing a folder such as /tmp or /var/lib would lock out everything else that lives there."""
+    """Refuse a folder such as /tmp or /var/lib: closing it would lock out everything else that lives there."""
     others = sorted(path.name for path in directory.iterdir() if not path.match(_OURS) and path.name not in _ALSO_FOUND)
     if not others:
         return
@@ -110,7 +111,7 @@ def _refuse_a_shared_one(directory: Path) -> None:
 
 
 def _bring_along(directory: Path) -> None:
-    """What was made under another `relay_access`, or by an earlier version."""
+    """Change the files that were made under another `relay_access`, or by an earlier version."""
     for path in directory.glob(_OURS):
         with contextlib.suppress(OSError):  # gone by now, a link, or of another user
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -29,7 +29,9 @@ STRETCH_BYTES: Final = 64 << 20
 
 
 class RelayStatement(NamedTuple):
-    """`location` is the beginning of its group; `server_version` as executable comments count (110803)."""
+    """A statement in the log. `location` is the beginning of its group; `server_version` as executable comments count
+    (110803).
+    """
 
     location: RelayLocation
     gtid: Gtid
@@ -38,7 +40,7 @@ class RelayStatement(NamedTuple):
 
 
 class RelayText(NamedTuple):
-    """The same of any statement; `begin` is the event that begins its group."""
+    """A text in the log, the same of any statement; `begin` is the event that begins its group."""
 
     location: RelayLocation
     begin: GtidEvent
@@ -58,12 +60,11 @@ class _Stretch(NamedTuple):
 
 
 def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayStatement]:
-    """The statements of the groups in [start, end), which are group ends, that may be DDL.
+    """Yield the statements of the groups in [start, end), which are group ends, that may be DDL.
 
     Raises:
         DataLossError: groups of the part were purged.
         ProtocolError: the bytes are damaged.
-
     """
     for file, begin, data, description in _stretches(log, start, end):
         for found in logged_statements(data, description):
@@ -72,7 +73,7 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
-    """All statements of the groups in [start, end) but the borders of transactions; errors as above."""
+    """Yield all statements of the groups in [start, end) but the borders of transactions; errors as above."""
     for file, begin, data, description in _stretches(log, start, end):
         for found in logged_texts(data, description):
             if not isinstance(found.begin, GtidEvent):

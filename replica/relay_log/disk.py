@@ -1,4 +1,4 @@
-"""What every write into a relay directory needs: all of the bytes written, and the system's errors told apart.
+"""The writing that every file of a relay directory needs: all of the bytes written, and the system's errors told apart.
 
 In: a descriptor or a directory. Out: nothing, or the typed error. A full disk or quota is the one error that passes by
 itself, so it has its own type; any other (an I/O error, a read-only file system, a missing folder) is for a person.
@@ -20,7 +20,9 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(directory: Path, error: OSError) -> RelayError:
-    """The error for an `OSError` met while writing into `directory`: DiskFullError, or RelayError for all others."""
+    """Make the error for an `OSError` met while writing into `directory`: DiskFullError, or RelayError for all
+    others.
+    """
     what = f"Writing the relay log {directory} failed: {error.strerror or error}"
     if error.errno in FULL:
         return DiskFullError(
@@ -38,7 +40,9 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
 
 
 def free_bytes(directory: Path) -> int:
-    """What this user may still write there (statvfs f_bavail). A quota is not counted: it shows when it is reached."""
+    """Return what this user may still write there (statvfs f_bavail). A quota is not counted: it shows when it is
+    reached.
+    """
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 
@@ -60,10 +64,11 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put a small file in the place of another, at once for whoever reads it; not made durable. Raises OSError.
+    """Put a small file in the place of another, at once for its readers; not made durable. An OSError is raised as it
+    comes.
 
-    Anew and never through a link: others may write into the folder. `mode`, whatever the umask, or that of the files
-    of its folder.
+    The file is made new and never written through a link: others may write into the folder. `mode`, whatever the umask,
+    or that of the files of its folder.
     """
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)

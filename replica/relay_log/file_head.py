@@ -26,7 +26,9 @@ MAX_HEAD_BYTES = (64 << 10) + 16 * MAX_DOMAINS  # FORMAT_DESCRIPTION and ROTATE 
 
 
 class FileHead(NamedTuple):
-    """`format` is the raw FORMAT_DESCRIPTION event; `data_start` is where the first group begins."""
+    """The head of a relay file. `format` is the raw FORMAT_DESCRIPTION event; `data_start` is where the first group
+    begins.
+    """
 
     format: bytes
     checksum: bool
@@ -36,7 +38,7 @@ class FileHead(NamedTuple):
 
     @property
     def server_id(self) -> int:
-        """Of the server whose binlog the file was copied from."""
+        """The id of the server whose binlog the file was copied from."""
         return parse_header(memoryview(self.format)).server_id
 
     @property
@@ -45,7 +47,8 @@ class FileHead(NamedTuple):
 
 
 def file_identity(fde: bytes, primary_file: str) -> tuple[str, bytes]:
-    """Equal for two dumps of one binlog file: its name, and its FORMAT_DESCRIPTION without what a dump may change.
+    """Return what is equal for two dumps of one binlog file: its name, and its FORMAT_DESCRIPTION without what a dump
+    may change.
 
     The dump thread changes log_pos, the IN_USE flag and `created` when it starts inside a file
     (sql_repl.cc: send_format_descriptor_event), and with them the checksum. Server id and time stay.
@@ -70,7 +73,9 @@ def encode_file_head(fde: bytes, primary: BinlogPosition, position: GtidPosition
 
 
 def read_file_head(path: Path) -> FileHead:
-    """Raises FileNotFoundError where there is no such file, RelayError where it does not begin as ours do."""
+    """Read the head of a file; raise FileNotFoundError where there is no such file, RelayError where it does not begin
+    as ours do.
+    """
     with path.open("rb") as file:
         data = file.read(MAX_HEAD_BYTES)
     try:

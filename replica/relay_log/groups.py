@@ -50,12 +50,16 @@ class LogGroup(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """Where its first event stands in the primary's file; too late by what the primary was asked to leave out."""
+        """The place where its first event stands in the primary's file; too late by what the primary was asked to leave
+        out.
+        """
         return self.after.primary.position - (self.after.location.offset - self.before.location.offset)
 
 
 class Around(NamedTuple):
-    """A place of the primary's binlog. `before`: the last group end up to it; `group`: what comes next, or holds it."""
+    """The surroundings of a place of the primary's binlog. `before`: the last group end up to it; `group`: what comes
+    next, or holds it.
+    """
 
     before: RelayHead
     group: LogGroup | None
@@ -71,14 +75,14 @@ class _Stretch(NamedTuple):
 
 
 class RelayGroups:
-    """Of one relay directory. Not thread-safe."""
+    """The groups of one relay directory. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.files = RelayFiles(directory)
 
     def first_at(self, time_s: int, start: RelayLocation | None = None) -> LogGroup | None:
-        """The first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
+        """Find the first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
         early = time_s - DISORDER_S
         numbers = self.files.numbers()
         first = numbers.start + bisect_left(numbers, 1, key=lambda number: int(self._latest(number) >= early))
@@ -94,7 +98,7 @@ class RelayGroups:
         return None
 
     def around(self, place: BinlogPosition) -> Around | None:
-        """What lies at a place of the primary's binlog; None where the log has not got that part of it.
+        """Find what lies at a place of the primary's binlog; None where the log has not got that part of it.
 
         Of several primaries' files with one name the newest counts.
         """
@@ -167,7 +171,7 @@ class RelayGroups:
         return None
 
     def next_to(self, location: RelayLocation) -> LogGroup | None:
-        """The group that begins at a place of the log; None at its end."""
+        """Find the group that begins at a place of the log; None at its end."""
         numbers = self.files.numbers()
         for number in range(max(numbers.start, location.file), numbers.stop):
             begin = location.offset if number == location.file else 0
@@ -177,7 +181,9 @@ class RelayGroups:
         return None
 
     def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
-        """Whether a file begins at the place or before; one that follows another file of the primary has its head."""
+        """Tell whether a file begins at the place or before; one that follows another file of the primary has its
+        head.
+        """
         begin = self.files.head(number).primary
         whole = number - 1 in numbers and not self._of(number - 1, begin.file)
         return begin.file == place.file and (whole or begin.position <= place.position)
@@ -186,7 +192,7 @@ class RelayGroups:
         return self.files.head(number).primary.file == file
 
     def _end(self, number: int) -> RelayHead:
-        """The facts about the end of a file's last group."""
+        """Return the facts about the end of a file's last group."""
         last = None
         begin = self.files.end_of(number) - INDEX_EVERY_BYTES
         for base, ends in self.stretches(number, max(begin, 0)):
@@ -194,7 +200,8 @@ class RelayGroups:
         return last or self.files.base(number, None)
 
     def _latest(self, number: int) -> int:
-        """The latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the rest.
+        """Return the latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the
+        rest.
 
         What a file holds is not all in its sidecar before that is sealed.
         """
@@ -204,7 +211,7 @@ class RelayGroups:
     def _first(
         self, number: int, begin: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
     ) -> LogGroup | None:
-        """The first group of a file that begins at `begin` or behind it and fits."""
+        """Find the first group of a file that begins at `begin` or behind it and fits."""
         for base, ends in self.stretches(number, begin):
             fitting = fits(ends) & (ends[:, slots.END_OFFSET] > begin)
             if fitting.any():
@@ -212,7 +219,7 @@ class RelayGroups:
         return None
 
     def stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
-        """All group ends of a file from the sidecar entry before `begin` on."""
+        """Yield all group ends of a file from the sidecar entry before `begin` on."""
         files, limit = self.files, self.files.end_of(number)
         index = files.index(number)
         path, checksum = relay_path(self._directory, number), files.head(number).checksum
@@ -232,13 +239,13 @@ class RelayGroups:
                 return
 
     def group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
-        """The group that ends at a row of a stretch."""
+        """Return the group that ends at a row of a stretch."""
         before = self.head(base, ends, row - 1) if row else base
         (gtid,) = end_gtids(ends[row : row + 1])
         return LogGroup(gtid, before, self.head(base, ends, row))
 
     def head(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
-        """The facts about that end."""
+        """Return the facts about that end."""
         end = ends[row]
         return RelayHead(
             RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
@@ -254,7 +261,7 @@ def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
 
 
 def _row(entry: IndexEntry) -> NDArray[np.int64]:
-    """A sidecar entry as a row of the table of group ends."""
+    """Return a sidecar entry as a row of the table of group ends."""
     row = np.zeros((1, slots.END_COLUMNS), np.uint64)
     last = entry.gtids[entry.last_domain]
     columns = {

@@ -67,7 +67,7 @@ class Snapshot(NamedTuple):
 
 
 class HeadFile:
-    """The writer's side. Raises OSError where the disk does; its space is taken when it is made."""
+    """The writer's side. It raises OSError where the disk does; its space is taken when it is made."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / HEAD_NAME
@@ -86,18 +86,20 @@ class HeadFile:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the only reason for a part
 
     def sync(self) -> None:
-        """What was published last survives a power cut."""
+        """Make what was published last survive a power cut."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file; this may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None:
-    """The last record, or None where no replica has ever written here. Raises RelayError where it stays unreadable."""
+    """Read the last record, or None where no replica has ever written here. RelayError is raised where it stays
+    unreadable.
+    """
     try:
         descriptor = os.open(directory / HEAD_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -122,7 +124,7 @@ def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None
 
 
 def has_begun(directory: Path) -> bool:
-    """Whether the record tells of a position: where a log ends, or where one without a group begins."""
+    """Tell whether the record tells of a position: where a log ends, or where one without a group begins."""
     try:
         head = read_head(directory, attempts=1)
     except RelayError:
@@ -131,7 +133,7 @@ def has_begun(directory: Path) -> bool:
 
 
 def next_number(directory: Path) -> int:
-    """The number for the first relay file of an empty log: behind every one that was ever published here."""
+    """Return the number for the first relay file of an empty log: behind every one that was ever published here."""
     try:
         head = read_head(directory, attempts=1)  # nobody else writes it
     except RelayError:

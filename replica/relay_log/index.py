@@ -69,7 +69,7 @@ _READ_BYTES = 1 << 20  # the sidecar of a file of 256 MB with a few domains is s
 
 
 class IndexEntry(NamedTuple):
-    """One group end. `domains` are the raw rows; `position` makes a value of them when it is asked for."""
+    """One entry: a group end. `domains` are the raw rows; `position` makes a value of them when it is asked for."""
 
     end: int
     primary_position: int
@@ -101,22 +101,22 @@ class IndexEntry(NamedTuple):
 
     @property
     def plain_file(self) -> bool:
-        """Of a sealed file: no XA groups, and sequence numbers that only grow."""
+        """True for the last entry of a sealed file that has no XA groups, and sequence numbers that only grow."""
         return bool(self.flags & PLAIN_FILE_FLAG)
 
     @property
     def plain_log(self) -> bool:
-        """The same of the files before it too."""
+        """True where the same holds of the files before it too."""
         return bool(self.flags & PLAIN_LOG_FLAG)
 
     def judged(self, *, plain: bool, before: bool) -> IndexEntry:
-        """The entry that seals a file: `plain` of the entries before, `before` of the files before."""
+        """Return the entry that seals a file: `plain` of the entries before, `before` of the files before."""
         plain = plain and not self.flags & _ODD_FLAGS
         return self._replace(flags=self.flags | PLAIN_FILE_FLAG * plain | PLAIN_LOG_FLAG * (plain and before))
 
 
 def plain_entries(entries: memoryview) -> bool:
-    """Whether whole entries, as the kernel writes them, tell of nothing that makes a file not plain."""
+    """Tell whether whole entries, as the kernel writes them, tell of nothing that makes a file not plain."""
     offset = 0
     while offset < len(entries):
         length, flags = _HEAD.unpack_from(entries, offset)
@@ -131,7 +131,7 @@ def encode_header() -> bytes:
 
 
 def encode_entry(entry: IndexEntry) -> bytes:
-    """The bytes the kernel writes for the same group."""
+    """Encode the bytes that the kernel writes for the same group."""
     length = ENTRY_FIXED_BYTES + len(entry.domains) + ENTRY_CRC_BYTES
     content = (
         _ENTRY.pack(
@@ -144,7 +144,7 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
-    """The complete entries at the start of `data` and how many bytes they take; stops at the first torn one."""
+    """Decode the complete entries at the start of `data` and count the bytes they take; stop at the first torn one."""
     entries: list[IndexEntry] = []
     offset = 0
     while offset + _ENTRY.size <= len(data):
@@ -200,17 +200,19 @@ class FileIndex:
             ) from None
 
     def at_or_before(self, offset: int) -> IndexEntry | None:
-        """The last entry that ends at or before `offset`."""
+        """Find the last entry that ends at or before `offset`."""
         found = bisect_right(self.ends, offset)
         return self.entries[found - 1] if found else None
 
     def at_or_after(self, offset: int) -> IndexEntry | None:
-        """The first entry that ends at or after `offset`."""
+        """Find the first entry that ends at or after `offset`."""
         found = bisect_left(self.ends, offset)
         return self.entries[found] if found < len(self.ends) else None
 
     def xa_marks(self, begin: int, limit: int, max_bytes: int) -> list[tuple[int, int]]:
-        """The parts of [begin, limit), two group ends, that may hold XA groups; neighbours joined up to `max_bytes`."""
+        """Find the parts of [begin, limit), two group ends, that may hold XA groups; neighbours joined up to
+        `max_bytes`.
+        """
         marks: list[tuple[int, int]] = []
         at = begin
         for entry in self.entries[bisect_right(self.ends, begin) :]:
@@ -227,7 +229,7 @@ class FileIndex:
         return marks
 
     def reached(self, position: GtidPosition) -> IndexEntry | None:
-        """The last entry whose position is not after `position`."""
+        """Find the last entry whose position is not after `position`."""
         low, high = 0, len(self.entries)
         while low < high:
             middle = (low + high) // 2
@@ -246,7 +248,7 @@ def _header(data: bytes) -> tuple[bytes, int, int]:
 
 
 def last_entry(path: Path) -> IndexEntry | None:
-    """The entry a sidecar ends with, if that seals the file, read from its end; None for any other sidecar or none."""
+    """Read the entry a sidecar ends with, if that seals the file, from its end; None for any other sidecar or none."""
     try:
         with path.open("rb") as file:
             magic, version, _ = _header(file.read(INDEX_HEADER.size))

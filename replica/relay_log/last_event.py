@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def last_event(directory: Path, end: RelayLocation) -> bytes | None:
-    """The last event of the group that ends at `end`, a group end; None before the first group."""
+    """Read the last event of the group that ends at `end`, a group end; None before the first group."""
     if not end.offset:
         return None
     start = offset = _begin(directory, end)
@@ -30,7 +30,7 @@ def last_event(directory: Path, end: RelayLocation) -> bytes | None:
 
 
 def fingerprint_at(directory: Path, end: RelayLocation) -> Fingerprint | None:
-    """What the group that ends at `end` is known by on every server; None before the first group."""
+    """Return what the group that ends at `end` is known by on every server; None before the first group."""
     if not end.offset:
         return None
     path = relay_path(directory, end.file)

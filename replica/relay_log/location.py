@@ -1,7 +1,7 @@
 """Places in the relay log, and the names of its files.
 
 A `RelayLocation` is the number of a relay file and an offset in it; locations order as the stream does. The end of one
-file and the first group of the next are two locations of one place: whoever compares places compares GTID positions.
+file and the first group of the next are two locations of one place: code that compares places compares GTID positions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _NAME = re.compile(r"relay\.(\d{6,})")
 
 
 class RelayLocation(NamedTuple):
-    """`file` is the number in relay.NNNNNN, counted from 1 without gaps; `offset` is in bytes, 0 before its head."""
+    """A place. `file` is the number in relay.NNNNNN, counted from 1 without gaps; `offset` is in bytes, 0 before its
+    head.
+    """
 
     file: int
     offset: int
@@ -45,11 +47,11 @@ def index_path(directory: Path, number: int) -> Path:
 
 
 def relay_number(path: Path) -> int:
-    """The number of a relay file."""
+    """Return the number of a relay file."""
     return int(path.suffix[1:])
 
 
 def relay_numbers(directory: Path) -> list[int]:
-    """Numbers of the relay files present, ascending."""
+    """Return numbers of the relay files present, ascending."""
     matches = (_NAME.fullmatch(entry.name) for entry in directory.iterdir())
     return sorted(int(match[1]) for match in matches if match)

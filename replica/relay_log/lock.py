@@ -1,7 +1,7 @@
 """One writer for a relay directory: an advisory lock on a file in it, held as long as the process lives.
 
 The kernel drops the lock when the process dies, so a lock file that lies around means nothing by itself. A lock whose
-file was removed excludes nobody any more: `file` tells the holder.
+file was removed excludes no one any more: `file` tells the holder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAUSE_S = 0.01
 
 
 class RelayLock:
-    """Taken when made; `close` (or the end of a `with`) gives it back."""
+    """The lock: taken when made; `close` (or the end of a `with`) gives it back."""
 
     def __init__(self, directory: Path) -> None:
         make_folder(directory)
@@ -64,7 +64,9 @@ class RelayLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """The process that writes there now, "unknown" where it is not told; None if nobody does. Raises OSError."""
+    """Return the process that writes there now, "unknown" where it is not told; None if there is none. An OSError is
+    raised as it comes.
+    """
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

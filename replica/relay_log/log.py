@@ -56,7 +56,7 @@ class RelayRange(NamedTuple):
 
 
 class RelayLog:
-    """Thread-safe; files are looked up again at each call."""
+    """The log of one directory. Thread-safe; files are looked up again at each call."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -65,15 +65,15 @@ class RelayLog:
         self._sealed = SealedFiles(self.directory)
 
     def head(self) -> RelayHead | None:
-        """Where the last complete group ends; None where no replica has written."""
+        """Return where the last complete group ends; None where no replica has written."""
         return self._files.published()
 
     def first_position(self) -> GtidPosition | None:
-        """The position the oldest file starts at: the earliest that `locate` can find. None without a file."""
+        """Return the position the oldest file starts at: the earliest that `locate` can find. None without a file."""
         return self.steadily(self._first_position)
 
     def oldest(self) -> RelayLocation:
-        """The beginning of the oldest file; of the one that is to come where there is none."""
+        """Return the beginning of the oldest file; of the one that is to come where there is none."""
         with self._lock:
             numbers, head = self._files.numbers(), self._files.published()
         if numbers:
@@ -81,7 +81,7 @@ class RelayLog:
         return RelayLocation(1 if head is None else head.location.file, 0)
 
     def steadily(self, look: Callable[[], _Result]) -> _Result:
-        """The result of `look`, which is repeated where it met a file that was removed just then.
+        """Return the result of `look`, which is repeated where it met a file that was removed just then.
 
         Halving over the files may meet one that has gone, although the place that is asked for is there still.
         """
@@ -94,11 +94,11 @@ class RelayLog:
                     raise
 
     def order(self) -> LogOrder:
-        """Where sequence numbers went back."""
+        """Read where sequence numbers went back."""
         return read_order(self.directory)
 
     def locate(self, position: GtidPosition, place: BinlogPosition | None = None) -> RelayLocation | None:
-        """The place where exactly the groups of `position` lie behind; None where this log has no such place.
+        """Find the place where exactly the groups of `position` lie behind; None where this log has no such place.
 
         Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
         not be a place of this log, though each of its groups is in it.
@@ -107,7 +107,6 @@ class RelayLog:
 
         Raises:
             AmbiguousPositionError: it names several, and `place` was not given.
-
         """
         order = self.order()
         if ambiguous(position, order.highest):
@@ -120,17 +119,19 @@ class RelayLog:
             self.steadily(lambda: refuse_repeated(RelayGroups(self.directory), gtid))
 
     def last_place(self, position: GtidPosition) -> RelayLocation | None:
-        """The last of the places that a position names."""
+        """Find the last of the places that a position names."""
         found = self.steadily(lambda: list(places_of(RelayGroups(self.directory), position)))
         return found[-1].location if found else None
 
     def is_empty(self, start: RelayLocation, end: RelayLocation) -> bool:
-        """Whether no group lies between two places: they may be one under two names."""
+        """Tell whether no group lies between two places: they may be one under two names."""
         with self._lock:
             return next(self._stretches(start, end), None) is None
 
     def first_out_of_order(self, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
-        """The first group between two places whose number is not above the last of its domain, and that last one."""
+        """Find the first group between two places whose number is not above the last of its domain, and return that
+        last one too.
+        """
         if not self.order().highest:
             return None
         return self.steadily(lambda: first_out_of_order(RelayGroups(self.directory), start, end))
@@ -170,9 +171,10 @@ class RelayLog:
             return found or self._search(numbers, position)
 
     def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayCut:
-        """The last group end at most `max_bytes` of groups after `start`, but at least one group, and not after `end`.
+        """Find the last group end at most `max_bytes` of groups after `start`, but at least one group, and not after
+        `end`.
 
-        Raises DataLossError where groups after `start` were purged.
+        Raise DataLossError where groups after `start` were purged.
         """
         with self._lock:
             left = max_bytes
@@ -192,7 +194,9 @@ class RelayLog:
             return last
 
     def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
-        """[start, end) as ranges of whole groups in order, some `target_bytes` each; larger groups stand alone."""
+        """Cut [start, end) into ranges of whole groups in order, some `target_bytes` each; larger groups stand
+        alone.
+        """
         ranges = []
         with self._lock:
             for number, first, limit in self._stretches(start, end):
@@ -215,12 +219,13 @@ class RelayLog:
         return ranges
 
     def last_group(self, end: RelayLocation) -> RelayLocation:
-        """Where the group begins that ends at `end`, the end of a group."""
+        """Return where the group begins that ends at `end`, the end of a group."""
         with self._lock:
             return RelayLocation(end.file, self._last_group(end.file, end.offset))
 
     def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
-        """The parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the file.
+        """Yield the parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the
+        file.
 
         As the sidecars mark them: whole groups, others between them; some XA_BYTES at a time, or a larger group.
         """
@@ -240,7 +245,7 @@ class RelayLog:
                 yield number, RelayRange(path, first, last, checksum)
 
     def at(self, location: RelayLocation) -> RelayHead:
-        """The facts about a group end, or about the start of a file's groups."""
+        """Return the facts about a group end, or about the start of a file's groups."""
         with self._lock:
             numbers = self._files.numbers()
             if numbers and location.file < numbers.start:
@@ -250,7 +255,7 @@ class RelayLog:
             return found or self._files.base(location.file, None)
 
     def purge_before(self, location: RelayLocation) -> int:
-        """Remove the files that lie wholly before the file of `location`; how many there were."""
+        """Remove the files that lie wholly before the file of `location`; return how many there were."""
         with self._lock:
             numbers = self._files.numbers()
             numbers = range(numbers.start, min(numbers.stop, location.file))
@@ -266,7 +271,7 @@ class RelayLog:
             return self._sealed.total()[1] + self._files.size(numbers[-1])
 
     def _stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, int, int]]:
-        """(file, begin, end) of the groups between two locations, file by file."""
+        """Yield (file, begin, end) of the groups between two locations, file by file."""
         if start >= end:
             return
         files = self._files
@@ -281,7 +286,7 @@ class RelayLog:
                 yield number, begin, limit
 
     def _ends_after(self, base: RelayCut, limit: int) -> NDArray[np.int64]:
-        """Group ends between an index entry and the next one that are no entries themselves."""
+        """Find the group ends between an index entry and the next one that are no entries themselves."""
         number, begin = base.location
         stop = min(limit, begin + INDEX_EVERY_BYTES)
         path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
@@ -302,7 +307,7 @@ class RelayLog:
         )
 
     def _last_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
-        """The last group end in (begin, limit]."""
+        """Find the last group end in (begin, limit]."""
         base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
         if len(ends) and ends[-1, slots.END_OFFSET] > begin:
@@ -310,7 +315,7 @@ class RelayLog:
         return base if base.location.offset > begin else None
 
     def _first_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
-        """The first group end in (begin, limit]."""
+        """Find the first group end in (begin, limit]."""
         index = self._files.index(number)
         base = self._files.base(number, index.at_or_before(begin))
         ends = self._ends_after(base, limit)
@@ -321,7 +326,7 @@ class RelayLog:
         return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 
     def _at(self, location: RelayLocation) -> RelayCut:
-        """The facts about a location that has no groups before it in what was asked for."""
+        """Return the facts about a location that has no groups before it in what was asked for."""
         head = self.head()
         if head is not None and head.location == location:
             return head
@@ -335,7 +340,7 @@ class RelayLog:
         return self._locate_after(base, position)
 
     def _locate_after(self, base: RelayCut, position: GtidPosition) -> RelayLocation | None:
-        """`position` at an index entry or before the next one."""
+        """Find `position` at an index entry or before the next one."""
         if base.position == position:
             return base.location
         wanted = {gtid.domain_id: gtid for gtid in position}
@@ -348,7 +353,9 @@ class RelayLog:
         return None
 
     def _search(self, numbers: range, position: GtidPosition) -> RelayLocation | None:
-        """Every stretch, newest first: only where sequence numbers went back, so that halving may have missed it."""
+        """Search every stretch, newest first: only where sequence numbers went back, so that halving may have missed
+        it.
+        """
         for number in self._files.may_hold(numbers, position):
             for entry in reversed([None, *self._files.index(number).entries]):
                 found = self._locate_after(self._files.base(number, entry), position)
@@ -358,7 +365,9 @@ class RelayLog:
 
 
 def _is_at(found: RelayHead, place: BinlogPosition, order: LogOrder) -> bool:
-    """Whether a place of the log is that place of the primary: as it says, or as the log that begins there was told."""
+    """Tell whether a place of the log is that place of the primary: as it says, or as the log that begins there was
+    told.
+    """
     begun = order.begun
     first = begun is not None and begun.place == place and begun.number == found.location.file
     return found.primary == place or (first and found.timestamp == 0)

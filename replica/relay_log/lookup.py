@@ -32,7 +32,7 @@ _UNSEALED: Final = IndexEntry(0, 0, 0, 0, 0, b"")
 
 
 class _Oldest(NamedTuple):
-    """The oldest file, recognised: another one under its number means that the log was made anew."""
+    """The oldest file, recognised: another one under its number means that the log was made again."""
 
     number: int
     inode: int
@@ -40,7 +40,7 @@ class _Oldest(NamedTuple):
 
 
 class RelayFiles:
-    """Numbers are of relay files with at least one committed group."""
+    """The files of a directory. Numbers are of relay files with at least one committed group."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,7 +51,7 @@ class RelayFiles:
         self._unordered: set[int] = set()
 
     def published(self) -> RelayHead | None:
-        """Where the last complete group ends; None where no replica has written."""
+        """Return where the last complete group ends; None where no replica has written."""
         return read_head(self.directory)
 
     def numbers(self) -> range:
@@ -93,7 +93,7 @@ class RelayFiles:
         return index
 
     def end_of(self, number: int) -> int:
-        """Where the last committed group of a file ends."""
+        """Return where the last committed group of a file ends."""
         head = self.published()
         if head is not None and head.location.file == number:
             return head.location.offset
@@ -106,7 +106,7 @@ class RelayFiles:
             raise purged(number) from None
 
     def base(self, number: int, entry: IndexEntry | None) -> RelayHead:
-        """An index entry as a place; without one, the start of the file's groups."""
+        """Return an index entry as a place; without one, the start of the file's groups."""
         head = self.head(number)
         if entry is None:
             return RelayHead(RelayLocation(number, head.data_start), head.position, head.primary, 0)
@@ -117,7 +117,7 @@ class RelayFiles:
         return self.head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
 
     def may_hold(self, numbers: range, position: GtidPosition) -> list[int]:
-        """The files in which halving may have missed `position`, newest first: none where numbers only grow."""
+        """List the files in which halving may have missed `position`, newest first: none where numbers only grow."""
         unordered = self.unordered(numbers)
         if not unordered:
             return []
@@ -145,7 +145,8 @@ class RelayFiles:
         return self._unordered
 
     def not_plain(self, first: int, last: int) -> Iterator[int]:
-        """The files from `first` to `last`, less those that hold no XA groups, as the ends of their sidecars tell.
+        """Yield the files from `first` to `last`, less those that hold no XA groups, as the ends of their sidecars
+        tell.
 
         None of those between is looked at before the first that is not plain, or has such a one before it in the log.
         """
@@ -165,14 +166,14 @@ class RelayFiles:
         return self.starts_by(number, position) and (number == last or not self.starts_by(number + 1, position))
 
     def _forget(self, before: int) -> None:
-        """What is known of files before that number; all of it where the log was made anew."""
+        """Forget what is known of files before that number; all of it where the log was made again."""
         self._heads = {n: head for n, head in self._heads.items() if n >= before}
         self._indexes = {n: index for n, index in self._indexes.items() if n >= before}
         self._unordered = {n for n in self._unordered if n >= before}
         self._checked = 0 if before == _ALL else self._checked
 
     def _find_oldest(self, last: int) -> _Oldest | None:
-        """By halving: files are removed oldest first, so none is missing behind it."""
+        """Find the oldest file by halving: files are removed oldest first, so none is missing behind it."""
         while True:
             number = bisect_left(range(1, last + 1), 1, key=lambda n: int(relay_path(self.directory, n).exists())) + 1
             found = self._recognise(number, last)

@@ -1,4 +1,4 @@
-"""Keeps where sequence numbers went back in a relay log: what makes a GTID position name two places (ambiguity.py).
+"""Keep where sequence numbers went back in a relay log: what makes a GTID position name two places (ambiguity.py).
 
 In and out: `relay.order` beside the relay log, a small JSON file that is there only where it says something: those
 highest numbers, and the place at which the log was begun. It is on disk before the head of the log shows readers a
@@ -34,7 +34,7 @@ class Begun(NamedTuple):
 
 
 class LogOrder(NamedTuple):
-    """What `relay.order` says; nothing of it for a log whose numbers only grew."""
+    """The content of `relay.order`; nothing of it for a log whose numbers only grew."""
 
     highest: Highest
     begun: Begun | None = None
@@ -44,11 +44,10 @@ IN_ORDER: Final = LogOrder({})
 
 
 def read_order(directory: Path) -> LogOrder:
-    """What is known of a log.
+    """Read what is known of a log.
 
     Raises:
         RelayError: the file cannot be read, or is not one of ours.
-
     """
     path = directory / ORDER_NAME
     try:
@@ -69,7 +68,7 @@ def read_order(directory: Path) -> LogOrder:
 
 
 def write_order(directory: Path, order: LogOrder) -> None:
-    """Replace the file, durably; remove it where there is nothing to say. Raises OSError as the disk does."""
+    """Replace the file, durably; remove it where there is nothing to say. An OSError is raised as the disk does."""
     path = directory / ORDER_NAME
     if not order.highest and order.begun is None:
         path.unlink(missing_ok=True)

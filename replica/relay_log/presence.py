@@ -1,8 +1,9 @@
-"""Whether files that are held open still have their names: bytes in a file without one are lost with its descriptor.
+"""The check that files which are held open still have their names: bytes in a file without one are lost with its
+descriptor.
 
 In: a descriptor, and the path it was opened by. Out: whether that path names the same file now. A file that was removed
-has no name; one that was moved has another; after `rm -r` and a new start of somebody else the path names a file of
-theirs. All three look alike to who goes on writing: no system call fails.
+has no name; one that was moved has another; after `rm -r` and a start of another process the path names a file of
+theirs. All three look alike to a process that goes on writing: no system call fails.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class NamedFile(NamedTuple):
         return cls(str(path), status.st_dev, status.st_ino)
 
     def has_its_name(self) -> bool:
-        """One system call. Raises OSError where the system cannot tell."""
+        """Tell whether it has its name, by one system call. An OSError is raised where the system cannot tell."""
         try:
             status = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -41,7 +42,7 @@ class NamedFile(NamedTuple):
 
 
 def ensure_named(directory: Path, *files: NamedFile) -> None:
-    """Raises RelayError for the first of the files that has lost its name, OSError where the system cannot tell."""
+    """Raise RelayError for the first of the files that has lost its name, OSError where the system cannot tell."""
     for file in files:
         if not file.has_its_name():
             raise removed(directory, file.path)

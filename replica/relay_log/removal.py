@@ -1,4 +1,5 @@
-"""Removing relay files so that a crash between any two steps leaves a log without a hole, and one that knows its end.
+"""The removal of relay files so that a crash between any two steps leaves a log without a hole, and one that knows its
+end.
 
 The relay file goes before its sidecar: the next start removes a sidecar without a file, but walks a file without a
 sidecar. A file's name is off the disk before the next one's goes: a power cut brings back the newest of them, never an

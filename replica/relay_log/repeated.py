@@ -1,4 +1,4 @@
-"""What a relay log holds where sequence numbers went back: the places of a position, and the groups that went back.
+"""The places of a position in a relay log where sequence numbers went back, and the groups that went back.
 
 In: a log, and a position or a part of the log. Out: places. Sidecars mark the files in which numbers went back
 (index.py), so that all others cost one look; of those, group ends are read and nothing is decoded.
@@ -35,7 +35,7 @@ GO_ON = (
 
 
 def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
-    """The error that ends a reading right before a group; `where` it stands."""
+    """Make the error that ends a reading right before a group; `where` it stands."""
     return OutOfOrderGtidError(
         f"the transaction {gtid} {where} comes behind {last}: its sequence number is not above the last one of domain "
         f"{gtid.domain_id}. Nothing of it was taken.",
@@ -44,7 +44,9 @@ def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
 
 
 def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead]:
-    """Each place of the log where exactly `position` is reached, in order; the beginning of the log may be one."""
+    """Yield each place of the log where exactly `position` is reached, in order; the beginning of the log may be
+    one.
+    """
     numbers = groups.files.numbers()
     for number in numbers:
         first = groups.files.base(number, None)
@@ -80,7 +82,7 @@ def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
 
 
 def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
-    """The first group between two group ends that is not above the last of its domain, and that one."""
+    """Find the first group between two group ends that is not above the last of its domain, and return that one too."""
     numbers = groups.files.numbers()
     for number in range(max(start.file, numbers.start), min(end.file + 1, numbers.stop)):
         entries = groups.files.index(number).entries
@@ -103,7 +105,7 @@ def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLoca
 
 
 def _named(ends: NDArray[np.int64], position: Iterable[Gtid]) -> NDArray[np.bool_]:
-    """The rows whose group is one of the position's."""
+    """Mark the rows whose group is one of the position's."""
     named = np.zeros(len(ends), np.bool_)
     sequence = ends[:, slots.END_SEQ].view(np.uint64)
     for gtid in position:

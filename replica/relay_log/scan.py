@@ -27,7 +27,9 @@ _ENDS = 2048  # a group has at least 65 bytes: no stretch of 64 KB holds more
 
 
 class ScannedFile(NamedTuple):
-    """`end` is the offset after the last complete group, `entries` what its sidecar holds up to there."""
+    """The outcome of a walk. `end` is the offset after the last complete group, `entries` what its sidecar holds up to
+    there.
+    """
 
     end: int
     primary_position: int
@@ -43,7 +45,7 @@ class ScannedFile(NamedTuple):
 
 
 def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_position: int) -> NDArray[np.int64]:
-    """The group ends in (begin, end], rows of END_COLUMNS; `begin` is a group end or the start of the data."""
+    """Read the group ends in (begin, end], rows of END_COLUMNS; `begin` is a group end or the start of the data."""
     buffer = np.empty(end - begin, np.uint8)
     with path.open("rb") as file:
         size = os.preadv(file.fileno(), [buffer.data], begin)
@@ -59,14 +61,14 @@ def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_posi
 
 
 def position_after(position: GtidPosition, ends: NDArray[np.int64]) -> GtidPosition:
-    """The position after the groups of `ends`, starting at `position`."""
+    """Return the position after the groups of `ends`, starting at `position`."""
     last = {gtid.domain_id: gtid for gtid in position}
     last.update({gtid.domain_id: gtid for gtid in end_gtids(ends)})
     return GtidPosition(tuple(last.values()))
 
 
 def end_gtids(ends: NDArray[np.int64]) -> list[Gtid]:
-    """The GTIDs of group ends; the table holds the 64 bits of a sequence number as a signed number."""
+    """Return the GTIDs of group ends; the table holds the 64 bits of a sequence number as a signed number."""
     columns = [slots.END_DOMAIN, slots.END_SERVER, slots.END_SEQ]
     return [Gtid(*row) for row in ends[:, columns].astype(np.uint64).tolist()]
 

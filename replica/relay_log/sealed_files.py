@@ -2,7 +2,7 @@
 
 In: a directory, and the number of the newest complete file. Out: how many files and bytes there are. The directory is
 listed once; after that a call costs one look at the oldest file, however many there are: files come at the end and go
-at the beginning. Somebody else may remove them at any time. Thread-safe.
+at the beginning. Another process may remove them at any time. Thread-safe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SealedFiles:
-    """Empty when made: `extend` and `add` put files in."""
+    """The files, none when made: `extend` and `add` put them in."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -38,13 +38,13 @@ class SealedFiles:
             self._next = max(self._next or 0, last + 1)
 
     def add(self, number: int, size: int) -> None:
-        """A file that was just completed."""
+        """Add a file that was just completed."""
         with self._lock:
             self._add(number, size)
             self._next = number + 1
 
     def oldest(self) -> tuple[int, int] | None:
-        """Number and size of the oldest file that is still there."""
+        """Return number and size of the oldest file that is still there."""
         with self._lock:
             while self._sizes:
                 number = next(iter(self._sizes))
@@ -54,7 +54,7 @@ class SealedFiles:
             return None
 
     def total(self) -> tuple[int, int]:
-        """How many files there are, and their bytes."""
+        """Count the files and their bytes."""
         self.oldest()
         return len(self._sizes), self._bytes
 

@@ -1,4 +1,5 @@
-"""What survives from one chunk of the stream to the next: the kernel's state, its domain table and its small buffers.
+"""The state that survives from one chunk of the stream to the next: the kernel's cells, its domain table and its small
+buffers.
 
 One `StreamState` belongs to one reader of bytes: the live stream of a `RelayWriter`, or one scan over a relay file.
 """
@@ -38,7 +39,8 @@ _DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
 
 
 class StreamState:
-    """`state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for none.
+    """The state of one stream. `state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
+    none.
 
     The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
     """
@@ -87,7 +89,9 @@ class StreamState:
         self[slots.DOMAINS], self[slots.LAST_DOMAIN] = len(rows), 0
 
     def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
-        """A new connection: no packet, event or group is open, and its first event tells whether there are CRCs."""
+        """Begin a new connection: no packet, event or group is open, and its first event tells whether there are
+        CRCs.
+        """
         for slot in range(slots.PACKET_LEFT, slots.GROUP + 8, 8):
             self[slot] = 0
         self[slots.SEMI_SYNC], self[slots.CHECKSUM], self[slots.STRICT] = int(semi_sync), -1, int(strict)
@@ -106,12 +110,14 @@ class StreamState:
         self[slots.DISCARDED] += 1
 
     def position(self) -> GtidPosition:
-        """Position after the last complete group."""
+        """Return position after the last complete group."""
         rows: list[tuple[int, int, int]] = self._domains[: self[slots.DOMAINS]].tolist()
         return GtidPosition(tuple(Gtid(*row) for row in rows))
 
     def highest(self) -> dict[int, int]:
-        """Domain -> the highest number behind which its numbers went back; domains in which they never did are out."""
+        """Return domain -> the highest number behind which its numbers went back; domains in which they never did are
+        out.
+        """
         count = self[slots.DOMAINS]
         rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
         return {domain: number for domain, number in rows if number}
@@ -120,7 +126,7 @@ class StreamState:
         return bytes(self._domain_bytes[: self[slots.DOMAINS] * slots.DOMAIN_ROW_BYTES])
 
     def snapshot(self, file: int, primary_file: str) -> Snapshot:
-        """The last complete group's end as the head of the log."""
+        """Return the last complete group's end as the head of the log."""
         return Snapshot(
             file,
             self[slots.COMMITTED_OFFSET],
@@ -131,7 +137,7 @@ class StreamState:
         )
 
     def sealed_entry(self) -> IndexEntry:
-        """The last entry of a file that ends with the last complete group."""
+        """Return the last entry of a file that ends with the last complete group."""
         return IndexEntry(
             self[slots.COMMITTED_OFFSET],
             self[slots.COMMITTED_POSITION],
@@ -142,13 +148,13 @@ class StreamState:
         )
 
     def take_index(self) -> memoryview:
-        """The index entries made since the last call; valid until the next run."""
+        """Take the index entries made since the last call; valid until the next run."""
         fill = self[slots.INDEX_FILL]
         self[slots.INDEX_FILL] = 0
         return self._index_bytes[:fill]
 
     def take_ends(self) -> NDArray[np.int64]:
-        """A copy of the group ends since the last call: rows of END_COLUMNS."""
+        """Take a copy of the group ends since the last call: rows of END_COLUMNS."""
         fill = self[slots.ENDS_FILL]
         self[slots.ENDS_FILL] = 0
         return self._ends[:fill].copy()

@@ -1,4 +1,4 @@
-"""Which XA transactions are prepared at a place of the relay log, and which earlier groups a range of it needs.
+"""The XA transactions that are prepared at a place of the relay log, and the earlier groups that a range of it needs.
 
 In: places of the log, and the transactions that are open at the first of them. Out: per range the prepared groups that
 an XA COMMIT in it releases, and the transactions open behind it. Only the parts that the sidecars mark are read, and
@@ -27,7 +27,7 @@ MAX_OPEN: Final = 65_536
 
 
 class PreparedGroup(NamedTuple):
-    """Where a prepared group lies in the log; `location` is its beginning, the end of the group before."""
+    """The place of a prepared group in the log; `location` is its beginning, the end of the group before."""
 
     xid: XaId
     gtid: Gtid
@@ -47,7 +47,9 @@ class XaCommit(NamedTuple):
 
 
 class RangeNeeds(NamedTuple):
-    """`commits`: of groups prepared before the range, in order. `unknown`: XA COMMITs of others."""
+    """The groups that a range needs. `commits`: of groups prepared before the range, in order. `unknown`: XA COMMITs of
+    others.
+    """
 
     commits: tuple[XaCommit, ...]
     unknown: tuple[XaGroup, ...]
@@ -96,7 +98,7 @@ def follow(
 
 
 def prepared_at(log: RelayLog, location: RelayLocation) -> Prepared:
-    """The XA transactions open at a place, as far back as the log goes."""
+    """Find the XA transactions open at a place, as far back as the log goes."""
     return log.steadily(lambda: follow(log, [(log.oldest(), location)], ())[1])
 
 

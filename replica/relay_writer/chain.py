@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class FileChain:
-    """`next_number` is the number the next new file gets; `current` is None before the first one."""
+    """The chain of files. `next_number` is the number the next new file gets; `current` is None before the first
+    one.
+    """
 
     def __init__(self, directory: Path, next_number: int) -> None:
         self._directory = directory
@@ -62,7 +64,7 @@ class FileChain:
         self._sealer.submit(file.seal(encode_entry(entry)))
 
     def sync(self) -> None:
-        """Everything that was written and ended survives a power cut."""
+        """Make everything that was written and ended survive a power cut."""
         self._sealer.finish()
         if self.current is not None:
             self.current.sync()
@@ -79,7 +81,7 @@ class FileChain:
         self._plain = True
 
     def recovered(self, next_number: int) -> None:
-        """The directory was put into order: no file is open, and all are sealed."""
+        """Note that the directory was put into order: no file is open, and all are sealed."""
         self.next_number = next_number
         self.sealed = SealedFiles(self._directory)
         self.sealed.extend(next_number - 1)

@@ -1,4 +1,4 @@
-"""Notices when the wall clock stepped forward, also between two processes: age by a stepped clock means nothing.
+"""Notice when the wall clock stepped forward, also between two processes: age by a stepped clock means nothing.
 
 In: wall clock and monotonic clock, at each tick. Out: whether a step lies less than so many seconds back, counted by
 the monotonic clock while this ran. What is known is kept in `relay.clock`, written now and then without fsync: a power
@@ -24,7 +24,7 @@ _WRITE_EVERY_S: Final = 60.0  # far less than a step
 
 
 class SteppedClock:
-    """`last_step` says when and how far, for a log; empty before there was one."""
+    """A watch on the clock. `last_step` says when and how far, for a log; empty before there was one."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / CLOCK_NAME

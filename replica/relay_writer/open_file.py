@@ -27,7 +27,7 @@ _MODE = 0o600  # until `protect`
 
 
 class OpenFile:
-    """Made with its head in it; `data_start` is where the first group goes."""
+    """The file, made with its head in it; `data_start` is where the first group goes."""
 
     def __init__(self, directory: Path, number: int, head: bytes) -> None:
         self.number = number
@@ -74,7 +74,9 @@ class OpenFile:
         os.fdatasync(self._file)
 
     def seal(self, entry: bytes) -> Callable[[bool], None]:
-        """What another thread is to do: data to disk first, then the sidecar that says so. It owns the descriptors."""
+        """Return what another thread is to do: data to disk first, then the sidecar that says so. It owns the
+        descriptors.
+        """
         file, index = self._file, self._index
 
         def run(wanted: bool) -> None:  # noqa: FBT001

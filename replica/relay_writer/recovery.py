@@ -1,4 +1,4 @@
-"""What a relay directory holds after a crash: complete, checked groups without a gap, and nothing else.
+"""The recovery of a relay directory after a crash: complete, checked groups without a gap, and nothing else.
 
 Files whose sidecar ends with a sealed entry were on disk as a whole when that was written. The others, at the end of
 the log, are walked with every checksum: the first thing that is not a whole group ends the log there; the rest of that
@@ -51,7 +51,7 @@ class Recovered(NamedTuple):
 
 
 def recover(directory: Path) -> Recovered:
-    """Bring the directory into order; the caller holds its lock. Raises OSError as the disk does."""
+    """Bring the directory into order; the caller holds its lock. An OSError is raised as the disk does."""
     numbers, indexed = _tidy(directory)
     began = _beginning(directory, numbers)
     first = len(numbers)
@@ -89,7 +89,9 @@ def recover(directory: Path) -> Recovered:
 
 
 def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
-    """Numbers may have gone back in what was walked just now; of older files `relay.order` tells, unless it is lost."""
+    """Return where numbers may have gone back: in what was walked just now, and in older files as `relay.order` tells,
+    unless it is lost.
+    """
     order = read_order(directory)
     suspected = walked if order.highest else [*sealed, *walked]
     for number in suspected:
@@ -101,7 +103,9 @@ def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
 
 
 def _refuse_holes(directory: Path, numbers: list[int]) -> None:
-    """A sealed file tells that all before it were on disk: where one is missing, somebody removed it."""
+    """Refuse a log with holes: a sealed file tells that all before it were on disk, so where one is missing, it was
+    removed from outside.
+    """
     for before, after in pairwise(numbers):
         if after > before + 1:
             missing = relay_path(directory, before + 1).name
@@ -114,7 +118,7 @@ def _refuse_holes(directory: Path, numbers: list[int]) -> None:
 
 
 def _beginning(directory: Path, numbers: list[int]) -> GtidPosition | None:
-    """The position before the oldest file's first group; None without files, and where its head is torn."""
+    """Read the position before the oldest file's first group; None without files, and where its head is torn."""
     if not numbers:
         return None
     try:
@@ -124,7 +128,7 @@ def _beginning(directory: Path, numbers: list[int]) -> GtidPosition | None:
 
 
 def _sealed_entry(directory: Path, number: int) -> IndexEntry | None:
-    """The last entry of a sealed file that is as long as the entry says."""
+    """Read the last entry of a sealed file that is as long as the entry says."""
     entry = last_entry(index_path(directory, number))
     if entry is None:
         return None  # missing or unreadable: made again from the file
@@ -132,7 +136,7 @@ def _sealed_entry(directory: Path, number: int) -> IndexEntry | None:
 
 
 def _recover_file(directory: Path, number: int, *, follows: int | None) -> tuple[bool, int]:
-    """Whether the file stays, cut to its complete groups and sealed, and how many bytes it lost."""
+    """Recover a file, cut to its complete groups and sealed; return whether it stays, and how many bytes it lost."""
     path = relay_path(directory, number)
     size = path.stat().st_size
     try:
@@ -152,7 +156,7 @@ def _recover_file(directory: Path, number: int, *, follows: int | None) -> tuple
 
 
 def _remake_index(directory: Path, number: int) -> None:
-    """For a file before a sealed one: it was complete, so it must still be."""
+    """Make the sidecar of a file before a sealed one: it was complete, so it must still be."""
     path = relay_path(directory, number)
     scanned = scan_file(path, read_file_head(path))
     if scanned.end != path.stat().st_size:
@@ -181,7 +185,7 @@ def _rewrite(path: Path, end: int) -> None:
 
 
 def _plain_before(directory: Path, number: int) -> bool:
-    """Whether all files before are plain; their sidecars are in order."""
+    """Tell whether all files before are plain; their sidecars are in order."""
     before = last_entry(index_path(directory, number - 1))
     return before.plain_log if before else not relay_path(directory, number - 1).exists()
 
@@ -204,7 +208,7 @@ def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
 
 
 def _tidy(directory: Path) -> tuple[list[int], set[int]]:
-    """Remove what was left half done; the numbers of the relay files, ascending, and those with a sidecar."""
+    """Remove what was left half done; return the numbers of the relay files, ascending, and those with a sidecar."""
     names = [entry.name for entry in directory.iterdir()]
     numbers = {int(match[1]) for name in names if (match := _RELAY.fullmatch(name))}
     indexed = set()

@@ -16,7 +16,7 @@ _AGAIN = "Reconnecting reads the event again; if it fails at the same place, the
 
 
 def refusal(reason: int, state: StreamState, primary_file: str) -> ReplicaError:
-    """The error for a `reason` of the kernel; groups before the event are kept, the open one is not."""
+    """Make the error for a `reason` of the kernel; groups before the event are kept, the open one is not."""
     kind = event_name(state[slots.EVENT_TYPE])
     size = state[slots.EVENT_SIZE]
     where = f"after {primary_file or 'the start of the dump'}:{state[slots.POSITION]}"

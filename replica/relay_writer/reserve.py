@@ -28,7 +28,7 @@ _fallocate = _find()
 
 
 def reserve(descriptor: int, offset: int) -> int:
-    """Reserve RESERVE_BYTES from `offset` on; the offset up to which there is no need to ask again."""
+    """Reserve RESERVE_BYTES from `offset` on; return the offset up to which there is no need to ask again."""
     if _fallocate is not None and _free_bytes(descriptor) > _LITTLE_BYTES:
         _fallocate(descriptor, _KEEP_SIZE, offset, RESERVE_BYTES)
     return offset + RESERVE_BYTES

@@ -1,4 +1,4 @@
-"""Which relay files go: by age, by size, and not before the registered readers have read them, within a limit.
+"""The relay files that go: by age, by size, and not before the registered readers have read them, within a limit.
 
 In: a policy and a relay directory, with or without a writer in this process or another. `apply` removes the oldest
 complete files, oldest first, and never the one that holds the last group or anything behind it. In this order:
@@ -48,7 +48,9 @@ MAX_LOCKED_S: Final = 60.0
 
 
 class RetentionPolicy(NamedTuple):
-    """Seconds and bytes. `max_bytes` counts all relay files, the one being written too; so does `retain_bytes`."""
+    """The policy, in seconds and bytes. `max_bytes` counts all relay files, the one being written too; so does
+    `retain_bytes`.
+    """
 
     retain_s: float
     retain_bytes: int
@@ -59,7 +61,9 @@ class RetentionPolicy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What one call did. `oldest`: where the log begins now, None for an empty one. `held`: why nothing goes by age."""
+    """The effect of one call. `oldest`: where the log begins now, None for an empty one. `held`: why nothing goes by
+    age.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -70,7 +74,7 @@ class Removed(NamedTuple):
 
 
 class Retention:
-    """One a directory, called by one thread, which may be another than the writer's."""
+    """The retention of one directory, called by one thread, which may be another than the writer's."""
 
     def __init__(self, directory: Path, policy: RetentionPolicy) -> None:
         self._directory = directory
@@ -165,7 +169,8 @@ class Retention:
         return [reader for reader in readers if reader not in expired], tuple(reader.name for reader in expired)
 
     def _age(self, number: int, now: float) -> float:
-        """Seconds since the last group of a file came, by the later of its own time and ours when it was written.
+        """Return the seconds since the last group of a file came, by the later of its own time and ours when it was
+        written.
 
         Files of the future (the clock went back) count from when the first of them was seen.
         """

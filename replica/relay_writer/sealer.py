@@ -1,4 +1,4 @@
-"""Seals complete relay files in one background thread, in their order, and keeps what went wrong until it is asked.
+"""Seal complete relay files in one background thread, in their order, and keeps what went wrong until it is asked.
 
 A sealed file says that those before it are on disk as well: after one that failed, none is sealed any more.
 """
@@ -16,7 +16,9 @@ MAX_WAITING = 2  # files that may wait for the disk at a time: more, and the wri
 
 
 class Sealer:
-    """Methods are called by the writer's thread. `submit` and `finish` raise the OSError that a seal ended with."""
+    """The background thread. Methods are called by the writer's thread. `submit` and `finish` raise the OSError that a
+    seal ended with.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, "relay-sealer")

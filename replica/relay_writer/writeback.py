@@ -1,4 +1,4 @@
-"""Having the kernel begin to write what was appended, long before it is synced (Linux sync_file_range).
+"""Let the kernel begin to write what was appended, long before it is synced (Linux sync_file_range).
 
 What waits in memory at an fsync is what the fsync costs, and an acknowledgement may be waiting for it. A hint and no
 promise: nothing is durable by it, errors show themselves at the fsync, and where there is no such call nothing happens.
@@ -23,6 +23,6 @@ _sync_file_range = _find()
 
 
 def begin_writing(descriptor: int, begin: int, end: int) -> None:
-    """Bytes [begin, end) of the file are on their way when this returns, mostly."""
+    """Begin to write bytes [begin, end) of the file; mostly they are on their way when this returns."""
     if _sync_file_range is not None and end > begin:
         _sync_file_range(descriptor, begin, end - begin, _WRITE)

@@ -41,9 +41,8 @@ def ack_packet(file: str, position: int) -> bytes:
 
     Its sequence id is 0 whatever was received (another id and the primary stops listening), and it must go out in ONE
     write: the primary waits 1 ms for the rest of a reply it has begun to read (semisync_master_ack_receiver.cc: run).
-    `file` is the base name from the last
-    ROTATE: a path compares as an older file. `position` is the end of an event that was received, never further: the
-    primary believes it.
+    `file` is the base name from the last ROTATE: a path compares as an older file. `position` is the end of an event
+    that was received, never further: the primary believes it.
     """
     begin, name = _around_position(file)
     return begin + position.to_bytes(8, "little") + name

@@ -80,7 +80,7 @@ class DaemonWatch:
 
     @property
     def down_s(self) -> float:
-        """For how long the daemon has been seen to be down; 0 while it runs."""
+        """The seconds for which the daemon has been seen to be down; 0 while it runs."""
         return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Which columns the images of a range leave out: by row, as lists of names, and nothing at all where all are whole.
+"""The columns that the images of a range leave out: by row, as lists of names, and nothing at all where all are whole.
 
 In: a scan and the tables of its slots. Out: per batch and side a ListArray for `ChangeBatch`. Rows events are numbered
 by table map and bitmap once per range, in a kernel; Python sees each distinct bitmap once.
@@ -28,7 +28,7 @@ NAMES: Final = pa.list_(pa.string())
 
 
 class AbsentColumns:
-    """The answer for one range. `names(slot)`: per column of a slot's table map the name it is put out under."""
+    """The lists for one range. `names(slot)`: per column of a slot's table map the name it is put out under."""
 
     def __init__(self, found: Scan, names: Callable[[int], Sequence[str | None]]) -> None:
         self._found = found
@@ -37,15 +37,17 @@ class AbsentColumns:
         self._choices: dict[str, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
 
     def before(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """For rows of these events: what their before images lack. NULL outside `rows`; None if nothing is lacking."""
+        """List, for rows of these events, what their before images lack. NULL outside `rows`; None if nothing is
+        lacking.
+        """
         return self._lists(events, rows, np.zeros(len(rows), np.bool_))
 
     def after(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """The same for after images, that of an INSERT among them."""
+        """List the same for after images, that of an INSERT among them."""
         return self._lists(events, rows, rows)
 
     def flat(self, events: npt.NDArray[np.int32], second: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """The same for rows that are one image each; `second` marks those that are an UPDATE's after image."""
+        """List the same for rows that are one image each; `second` marks those that are an UPDATE's after image."""
         return self._lists(events, np.ones(len(second), np.bool_), second)
 
     def _lists(
@@ -62,7 +64,9 @@ class AbsentColumns:
         return pa.array(names, NAMES).take(pa.array(taken, pa.int32(), mask=taken < 0))
 
     def _of(self, field: str) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
-        """Per event the number of its choice of columns, -1 for all of them; per number the names that it lacks."""
+        """Return, per event, the number of its choice of columns, -1 for all of them, and per number the names that it
+        lacks.
+        """
         if field not in self._choices:
             events = self._found.events
             numbers, firsts = np.empty(len(events), np.int32), np.empty(len(events), np.int32)

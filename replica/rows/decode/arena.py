@@ -44,7 +44,9 @@ _ASSEMBLED: Final = {
 
 
 def item_bytes(kind: pa.DataType) -> int:
-    """Bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries too."""
+    """Return the bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries
+    too.
+    """
     return 0 if kind in (pa.string(), pa.binary()) or kind.id in _ASSEMBLED else kind.bit_width // 8
 
 
@@ -110,7 +112,9 @@ class ColumnSet:
                 self.tails[place]["capacity"] = capacity
 
     def want_room(self, tail_address: int, need: int) -> bool:
-        """From the next `reset` on, a column of strings holds `need` bytes at least; False if it is not of this set."""
+        """Let a column of strings hold `need` bytes at least, from the next `reset` on; False if it is not of this
+        set.
+        """
         place, rest = divmod(tail_address - address(self.tails), TailRecord.BYTES)
         if rest or not 0 <= place < len(self.capacities):
             return False
@@ -120,7 +124,7 @@ class ColumnSet:
         return True
 
     def arrays(self, rows: int) -> list[pa.Array]:
-        """The first `rows` rows of every column. The arrays keep this set's memory alive."""
+        """Return the first `rows` rows of every column. The arrays keep this set's memory alive."""
         # Buffers may be longer than their rows: Arrow trims what it sends.
         return [
             make(kind, rows, *buffers) if make else pa.Array.from_buffers(kind, rows, buffers)
@@ -128,7 +132,7 @@ class ColumnSet:
         ]
 
     def text(self, index: int) -> tuple[int, int]:
-        """The addresses of the offsets and of the data of a column of strings."""
+        """Return the addresses of the offsets and of the data of a column of strings."""
         return int(self.values[index]), int(self.tails["data"][self._strings.index(index)])
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
@@ -140,7 +144,9 @@ def _from_bytes(kind: pa.DataType) -> Callable[..., pa.Array] | None:
 
 
 def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int]:
-    """Data for each column of strings to begin with: together twice what a batch of `batch_bytes` takes on the wire."""
+    """Divide the data among the columns of strings to begin with: together twice what a batch of `batch_bytes` takes on
+    the wire.
+    """
     count = sum(not item_bytes(kind) for kind in kinds)
     return [max(SMALL, 2 * batch_bytes // count)] * count if count else []
 

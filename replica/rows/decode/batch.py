@@ -1,4 +1,4 @@
-"""What the decoder hands out: the groups of a range, and batches of row changes that point into them."""
+"""The output of the decoder: the groups of a range, and batches of row changes that point into them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Groups:
 
     @property
     def sequence_numbers(self) -> npt.NDArray[np.uint64]:
-        """`seq_no` as what they are: from 2^63 on, they stand as negative numbers there."""
+        """The `seq_no` as what they are: from 2^63 on, they stand as negative numbers there."""
         return self.seq_no.view(np.uint64)
 
     @property
@@ -67,8 +67,8 @@ class ChangeBatch:
 
     `absent_before`, `absent_after` and, in the flat shape, `absent` tell such a NULL from the column's own: lists of
     output column names (VARIANT: of all shown columns of the table) that the row's image left out, as
-    binlog_row_image=MINIMAL and its kin do. NULL where the image is whole or there is none; the array itself is None
-    where that holds for every row. A column that the table does not have at all is in no list.
+    binlog_row_image=MINIMAL does. NULL where the image is whole or there is none; the array itself is None where that
+    holds for every row. A column that the table does not have at all is in no list.
 
     `history`: for rows of system-versioned tables whether the row is a closed version (its `row_end` lies before the
     end of time) and not the current one; of the after image, for a delete of the before image. NULL for other tables

@@ -34,7 +34,7 @@ _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
 class Template:
-    """PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
+    """The PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
 
     def __init__(self, columns: Sequence[ColumnPlan], outputs: Sequence[int], policy: ValuePolicy) -> None:
         self.records: Records = np.zeros(len(columns), PlanRecord.dtype)
@@ -89,7 +89,7 @@ class Template:
         return address(table)
 
     def bind(self, columns: ColumnSet) -> Records:
-        """The records with the addresses of a set of output columns."""
+        """Return the records with the addresses of a set of output columns."""
         bound = self.records.copy()
         wanted = self.outputs >= 0
         slots = self.outputs[wanted]
@@ -98,7 +98,7 @@ class Template:
         return bound
 
     def absent(self, columns: ColumnSet) -> Records:
-        """PLAN records of the output columns that no column of the wire feeds."""
+        """Return PLAN records of the output columns that no column of the wire feeds."""
         if self._missing is None:
             self._missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
         missing = self._missing
@@ -109,7 +109,7 @@ class Template:
 
 
 def decimal_shape(precision: int, scale: int) -> int:
-    """Where the digits of a packed DECIMAL stand, in one word: see `decimal_small` for the bit positions."""
+    """Pack into one word where the digits of a packed DECIMAL stand: see `decimal_small` for the bit positions."""
     whole, fraction = precision - scale, scale
     lead, tail = whole % 9, fraction % 9
     return (
@@ -124,7 +124,7 @@ def decimal_shape(precision: int, scale: int) -> int:
 
 @cache
 def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
-    """Count, count + 1 offsets from the table's start (all u4), then the labels in UTF-8."""
+    """Build the table: count, count + 1 offsets from the table's start (all u4), then the labels in UTF-8."""
     texts = [label.encode() for label in labels]
     start = 4 + (len(texts) + 1) * 4
     offsets = np.cumsum([start, *(len(text) for text in texts)])

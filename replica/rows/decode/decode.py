@@ -55,7 +55,8 @@ GroupChoice: TypeAlias = "Callable[[Groups], npt.NDArray[np.bool_]]"
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """`batch_rows` and `batch_bytes` (of row images) end a batch, whichever comes first; one row is never split.
+    """The options. `batch_rows` and `batch_bytes` (of row images) end a batch, whichever comes first; one row is never
+    split.
 
     `reuse_buffers`: each batch overwrites the one before, for readers that are done with a batch when they ask for the
     next. `want_sql`: batches carry the statement text that the server logged (ANNOTATE_ROWS).
@@ -87,7 +88,7 @@ class UnreadableGroup(NamedTuple):
 
 
 class RangeDecoder:
-    """Decodes ranges, one after the other; what it knows of tables is kept from one to the next."""
+    """A decoder of ranges, one after the other; what it knows of tables is kept from one to the next."""
 
     def __init__(
         self,
@@ -95,7 +96,9 @@ class RangeDecoder:
         options: DecodeOptions,
         output: Sequence[OutputColumn] | None = None,
     ) -> None:
-        """`output`: the columns of typed shapes, which all wanted tables are fitted to. None: VARIANT only."""
+        """Keep the options. `output`: the columns of typed shapes, which all wanted tables are fitted to. None: VARIANT
+        only.
+        """
         if (output is None) != (options.shape == "variant"):
             raise ConfigError("typed shapes need output columns, and only they")
         columns = None if output is None else tuple(output)
@@ -128,11 +131,11 @@ class RangeDecoder:
         ends: OpenEnds = WHOLE,
         unreadable: list[UnreadableGroup] | None = None,
     ) -> Iterator[ChangeBatch]:
-        """All wanted row changes of a range of whole event groups. Offsets in errors count from its start.
+        """Yield all wanted row changes of a range of whole event groups. Offsets in errors count from its start.
 
         At an event that must not be passed (INCIDENT, an unknown one) it stops with the error, after the groups before.
         At images that cannot be read it does so too, after the rows before them; or, with `unreadable`, which takes
-        them, it goes on with the next group: what was given of the group itself is for nobody then.
+        them, it goes on with the next group: what was given of the group itself is of no use then.
 
         `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
         from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
@@ -207,7 +210,7 @@ class RangeDecoder:
 
 
 def _of_group(error: ProtocolError, groups: Groups, number: int) -> ProtocolError:
-    """The same error with the GTID of its group."""
+    """Return the same error with the GTID of its group."""
     gtid = f"{groups.domain[number]}-{groups.server_id[number]}-{groups.sequence_numbers[number]}"
     return type(error)(f"{error.placeless}, in transaction {gtid}", offset=error.offset, hint=error.hint)
 
@@ -215,7 +218,8 @@ def _of_group(error: ProtocolError, groups: Groups, number: int) -> ProtocolErro
 def count_rows(
     data: Bytes, resolver: TableResolver, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
 ) -> tuple[Groups, npt.NDArray[np.int64]]:
-    """The range's groups, and how many row changes of wanted tables each holds (an UPDATE of one row counts once).
+    """Count the row changes of wanted tables in each of the range's groups (an UPDATE of one row counts once); return
+    the groups too.
 
     Rows of an XA transaction count in the group that commits it; those that are not at hand count nothing.
     """
@@ -231,7 +235,7 @@ def count_rows(
 def count_by_table(
     found: Scan, resolver: TableResolver, *, carried: Sequence[CarriedGroup] = (), shown: npt.NDArray[np.bool_] | None
 ) -> dict[TableName, npt.NDArray[np.int64]]:
-    """Row changes of wanted tables in a scanned range: three counts a table, indexed by OP_*.
+    """Count the row changes of wanted tables in a scanned range: three counts a table, indexed by OP_*.
 
     `shown`: per group, whether its rows count; None: all do. Rows of XA transactions as in `count_rows`.
     """
@@ -258,5 +262,5 @@ def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], coun
 
 
 def _wanted_events(found: Scan, slots: SlotTable) -> npt.NDArray[np.uint32]:
-    """Numbers of the rows events of selected tables and operations."""
+    """Return the numbers of rows events of selected tables and operations."""
     return np.flatnonzero(slots.selects(found.events)).astype(np.uint32)

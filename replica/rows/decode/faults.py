@@ -18,7 +18,7 @@ OURS: Final = "The bytes may well be right: report this with the column's declar
 
 
 def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
-    """`column`: its number, -1 where no single one is to blame. `offset`: of the byte, in the range."""
+    """Make the error. `column`: its number, -1 where no single one is to blame. `offset`: of the byte, in the range."""
     where = slots.name(slot)
     if column >= 0:
         where = f"column {slots.column_name(slot, column)} of {where}"
@@ -42,7 +42,7 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
 
 
 def run_fault(status: int, run: Records, found: Scan, slots: SlotTable) -> ProtocolError:
-    """The same from what a kernel leaves in its RUN record."""
+    """Make the same error from what a kernel leaves in its RUN record."""
     event = found.events[int(run["event"])]
     offset = int(run["fault"])
     if not 0 <= offset < len(found.data):  # in images that were written out plain

@@ -33,11 +33,10 @@ def run_over_images(
     *,
     walk_only: bool,
 ) -> None:
-    """`kernel(data, events, work, work_size, slots, results, run)`; `walk_only`: lengths are all that it looks at.
+    """Run `kernel(data, events, work, work_size, slots, results, run)`; `walk_only`: lengths are all that it looks at.
 
     Raises:
         ProtocolError: images that do not fit their table map, or cannot be inflated.
-
     """
     slots.load(found, work, walk_only=walk_only)
     images = PlainImages(found, slots, work, Arena(), walk_only=walk_only)

@@ -70,7 +70,7 @@ class Arena:
         return self.used >= self._size or self._large is not None
 
     def put(self, images: Buffer) -> int:
-        """Copy the images in, or keep them where they are; returns their address."""
+        """Copy the images in, or keep them where they are; return their address."""
         if self._memory is None:
             memory = np.empty(self._size, np.uint8)
             self._memory, self._address = memory.data, address(memory)
@@ -106,7 +106,7 @@ class PlainImages:
         walk_only: bool = False,
         lengths: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """`walk_only`: rows are only counted, so values may stay as they are stored.
+        """Prepare a worklist. `walk_only`: rows are only counted, so values may stay as they are stored.
 
         `lengths`: per event of the range, how many bytes of its plain images are of interest.
         """
@@ -135,7 +135,7 @@ class PlainImages:
         return unplain
 
     def advance(self) -> int:
-        """Prepare the next slice in place of the one before; returns the place in the worklist where it ends."""
+        """Prepare the next slice in place of the one before; return the place in the worklist where it ends."""
         self._arena.reset()
         first, arena = self._next, self._arena
         starts: list[int] = []
@@ -161,7 +161,7 @@ class PlainImages:
         return int(self._todo[self._next]) if self._next < len(self._todo) else len(self._work)
 
     def _event_words(self) -> Iterator[list[int]]:
-        """Number, and `images`, `end`, `form` and `slot`, of each event to prepare."""
+        """Yield number, and `images`, `end`, `form` and `slot`, of each event to prepare."""
         for first in range(0, len(self._todo), _CHUNK):
             numbers = self._work[self._todo[first : first + _CHUNK]]
             fields = (self.found.events[field][numbers] for field in _FIELDS)
@@ -199,7 +199,7 @@ class PlainImages:
         )
 
     def _rewritten(self, images: Buffer, event: Records, slot: int, stored: StoredColumns) -> bytes:
-        """The images with the values of the stored columns plain, each behind a length of four bytes."""
+        """Return the images with the values of the stored columns plain, each behind a length of four bytes."""
         view = memoryview(images)
         parts: list[Buffer] = []
         done = size = 0

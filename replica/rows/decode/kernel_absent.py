@@ -1,4 +1,4 @@
-"""Which rows events hold the same columns of the same table: events are many, column choices are few."""
+"""The rows events that hold the same columns of the same table: events are many, column choices are few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FNV_PRIME = 0x100000001B3
 
 @helper
 def same_choice(data: int, event: int, other: int, field: int) -> bool:
-    """Whether two events have one table map and the same bits in the bitmap that `field` points at."""
+    """Tell whether two events have one table map and the same bits in the bitmap that `field` points at."""
     width = load_u8(event + EventRecord.width)
     if load_u8(event + EventRecord.slot) != load_u8(other + EventRecord.slot) or width != load_u8(
         other + EventRecord.width
@@ -29,7 +29,7 @@ def same_choice(data: int, event: int, other: int, field: int) -> bool:
 
 @kernel
 def number_choices(data: int, events: int, count: int, field: int, out: int, table: int, mask: int, firsts: int) -> int:
-    """Number the distinct (table map, bitmap) pairs of partial events; how many there are.
+    """Number the distinct (table map, bitmap) pairs of partial events; return how many there are.
 
     `field`: EventRecord.before or .after. `out`: an int32 an event, its number, -1 where the event is whole. `firsts`:
     int32 numbers of the first event of each. `table`: zeros, `mask` + 1 words of int32, more than events.

@@ -1,4 +1,4 @@
-"""Where the values of some columns stand in the row images of an event: what it takes to put others in their place."""
+"""The places of the values of some columns in the row images of an event: what it takes to put others there."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find_values(
 ) -> int:
     """Write a piece for every value, other than NULL, of the columns whose byte of `marks` is set.
 
-    `images` and `size`: the event's images, wherever they are. `widths`: int64 per column, see StoredColumns. Returns
+    `images` and `size`: the event's images, wherever they are. `widths`: int64 per column, see StoredColumns. Return
     how many pieces there are, GROW when there is no room for the next, or minus SHORT_IMAGE, BAD_WIDTH or NO_COLUMNS.
     """
     before = data + load_u8(event + EventRecord.before)

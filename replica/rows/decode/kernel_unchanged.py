@@ -20,7 +20,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def value_extent(plan: int, position: int, end: int) -> tuple[int, int]:
-    """Where the value of a column begins, and how long it is; -1 if it runs over the event's end."""
+    """Return where the value of a column begins, and how long it is; -1 if it runs over the event's end."""
     size = load_u8(plan + PlanRecord.width)
     if size < 0:
         prefix = -size
@@ -49,9 +49,10 @@ def equal_bytes(first: int, second: int, size: int) -> bool:
 def end_if_same(
     plan: int, columns: int, present_before: int, before: int, present_after: int, after: int, position: int, end: int
 ) -> int:
-    """Address of the byte after both images at `position`, if they agree in all columns that are read; 0 if not.
+    """Return the address of the byte after both images at `position`, if they agree in all columns that are read; 0 if
+    not.
 
-    Images that run over the event's end agree in nothing: who reads them says what is wrong.
+    Images that run over the event's end agree in nothing: the code that reads them says what is wrong.
     """
     middle = skip_image(plan, columns, present_before, before, position, end)
     if middle == 0:
@@ -94,9 +95,10 @@ def end_if_same(
 
 @kernel
 def find_changes(data: int, events: int, work: int, work_size: int, slots: int, lengths: int, run: int) -> int:
-    """For each UPDATE event of the worklist: bytes of images up to the end of the last row that changed, 0 if none did.
+    """Find for each UPDATE event of the worklist the bytes of images up to the end of the last row that changed, 0 if
+    none did.
 
-    `lengths`: int64 per event of the range, by its number. DONE, or a code with its fault, as `count_images`.
+    `lengths`: int64 per event of the range, by its number. Return DONE, or a code with its fault, as `count_images`.
     """
     for item in range(work_size):
         number = load_u4(work + item * 4)

@@ -1,6 +1,6 @@
 """Walking row images without decoding them: where the next one begins, and how many there are.
 
-Only the widths of the columns matter here, so this works on any table, also on types that nobody can decode.
+Only the widths of the columns matter here, so this works on any table, also on types that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def bits_set(bitmap: int, count: int) -> int:
-    """How many of the first `count` bits are set."""
+    """Count the bits set among the first `count`."""
     total = 0
     for i in range(count >> 3):
         byte = load_u1(bitmap + i)
@@ -37,7 +37,9 @@ def bits_set(bitmap: int, count: int) -> int:
 
 @helper
 def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int, int]:
-    """How many columns the before and the after image hold; -1 if the event's table is not as wide as its table map."""
+    """Return how many columns the before and the after image hold; -1 if the event's table is not as wide as its table
+    map.
+    """
     if load_u8(event + EventRecord.width) != columns:
         return -1, -1
     present = bits_set(before, columns)
@@ -46,7 +48,7 @@ def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int,
 
 @helper
 def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int, end: int) -> int:
-    """Address of the byte after the row image at `position`, or 0 if the image runs over the event's end."""
+    """Return address of the byte after the row image at `position`, or 0 if the image runs over the event's end."""
     p = position + ((present + 7) >> 3)
     if p > end:
         return 0
@@ -74,7 +76,9 @@ def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int
 
 @kernel
 def count_images(data: int, events: int, work: int, work_size: int, slots: int, counts: int, run: int) -> int:
-    """Add the rows of each event of the worklist to its group's count (int64 each). DONE, or a code with its fault."""
+    """Add the rows of each event of the worklist to its group's count (int64 each). Return DONE, or a code with its
+    fault.
+    """
     for item in range(work_size):
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES

@@ -1,4 +1,4 @@
-"""How a range of the log that was cut inside a transaction belongs to it: what its decoder cannot see."""
+"""The open ends of a range of the log that was cut inside a transaction: what its decoder cannot see."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a large event group may be cut, and how many row changes lie before each such place.
+"""The places where a large event group may be cut, and how many row changes lie before each.
 
 In: the bytes of one group. Out: a `RowIndex`: borders between rows events, at most some 16 K of them however large the
 group is, each with the rows before it (so the ordinal of the next one), how many of these are of selected tables, and
-what a reader needs who begins there: the table maps of the running statement, the place of its text.
+what a reader that begins there needs: the table maps of the running statement, the place of its text.
 
 The whole group is walked once, without decoding a value; images of compressed events are inflated for it.
 
@@ -46,7 +46,7 @@ _TABLE_MAP_FLAGS: Final = b"\1\0"  # as the server sets them
 
 @dataclass(frozen=True, slots=True)
 class RowIndex:
-    """Arrays have one entry a border. All offsets count from the group's first byte.
+    """The borders of one group. Arrays have one entry a border. All offsets count from the group's first byte.
 
     `rows`: row changes of the group before the border, of all tables; `selected`: those of selected tables among them.
     `statements`: offset of the running statement's text event, 0 where none runs. `heads`: its table maps as events,
@@ -107,7 +107,7 @@ class _Walk:
         self._heads: dict[Maps, int] = {(): 0}
 
     def take(self, block: EventBlock) -> None:
-        """One block of rows events."""
+        """Take in one block of rows events."""
         found, events = block.found, block.found.events
         if not len(events):
             return
@@ -133,7 +133,7 @@ class _Walk:
         self._rows, self._selected, self._end = int(before[-1]), int(selected[-1]), int(ends[-1])
 
     def _table_maps(self, block: EventBlock, borders: Ints) -> Ints:
-        """Per border the number of its table maps in `_heads`; -1 where a statement ends there.
+        """Return, per border, the number of its table maps in `_heads`; -1 where a statement ends there.
 
         In force are those the rest of the statement uses; of one that goes on behind the block, all it has mapped.
         """
@@ -191,7 +191,7 @@ class _Walk:
         return at
 
     def _events(self, found: Scan, maps: Maps) -> bytes:
-        """Table maps as the server would send them again."""
+        """Return table maps as the server would send them again."""
         return b"".join(
             encode_event(
                 EventType.TABLE_MAP,

@@ -1,4 +1,4 @@
-"""Which tables of a range are wanted, and their compiled plans: the SLOT records of one range.
+"""The tables of a range that are wanted, and their compiled plans: the SLOT records of one range.
 
 Tables are compiled once per distinct table map and kept by its content, never by table id. What a resolver says of one
 content holds for the life of the cache.
@@ -117,7 +117,7 @@ class Table:
 
     @property
     def shown_names(self) -> tuple[str | None, ...]:
-        """Per wire column the name it is put out under; none of a table that is not wanted."""
+        """The name, per wire column, that it is put out under; none of a table that is not wanted."""
         return self.layout.names if self.wanted else ()
 
     @property
@@ -154,7 +154,9 @@ class TableCache:
         self._tables: dict[bytes, Table] = {}
 
     def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> Table:
-        """The table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: who wrote it."""
+        """Return the table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: which server
+        wrote it.
+        """
         content = bytes(body[8:])
         table = self._tables.get(content)
         if table is None:
@@ -205,17 +207,17 @@ class SlotTable:
         return self._tables[slot]
 
     def selects(self, events: Records) -> npt.NDArray[np.bool_]:
-        """Per rows event whether its table and operation are selected."""
+        """Mark the rows events whose table and operation are selected."""
         if self._everything:
             return np.ones(len(events), np.bool_)
         return self._selected[events["slot"], events["op"]]
 
     def delivers(self, events: Records) -> npt.NDArray[np.bool_]:
-        """The same, less what a filter takes away."""
+        """Mark the same, less what a filter takes away."""
         return self._delivered[events["slot"], events["op"]]
 
     def compares(self, events: Records) -> npt.NDArray[np.bool_]:
-        """Which of the selected events are updates of a table that leaves out the unchanged ones."""
+        """Mark the selected events that are updates of a table that leaves out the unchanged ones."""
         found = np.zeros(len(events), np.bool_)
         if not self.skips:
             return found
@@ -255,12 +257,12 @@ class SlotTable:
                 record["shown"] = len(table.ranks)
 
     def stored(self) -> dict[int, StoredColumns]:
-        """By slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
+        """Return, by slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
         tables = ((slot, self._tables[slot]) for slot in self._used)
         return {slot: table.stored for slot, table in tables if table.wanted and table.stored}
 
     def absent(self, found: Scan) -> AbsentColumns:
-        """Which columns the images of the range lack."""
+        """Return which columns the images of the range lack."""
         if self._absent is None:
             self._absent = AbsentColumns(found, lambda slot: self._tables[slot].shown_names)
         return self._absent
@@ -289,5 +291,5 @@ class SlotTable:
 
 
 def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:
-    """Per table one flag for each operation."""
+    """Return, per table, one flag for each operation."""
     return (np.array(masks, np.int64)[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)

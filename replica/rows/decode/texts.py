@@ -1,4 +1,4 @@
-"""Columns of strings whose bytes were copied unseen: are they UTF-8, and if not, what becomes of them.
+"""The check of columns of strings whose bytes were copied unseen: are they UTF-8, and if not, what becomes of them.
 
 In: columns of strings that a decode kernel filled from utf8mb3 or utf8mb4 columns. Out: the first row that is no
 text, the array with U+FFFD for what is no character, or the error that says whose bytes they are. A column of plain
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def damaged_row(columns: ColumnSet, index: int, rows: int) -> int | None:
-    """The first row of a column of strings that is no UTF-8; None if all are."""
+    """Find the first row of a column of strings that is no UTF-8; None if all are."""
     offsets, data = columns.text(index)
     row = int(first_damaged(offsets, rows, data))
     return None if row == ALL_VALID else row
 
 
 def repaired(array: pa.StringArray) -> pa.StringArray:
-    """The same values, with U+FFFD for what is no character. ProtocolError if they no longer fit a column."""
+    """Return the same values, with U+FFFD for what is no character. ProtocolError if they no longer fit a column."""
     valid, offsets, data = array.buffers()
     size = int(repaired_size(offsets.address, len(array), data.address))
     if size > MAX_DATA:
@@ -44,7 +44,7 @@ def repaired(array: pa.StringArray) -> pa.StringArray:
 
 
 def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
-    """The error for one value of a batch; its offset is that of the rows event."""
+    """Return the error for one value of a batch; its offset is that of the rows event."""
     table = ".".join(batch.tables[int(batch.table[row])])
     offset = None
     if batch.event is not None and batch.events is not None:
@@ -53,7 +53,7 @@ def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
 
 
 def no_text(where: str, offset: int | None) -> ProtocolError:
-    """What `invalid_text='error'` stops with."""
+    """Return the error that `invalid_text='error'` stops with."""
     return ProtocolError(
         f"{where} holds bytes that are no text in its character set",
         offset=offset,

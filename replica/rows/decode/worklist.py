@@ -1,4 +1,5 @@
-"""Which rows events of a range a decode kernel goes through: the selected ones, and those that ordinals need counted.
+"""The rows events of a range that a decode kernel goes through: the selected ones, and those that ordinals need
+counted.
 
 In: a scan with the tables of its slots, and optionally which groups are wanted at all. Out: numbers of rows events, and
 how far the images of each are to be read. Per group the list ends with the last row that is selected, so that this one
@@ -26,18 +27,19 @@ ALL: Final = (1 << 63) - 1
 
 
 class Worklist(NamedTuple):
-    """`events`: numbers of rows events; `lengths`: bytes of images to read of each event of the range, None: all."""
+    """A worklist. `events`: numbers of rows events; `lengths`: bytes of images to read of each event of the range,
+    None: all.
+    """
 
     events: npt.NDArray[np.uint32]
     lengths: npt.NDArray[np.int64] | None = None
 
 
 def worklist(found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None = None) -> Worklist:
-    """The rows events to go through; `groups`: per group of the range whether any of its rows are wanted.
+    """List the rows events to go through; `groups`: per group of the range whether any of its rows are wanted.
 
     Raises:
         ProtocolError: images that do not fit their table map, where they have to be compared.
-
     """
     selected = slots.selects(found.events)
     group = found.events["group"]
@@ -51,7 +53,7 @@ def worklist(found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None
 
 
 def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
-    """Per rows event whether it holds a row that is selected; updates that change nothing are not, as above."""
+    """Mark the rows events that hold a row that is selected; updates that change nothing are not, as above."""
     selected = slots.selects(found.events)
     updates = np.flatnonzero(slots.compares(found.events)).astype(np.uint32)
     if len(updates):
@@ -60,7 +62,7 @@ def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
 
 
 def _until_last_change(found: Scan, slots: SlotTable, selected: npt.NDArray[np.bool_]) -> Worklist:
-    """The list of these events, less updates that change nothing."""
+    """Return the list of these events, less updates that change nothing."""
     updates = np.flatnonzero(slots.compares(found.events) & selected).astype(np.uint32)
     if not len(updates):
         return Worklist(_counted(found, selected))
@@ -74,7 +76,7 @@ def _until_last_change(found: Scan, slots: SlotTable, selected: npt.NDArray[np.b
 
 
 def _counted(found: Scan, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """Per group, all events up to its last selected one."""
+    """List, per group, all events up to its last selected one."""
     if selected.all():
         return np.arange(len(selected), dtype=np.uint32)
     numbers = np.flatnonzero(selected)
@@ -85,7 +87,9 @@ def _counted(found: Scan, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.uin
 
 
 def _changed(found: Scan, slots: SlotTable, updates: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Per event of the range how many bytes of images lead up to its last changed row; 0 where no row changed."""
+    """Return, per event of the range, how many bytes of images lead up to its last changed row; 0 where no row
+    changed.
+    """
     lengths = np.full(len(found.events), ALL, np.int64)
     run_over_images(find_changes, found, slots, updates, lengths, walk_only=False)
     return lengths

@@ -1,4 +1,6 @@
-"""Where a decode kernel writes: the buffers of a batch, the kernel's call, and the batch made of them afterwards."""
+"""The side that a decode kernel writes to: the buffers of a batch, the kernel's call, and the batch made of them
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class RowMeta:
         self.addresses = np.array(tuple(address(getattr(self, field)) for field in RowColumns.FIELDS), RowColumns.dtype)
 
     def closed(self, rows: int, slots: SlotTable, *, flat: bool) -> pa.BooleanArray | None:
-        """Which rows are history rows; None where no table is versioned."""
+        """Mark the rows that are history rows; None where no table is versioned."""
         if not slots.versioned:
             return None
         history = self.history[:rows]
@@ -105,7 +107,7 @@ class Writer:
         run: Records,
         last: int,
     ) -> int:
-        """Both kernels take the same arguments, but for the last one."""
+        """Call the kernel: both take the same arguments, but for the last one."""
         if slots.versioned:
             self._meta.history.fill(pr.HISTORY_UNKNOWN)
         return kernel(
@@ -134,7 +136,7 @@ class Writer:
 
 
 class TypedWriter(Writer):
-    """The columns of the output, twice or once."""
+    """A writer of the columns of the output, twice or once."""
 
     def __init__(
         self,
@@ -146,7 +148,9 @@ class TypedWriter(Writer):
         strict_text: bool = False,
         like: TypedWriter | None = None,
     ) -> None:
-        """`strict_text`: bytes that are no text are an error. `like`: a writer whose strings' columns have grown."""
+        """Make the buffers. `strict_text`: bytes that are no text are an error. `like`: a writer whose strings' columns
+        have grown.
+        """
         kinds = [column.arrow for column in output]
         first = first_capacities(kinds, limits[1])
         after = ColumnSet(kinds, limits[0], like.after.capacities if like else first)
@@ -188,7 +192,7 @@ class TypedWriter(Writer):
 
 
 class VariantWriter(Writer):
-    """Two binary columns a side: the values, and the dictionary again for each row."""
+    """A writer of two binary columns a side: the values, and the dictionary again for each row."""
 
     def __init__(self, limits: tuple[int, int], *, want_sql: bool, like: VariantWriter | None = None) -> None:
         kinds = [pa.binary(), pa.binary()]
@@ -221,7 +225,7 @@ def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
-    """Per row the text of its statement, NULL where the server logged none."""
+    """Return, per row, the text of its statement, NULL where the server logged none."""
     data = found.data.data
     starts, ends = (found.events[f][events].tolist() for f in ("sql", "sql_end"))
     texts: dict[int, str] = {}

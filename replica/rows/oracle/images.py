@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def plain_rows(event: RowsEvent, columns: Sequence[ColumnDef], layout: RowLayout) -> RowsEvent:
-    """The event with plain images; ProtocolError where a value cannot be inflated or parsed."""
+    """Return the event with plain images; ProtocolError where a value cannot be inflated or parsed."""
     stored = StoredColumns(columns, layout.columns)
     images: Buffer = inflate(event.images) if event.compressed else event.images
     if event.width != len(columns):

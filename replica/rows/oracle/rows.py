@@ -70,7 +70,7 @@ class _Read(NamedTuple):
 
 
 def read_rows(event: RowsEvent, layout: RowLayout, policy: ValuePolicy = ValuePolicy()) -> Iterator[RowChange]:  # noqa: B008
-    """The rows of one event. ProtocolError where the bytes do not fit the layout."""
+    """Yield the rows of one event. ProtocolError where the bytes do not fit the layout."""
     if event.width != len(layout.columns):
         raise ProtocolError(
             f"a rows event of {event.width} columns after a table map of {len(layout.columns)} "
@@ -132,7 +132,9 @@ def _read_value(data: bytes, column: ColumnPlan, policy: ValuePolicy, at: int) -
 
 
 def typed(images: Sequence[Image | None], layout: RowLayout) -> list[pa.Array]:
-    """One array per output column. No image, no such column on the wire, absent, NULL: all four are NULL here."""
+    """Return one array per output column. No image, no such column on the wire, absent, NULL: all four are NULL
+    here.
+    """
     arrays = []
     for output, source in zip(layout.outputs, layout.sources, strict=True):
         name = None if source == ABSENT else layout.columns[source].name
@@ -142,7 +144,9 @@ def typed(images: Sequence[Image | None], layout: RowLayout) -> list[pa.Array]:
 
 
 def flat(changes: Sequence[RowChange]) -> tuple[list[int], list[Image]]:
-    """(operations, images) of the flat shape: an UPDATE is two rows. 0 insert, 1 preimage, 2 postimage, 3 delete."""
+    """Return (operations, images) of the flat shape: an UPDATE is two rows. 0 insert, 1 preimage, 2 postimage, 3
+    delete.
+    """
     rows: list[tuple[int, Image]] = []
     for change in changes:
         if change.before is not None:
@@ -153,7 +157,7 @@ def flat(changes: Sequence[RowChange]) -> tuple[list[int], list[Image]]:
 
 
 def variant(images: Sequence[Image | None], layout: RowLayout) -> pa.Array:
-    """One VARIANT per image, NULL where there is none."""
+    """Return one VARIANT per image, NULL where there is none."""
     metadata = variant_metadata([column.name for column in layout.shown])
     rows = [
         None if image is None else {"value": variant_object(layout.shown, image), "metadata": metadata}

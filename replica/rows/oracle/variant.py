@@ -36,7 +36,7 @@ _UNIX_DAY = date(1970, 1, 1)
 
 
 def variant_object(columns: Sequence[ColumnPlan], image: Mapping[str, Any]) -> bytes:
-    """One row image as a VARIANT object; `image` holds the reference decoder's values of the columns present."""
+    """Encode one row image as a VARIANT object; `image` holds the reference decoder's values of the columns present."""
     names = sorted(column.name for column in columns)
     starts, values = {}, b""
     for column in columns:
@@ -58,7 +58,7 @@ def variant_object(columns: Sequence[ColumnPlan], image: Mapping[str, Any]) -> b
 
 
 def variant_value(column: ColumnPlan, value: Any) -> bytes:  # noqa: C901  (one case a type)
-    """One value of a column in VARIANT's encoding."""
+    """Encode one value of a column as VARIANT does."""
     if value is None:
         return _primitive(_NULL)
     match KINDS[column.kind].variant:

@@ -1,7 +1,7 @@
 """One event group of any size -> its rows events, a block at a time, so that a transaction of 100 GB takes no memory.
 
 In: the bytes of exactly one group. Out: scans of the whole group whose `events` are those of the block; `maps` are all
-that were met up to there. With each block comes what a reader needs who goes on behind it: the table maps of the
+that were met up to there. With each block comes what a reader that goes on behind it needs: the table maps of the
 running statement and the place of its text. Errors are those of the scan.
 """
 
@@ -32,7 +32,7 @@ _GROUPS: Final = 2  # the one group, and room for the kernel to see that there i
 
 
 class EventBlock(NamedTuple):
-    """`active`: pairs of table id and slot that the statement running at the block's end has mapped.
+    """One block. `active`: pairs of table id and slot that the statement running at the block's end has mapped.
 
     `group_ended`: it is the last block; `found.groups` has the group's record then.
     """
@@ -43,11 +43,10 @@ class EventBlock(NamedTuple):
 
 
 def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS) -> Iterator[EventBlock]:
-    """The rows events of one group, in order; nothing where the group holds events that hold other events.
+    """Yield the rows events of one group, in order; nothing where the group holds events that hold other events.
 
     Raises:
         ProtocolError: what `scan` refuses, and bytes that are not one group.
-
     """
     buffer = as_bytes(data)
     groups = np.empty(_GROUPS, GroupRecord.dtype)

@@ -39,17 +39,19 @@ _FDE_LEAST: Final = HEADER_LENGTH + 57 + _FDE_TAIL
 
 
 class Expansion(NamedTuple):
-    """`data` has no checksums. `places`: pairs (offset in `data`, offset in the range) of outer events and the end."""
+    """The range written out. `data` has no checksums. `places`: pairs (offset in `data`, offset in the range) of outer
+    events and the end.
+    """
 
     data: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
 
     def origin(self, offset: int) -> int:
-        """Where the outer event that `offset` of `data` belongs to stood in the range."""
+        """Return where the outer event that `offset` of `data` belongs to stood in the range."""
         return int(self.origins(np.array([offset]))[0])
 
     def origins(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The same of many; the end of `data` is the end of the range."""
+        """Return the same of many; the end of `data` is the end of the range."""
         places = np.searchsorted(self.places[:, 0], offsets, side="right") - 1
         return self.places[np.maximum(places, 0), 1]
 
@@ -85,7 +87,7 @@ def expand(data: memoryview, *, checksum: bool, limit: int = MAX_EXPANDED_BYTES)
 
 
 def _description(event: memoryview, out: bytearray, offset: int) -> int:
-    """Write a FORMAT_DESCRIPTION event that announces no checksums; returns the trailer that it announced itself."""
+    """Write a FORMAT_DESCRIPTION event that announces no checksums; return the trailer that it announced itself."""
     if len(event) < _FDE_LEAST or event[-_FDE_TAIL] > ChecksumAlgorithm.CRC32:
         raise ProtocolError("malformed FORMAT_DESCRIPTION event", offset=offset)
     out += event

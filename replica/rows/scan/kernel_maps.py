@@ -38,7 +38,7 @@ def content_hash(address: int, size: int) -> int:
 
 @helper
 def find_map(data: int, offset: int, size: int, maps: int, hashed: int, table: int, mask: int) -> int:
-    """The slot of this content, or -1 - (place in the hash table where it belongs)."""
+    """Find the slot of this content, or -1 - (place in the hash table where it belongs)."""
     place = hashed & mask
     while True:
         slot = load_u8(table + place * 8) - 1
@@ -63,7 +63,9 @@ def table_id_at(body: int) -> int:
 def map_slot(
     data: int, position: int, body: int, size: int, maps: int, n_maps: int, table: int, mask: int, hints: int
 ) -> int:
-    """The slot of the table map whose `size` bytes of content follow its id and flags; `n_maps` if it is a new one."""
+    """Return the slot of the table map whose `size` bytes of content follow its id and flags; `n_maps` if it is a new
+    one.
+    """
     content = body + 8 - data
     hint = hints + (table_id_at(body) & (HINTS - 1)) * 8
     slot = load_u8(hint) - 1
@@ -89,7 +91,9 @@ def map_slot(
 
 @helper
 def active_place(active: int, n_active: int, table_id: int) -> int:
-    """Where this table id stands in the list, or `n_active`: a statement that maps an id again means the later map."""
+    """Find where this table id stands in the list, or `n_active`: a statement that maps an id again means the later
+    map.
+    """
     for i in range(n_active):
         if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
             return i
@@ -98,7 +102,7 @@ def active_place(active: int, n_active: int, table_id: int) -> int:
 
 @helper
 def active_slot(active: int, n_active: int, table_id: int) -> int:
-    """The slot that the running statement mapped this table id to, or -1."""
+    """Find the slot that the running statement mapped this table id to, or -1."""
     for i in range(n_active - 1, -1, -1):
         if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
             return load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.slot)

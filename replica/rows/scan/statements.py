@@ -36,7 +36,9 @@ FIRST_FOUND: Final = 64
 
 
 class LoggedStatement(NamedTuple):
-    """`start` is where the statement's event group begins in the range: rows from there on may be of the new table."""
+    """A statement as logged. `start` is where its event group begins in the range: rows from there on may be of the new
+    table.
+    """
 
     start: int
     gtid: Gtid
@@ -44,7 +46,9 @@ class LoggedStatement(NamedTuple):
 
 
 class LoggedText(NamedTuple):
-    """`start` and `begin`: where its group begins, and the event that does. `marked`: the server says it may be DDL."""
+    """A text as logged. `start` and `begin`: where its group begins, and the event that does. `marked`: the server says
+    it may be DDL.
+    """
 
     start: int
     begin: Event
@@ -53,11 +57,10 @@ class LoggedText(NamedTuple):
 
 
 def logged_statements(data: Bytes, description: FormatDescriptionEvent) -> Iterator[LoggedStatement]:
-    """The statements of `data`, whole event groups as `description` says, that may be DDL, in order.
+    """Yield the statements of `data`, whole event groups as `description` says, that may be DDL, in order.
 
     Raises:
         ProtocolError: an event is cut short, or a marked group does not hold what its events say.
-
     """
     for start, begin, query, _ in _found(data, description, unmarked=False):
         if not isinstance(begin, GtidEvent) or not isinstance(query, QueryEvent):
@@ -66,7 +69,7 @@ def logged_statements(data: Bytes, description: FormatDescriptionEvent) -> Itera
 
 
 def logged_texts(data: Bytes, description: FormatDescriptionEvent) -> Iterator[LoggedText]:
-    """All statements of `data` but the borders of transactions, in order; errors as with `logged_statements`."""
+    """Yield all statements of `data` but the borders of transactions, in order; errors as with `logged_statements`."""
     for text in _found(data, description, unmarked=True):
         if not isinstance(text.statement, QueryEvent | ExecuteLoadQueryEvent):
             raise ProtocolError("a statement is none", offset=text.start)

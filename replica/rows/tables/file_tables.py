@@ -1,9 +1,9 @@
-"""Which tables of a file are wanted, and what their rows are read with: the decoder's `TableResolver` for files.
+"""The tables of a file that are wanted, and what their rows are read with: the decoder's `TableResolver` for files.
 
 Names, signs, character sets and labels come from the row metadata where the server logged it; else from the DDL that
 stood in the files before the row; else from a schema file; else columns are @1, @2, … A definition is used only if it
 agrees with the table map in all that both tell. What came how is kept in `notes`, for the caller to say. After a DDL
-the same table map may mean other names: `apply` says when a decoder that keeps tables by content must be made anew.
+the same table map may mean other names: `apply` says when a decoder that keeps tables by content must be made again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MAX_NOTES: Final = 10_000
 
 
 class FileResolver:
-    """`patterns`: the wanted tables as `database.table` with `*`; none: all. `exclude`: those of them to leave out.
+    """The resolver. `patterns`: the wanted tables as `database.table` with `*`; none: all. `exclude`: those of them to
+    leave out.
 
     `shadows`: whether copies that tools make of a wanted table to change it are wanted as well.
     `schema_file`: from `SchemaHistory.from_file`. `unnamed`: how to read the text of a table that nothing is known of;
@@ -73,11 +74,11 @@ class FileResolver:
         return self._excluded is None or self._excluded.fullmatch(name) is None
 
     def apply(self, event: QueryEvent, *, server_version: int = ANY_VERSION) -> Applied:
-        """Follow a statement of the file. If the result is true, make decoders anew."""
+        """Follow a statement of the file. If the result is true, make decoders again."""
         return self.history.apply_event(event, server_version=server_version)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """What the rows of a table map are read with; None if the table is not wanted."""
+        """Return what the rows of a table map are read with; None if the table is not wanted."""
         name = (table_map.database, table_map.table)
         if not self.wants(*name):
             return None
@@ -117,7 +118,9 @@ class FileResolver:
 
 
 def _with_json(schema: TableSchema, table_map: TableMapEvent) -> TableSchema:
-    """MySQL keeps a JSON column as such, where MariaDB makes it a longtext; only the table map tells whose it is."""
+    """Return the definition with MySQL's JSON columns as such, where MariaDB makes them a longtext; only the table map
+    tells which server's it is.
+    """
     if all(column.type != ColumnType.JSON for column in table_map.columns):
         return schema
     met = zip_longest(schema.columns, table_map.columns[: len(schema.columns)])

@@ -1,6 +1,6 @@
-"""Which columns of a table map the server added by itself: the hashes of long keys, and the end of the row period.
+"""The columns of a table map that the server added by itself: the hashes of long keys, and the end of the row period.
 
-In: a `TableMapEvent` and what the catalog says of each of its columns. Out: the numbers of hash columns, which nobody
+In: a `TableMapEvent` and what the catalog says of each of its columns. Out: the numbers of hash columns, which no one
 ever sees, and of the column by which history rows are told from current ones. The catalog's word counts where there is
 one; from the stream alone the names decide, together with place and type: `DB_ROW_HASH_n` as last columns (the server's
 make_unique_key_name keeps them free of the user's names), and before them `row_start` and `row_end`, both TIMESTAMP(6)
@@ -30,7 +30,7 @@ class Hidden(NamedTuple):
 
 
 def hidden_columns(columns: Sequence[ColumnDef], known: Sequence[ColumnSchema | None]) -> Hidden:
-    """What the server added to a table's columns; `known[i]` is the catalog's word on `columns[i]`."""
+    """Find what the server added to a table's columns; `known[i]` is the catalog's word on `columns[i]`."""
     last = len(columns)
     while last and _is_hash(columns[last - 1], known[last - 1]):
         last -= 1

@@ -1,8 +1,8 @@
 """A table map met with what is known of its table and with what is asked for: one `RowLayout` per distinct table map.
 
 In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
-column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire
-lacks is NULL in every row; a wire column that nobody asked for is stepped over, even one that could not be decoded. The
+column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire lacks
+is NULL in every row; a wire column that was not asked for is stepped over, even one that could not be decoded. The
 server's hashes of long keys are put out nowhere. A column whose type changed so that values would be lost, or a catalog
 that has other columns than the wire, is a SchemaError.
 """
@@ -33,7 +33,9 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLayout:
-    """`columns[i]` reads wire column i; `sources[j]` is the wire column that feeds `outputs[j]`, or ABSENT."""
+    """The layout of one table. `columns[i]` reads wire column i; `sources[j]` is the wire column that feeds
+    `outputs[j]`, or ABSENT.
+    """
 
     database: str
     table: str
@@ -48,7 +50,7 @@ class RowLayout:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """Per wire column the name it is put out under, None where nobody asked for it."""
+        """The name, per wire column, that it is put out under, None where it was not asked for."""
         return tuple(None if slot == ABSENT else self.outputs[slot].name for slot in self.slots)
 
     @property
@@ -74,7 +76,7 @@ def compile_layout(
     *,
     shown: re.Pattern[str] | None = None,
 ) -> RowLayout:
-    """The layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
+    """Make the layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
 
     `shown`: without `output`, put out only columns of these names.
     """

@@ -1,4 +1,4 @@
-"""Which column of the catalog describes which column of a table map.
+"""The columns of the catalog that describe the columns of a table map.
 
 In: a `TableMapEvent` and the catalog's `TableSchema`. Out: per wire column its `ColumnSchema`, or None. The catalog
 tells how the table looks now, the row may be older. So everything that both sides tell is compared: type, widths,
@@ -32,7 +32,7 @@ _STALE = "the table was changed after the rows were written, or the catalog was 
 
 
 def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> list[ColumnSchema | None]:
-    """Per wire column what the catalog says of it; None where it says nothing that can be believed."""
+    """Return, per wire column, what the catalog says of it; None where it says nothing that can be believed."""
     if schema is None:
         return [None] * len(table_map.columns)
     if all(column.name is not None for column in table_map.columns):
@@ -62,7 +62,8 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
 
 
 def _expected(wire: Sequence[ColumnDef], schema: TableSchema) -> list[ColumnSchema] | None:
-    """The catalog's columns as the wire has them: with the hidden ones that are there; None if they cannot be so many.
+    """Return the catalog's columns as the wire has them: with the hidden ones that are there; None if they cannot be so
+    many.
 
     Behind the declared columns stand the row period, if the table is versioned and was so when the row was written, and
     hashes of keys too long for an index.
@@ -91,7 +92,7 @@ def _hash(number: int) -> ColumnSchema:
 
 
 def _disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
-    """What the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
+    """Return what the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
     code = ColumnType(column.type)
     if type_named(PREPARED.get(code, code), schema.data_type) is None:
         return "type"

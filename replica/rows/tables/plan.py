@@ -1,7 +1,7 @@
-"""From a column of a TABLE_MAP and what is known of its table to a plan: how to read it, and what it becomes.
+"""The plan of a column, from a TABLE_MAP and what is known of its table: how to read it, and what it becomes.
 
 Values that the server stores compressed (COMPRESSED columns) or packed (MySQL's JSON) are planned as what they hold, in
-images where they stand plain behind a length of four bytes; somebody else puts them there.
+images where they stand plain behind a length of four bytes; other code puts them there.
 
 In: `ColumnDef` (the wire's type code and metadata, plus names, signedness, character sets and labels where the server
 logs them), `ColumnSchema` (the catalog's word, optional), `ValuePolicy`. Out: `ColumnPlan`. The stream is believed
@@ -49,7 +49,7 @@ _OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPlan:
-    """How one column is read: `width` bytes, or where `prefix` > 0 a length of `prefix` bytes and that many bytes."""
+    """The plan of one column: `width` bytes, or where `prefix` > 0 a length of `prefix` bytes and that many bytes."""
 
     name: str
     kind: Kind
@@ -75,10 +75,10 @@ class ColumnPlan:
 def plan_column(
     column: ColumnDef, schema: ColumnSchema | None, policy: ValuePolicy, *, position: int = 0, table: str = ""
 ) -> ColumnPlan:
-    """The plan of one column of a table map; `position` (from 0) and `table` are for messages.
+    """Return the plan of one column of a table map; `position` (from 0) and `table` are for messages.
 
-    SchemaError if name, signedness, character set or labels are known from neither side, or the catalog contradicts the
-    wire; UnsupportedColumnError if the values cannot be decoded.
+    Raise SchemaError if name, signedness, character set or labels are known from neither side, or the catalog
+    contradicts the wire; UnsupportedColumnError if the values cannot be decoded.
     """
     name = column.name or (schema.name if schema else None)
     where = f"Column {name or position + 1}" + (f" of table {table}" if table else "")
@@ -123,7 +123,7 @@ def skip_column(
     position: int = 0,
     table: str = "",
 ) -> ColumnPlan:
-    """A plan that only steps over a column: all it needs is the wire's word on the length.
+    """Make a plan that only steps over a column: all it needs is the wire's word on the length.
 
     That word is missing for the old temporal formats: `schema` has it. Without one they are taken to have no fractional
     digits, which only does where nothing of the table is decoded; with `table` given it is a SchemaError.
@@ -136,7 +136,7 @@ def skip_column(
 
 
 def has_hidden_width(column: ColumnDef) -> bool:
-    """Whether the binlog does not tell how many bytes a value has: of the old temporal formats."""
+    """Tell whether the binlog does not tell how many bytes a value has: of the old temporal formats."""
     return column.type in _OLD_WIDTHS
 
 
@@ -215,7 +215,7 @@ def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
 
 
 def _extent(column: ColumnDef, schema: ColumnSchema | None) -> tuple[int, int]:
-    """(width, prefix): bytes of every value, or bytes of the length that stands before each."""
+    """Return (width, prefix): bytes of every value, or bytes of the length that stands before each."""
     if column.type in _OLD_WIDTHS:
         return _OLD_WIDTHS[column.type][schema.fsp if schema and schema.fsp else 0], 0
     return value_extent(column)

@@ -1,7 +1,7 @@
 """Columns whose values stand in the log in another form than they are read in: COMPRESSED columns, and MySQL's JSON.
 
 In: the columns of a table map and their plans. Out: `StoredColumns`, which columns are to be rewritten, how to step
-over a row image as it was logged, and the function that makes a plain value of a stored one. A column that nobody reads
+over a row image as it was logged, and the function that makes a plain value of a stored one. A column that is not read
 stays as it is: its length says enough.
 """
 

@@ -1,4 +1,4 @@
-"""What a reader says of each distinct table map: whether its rows are wanted, and what they are read with."""
+"""The resolver's word on each distinct table map: whether its rows are wanted, and what they are read with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """What a wanted table's rows are read with, and which of them are wanted.
+    """The definition that a wanted table's rows are read with, and which of them are wanted.
 
     `schema`: the catalog's word on the table, where the stream does not tell enough. `operations`: those selected, a
     bit 1 << OP_* each. `delivered`: those of them that a filter leaves; the rows that it takes away do not come, but
@@ -32,7 +32,7 @@ class TableTarget:
 
 
 class TableResolver(Protocol):
-    """Says of each distinct table map whether its rows are wanted."""
+    """A resolver that says of each distinct table map whether its rows are wanted."""
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """What to read the table with, or None to leave it out."""
+        """Return what to read the table with, or None to leave it out."""

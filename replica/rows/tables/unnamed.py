@@ -30,7 +30,9 @@ _TEMPORAL: Final = (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME
 
 
 def unnamed_schema(table_map: TableMapEvent, text: UnnamedText = "utf8") -> TableSchema:
-    """The schema of a table map alone; what the table map does tell (names, signs, collations) is taken from it."""
+    """Make the schema of a table map alone; what the table map does tell (names, signs, collations) is taken from
+    it.
+    """
     return TableSchema(
         database=table_map.database,
         table=table_map.table,
@@ -77,14 +79,14 @@ def _charset(column: ColumnDef) -> str:
 
 
 def _numbers(column: ColumnDef) -> tuple[str, ...] | None:
-    """Labels that are their own numbers, as many as the width of the column allows."""
+    """Return labels that are their own numbers, as many as the width of the column allows."""
     if column.type == ColumnType.ENUM:
         return tuple(map(str, range(1, 1 << 8 * column.length)))
     return tuple(map(str, range(1, 8 * column.length + 1))) if column.type == ColumnType.SET else None
 
 
 def _octets(column: ColumnDef) -> int | None:
-    """Longest value, as the catalog counts it."""
+    """Return the longest value, as the catalog counts it."""
     match column.type:
         case ColumnType.STRING | ColumnType.VARCHAR:
             return column.length

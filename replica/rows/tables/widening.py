@@ -1,7 +1,7 @@
 """Types that hold every value of another: a column may change from the one to the other under a query.
 
 Integers go into wider integers, DECIMAL into one of more digits before the point. Nothing else: an integer is no
-DECIMAL for whoever reads it, a FLOAT shows other digits as a DOUBLE, and text is text.
+DECIMAL for its reader, a FLOAT shows other digits as a DOUBLE, and text is text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 
 def fits(kind: str, into: str) -> bool:
-    """Whether every value of Spark's type `kind` is one of the type `into`, written alike."""
+    """Tell whether every value of Spark's type `kind` is one of the type `into`, written alike."""
     if kind in _WIDTHS and into in _WIDTHS:
         return _WIDTHS[kind] <= _WIDTHS[into]
     narrow, wide = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(into)
@@ -40,11 +40,10 @@ def fits(kind: str, into: str) -> bool:
 
 
 def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
-    """The plan that puts a column out as another type.
+    """Return the plan that puts a column out as another type.
 
     Raises:
         SchemaError: values could be lost; `table` is for the message.
-
     """
     if fits(plan.spark, out.spark) and KINDS[plan.kind].widens is not Widens.NEVER:
         width = _WIDTHS.get(out.spark, 0)

@@ -26,7 +26,9 @@ _SINGLE_SHIFT: Final = 0x8F  # leads the characters of three bytes in EUC-JP
 
 
 class Conversion(NamedTuple):
-    """`kind` is what the kernel dispatches on; `little` is for UTF-16; `table` for all sets but UTF-16 and UTF-32."""
+    """The kernels' view of a set. `kind` is what the kernel dispatches on; `little` is for UTF-16; `table` for all sets
+    but UTF-16 and UTF-32.
+    """
 
     kind: int
     little: int = 0
@@ -35,7 +37,7 @@ class Conversion(NamedTuple):
 
 @cache
 def conversion(charset: Charset) -> Conversion:
-    """How the kernels read a set that is not UTF-8."""
+    """Return how the kernels read a set that is not UTF-8."""
     if charset.codec in _UTF16:
         return Conversion(KIND_UTF16, _UTF16[charset.codec])
     if charset.codec == "utf_32_be":
@@ -53,7 +55,7 @@ def _entry(character: str) -> int:
 
 
 def _character(charset: Charset, code: bytes) -> int:
-    """The entry of one code, 0 if it is no character."""
+    """Return the entry of one code, 0 if it is no character."""
     text = charset.decode(code)
     return _entry(text) if len(text) == 1 and text != "\ufffd" else 0
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Variant(Enum):
-    """What a value is in Spark's VARIANT, in the words of docs/types.md."""
+    """The form of a value in Spark's VARIANT, in the words of docs/types.md."""
 
     INTEGER = "integer"
     UNSIGNED = "integer, decimal beyond BIGINT"
@@ -44,7 +44,7 @@ class Variant(Enum):
 
 
 class Json(Enum):
-    """What a value is in the lines of `dump --json`, in the words of docs/types.md."""
+    """The form of a value in the lines of `dump --json`, in the words of docs/types.md."""
 
     NUMBER = "number"
     LARGE = "number, text beyond ±2^53"
@@ -56,7 +56,7 @@ class Json(Enum):
 
 
 class Sql(Enum):
-    """How `dump --sql` writes a value."""
+    """The ways in which `dump --sql` writes a value."""
 
     NUMBER = auto()
     QUOTED = auto()
@@ -65,7 +65,9 @@ class Sql(Enum):
 
 
 class Told(Enum):
-    """What a kernel is told of a column besides its kind and its width (rows/types/plan_record.py: A, B and AUX)."""
+    """The facts that a kernel is told of a column besides its kind and its width (rows/types/plan_record.py: A, B and
+    AUX).
+    """
 
     NOTHING = auto()
     DIGITS = auto()  # of a DECIMAL: where they stand
@@ -79,7 +81,9 @@ class Told(Enum):
 
 
 class Widens(Enum):
-    """Whether a column may be put out as a type that holds every value of its own (rows/tables/widening.py)."""
+    """The rules by which a column may be put out as a type that holds every value of its own
+    (rows/tables/widening.py).
+    """
 
     NEVER = auto()
     SIGNED = auto()  # into a wider integer, the sign kept
@@ -88,7 +92,7 @@ class Widens(Enum):
 
 
 class ColumnFacts(Protocol):
-    """What a plain reader is told of a column: a `ColumnPlan` has it all."""
+    """The facts that a plain reader is told of a column: a `ColumnPlan` has them all."""
 
     @property
     def kind(self) -> Kind: ...
@@ -107,7 +111,7 @@ class ColumnFacts(Protocol):
 
 
 class WireValue(NamedTuple):
-    """How the values of one kind travel in one form: the plain reader, and what the kernels are told.
+    """The way in which the values of one kind travel in one form: the plain reader, and what the kernels are told.
 
     `read` is given exactly the bytes of one value. None is a date that no calendar has, or the empty GEOMETRY.
     """
@@ -137,7 +141,7 @@ class KindEntry:
 
 
 class Parentheses(Enum):
-    """What the numbers in parentheses behind a name mean in CREATE TABLE."""
+    """The meaning of the numbers in parentheses behind a name in CREATE TABLE."""
 
     DIGITS = auto()  # kept as they are
     PRECISION = auto()  # (10,0) where they are left out
@@ -171,12 +175,14 @@ class SqlName:
 
     @classmethod
     def of(cls, name: str, parentheses: Parentheses = Parentheses.DIGITS, *synonyms: str, **more: Any) -> SqlName:
-        """A name that is written as it is shown, or with a synonym."""
+        """Make a name that is written as it is shown, or with a synonym."""
         return cls(name, (name.upper(), *synonyms), parentheses, **more)
 
 
 class WireType(NamedTuple):
-    """How a type is told in one form: its codes, and the bytes of a value in the words of docs/types.md."""
+    """The way in which a type is told in one form: its codes, and the bytes of a value in the words of
+    docs/types.md.
+    """
 
     codes: tuple[ColumnType, ...]
     bytes: str

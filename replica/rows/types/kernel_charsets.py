@@ -23,7 +23,7 @@ NO_TEXT = -2
 
 @helper
 def write_table_text(target: int, source: int, size: int, table: int, strict: int) -> int:
-    """A set of one byte a character."""
+    """Write a set of one byte a character."""
     p = target
     for i in range(size):
         entry = load_u4(table + load_u1(source + i) * 4)
@@ -36,7 +36,9 @@ def write_table_text(target: int, source: int, size: int, table: int, strict: in
 
 @helper
 def write_multibyte(target: int, source: int, size: int, table: int, strict: int) -> int:
-    """A set with lead bytes. A lead byte without its partner is no character, and its partner is read on its own."""
+    """Write a set with lead bytes. A lead byte without its partner is no character, and its partner is read on its
+    own.
+    """
     p = target
     q = source
     end = source + size
@@ -66,7 +68,7 @@ def write_multibyte(target: int, source: int, size: int, table: int, strict: int
 
 @helper
 def write_code(target: int, code: int) -> int:
-    """One code point in UTF-8."""
+    """Write one code point in UTF-8."""
     if code < 0x80:
         store_u1(target, code)
         return 1
@@ -88,7 +90,7 @@ def write_code(target: int, code: int) -> int:
 
 @helper
 def write_utf16(target: int, source: int, size: int, little: int, strict: int) -> int:
-    """UTF-16 and UCS-2, big endian or little."""
+    """Write UTF-16 and UCS-2, big endian or little."""
     p = target
     q = source
     end = source + size
@@ -117,7 +119,7 @@ def write_utf16(target: int, source: int, size: int, little: int, strict: int) -
 
 @helper
 def write_utf32(target: int, source: int, size: int, strict: int) -> int:
-    """UTF-32, big endian."""
+    """Write UTF-32, big endian."""
     p = target
     q = source
     end = source + size

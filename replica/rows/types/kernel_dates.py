@@ -16,7 +16,7 @@ TIME_OFFSET = 0x800000
 
 @helper
 def days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01, INVALID for what the calendar from year 1 to 9999 does not have."""
+    """Return the days since 1970-01-01, INVALID for what the calendar from year 1 to 9999 does not have."""
     if month < 1 or month > 12 or day < 1 or day > 31 or year < 1 or year > 9999:
         return INVALID
     if day > 28:
@@ -38,7 +38,7 @@ def days(year: int, month: int, day: int) -> int:
 
 @helper
 def fraction(address: int, size: int) -> int:
-    """Microseconds of a fraction of 0 to 3 bytes: hundredths, ten-thousandths or millionths of a second."""
+    """Return the microseconds of a fraction of 0 to 3 bytes: hundredths, ten-thousandths or millionths of a second."""
     if size == 0:
         return 0
     value = short_big_endian(address, size)
@@ -49,7 +49,9 @@ def fraction(address: int, size: int) -> int:
 
 @helper
 def datetime_micros(year: int, month: int, day: int, clock: int, micros: int) -> int:
-    """Microseconds since 1970-01-01 00:00; `clock` holds hours, minutes and seconds as h << 12 | m << 6 | s."""
+    """Return the microseconds since 1970-01-01 00:00; `clock` holds hours, minutes and seconds as h << 12 | m << 6
+    | s.
+    """
     hour = clock >> 12
     minute = (clock >> 6) & 63
     second = clock & 63
@@ -61,13 +63,13 @@ def datetime_micros(year: int, month: int, day: int, clock: int, micros: int) ->
 
 @helper
 def datetime_bits(address: int) -> int:
-    """The 40 bits of a DATETIME2 without its fraction: year * 13 + month, 5 day, 5 hour, 6 minute, 6 second."""
+    """Return the 40 bits of a DATETIME2 without its fraction: year * 13 + month, 5 day, 5 hour, 6 minute, 6 second."""
     return ((load_u4be(address) << 8) | load_u1(address + 4)) - DATETIME_OFFSET
 
 
 @helper
 def time_micros(address: int, extra: int) -> int:
-    """TIME2: one number of 3 + extra bytes, offset by half its range, the fraction at its end."""
+    """Read TIME2: one number of 3 + extra bytes, offset by half its range, the fraction at its end."""
     value = big_endian(address, 3 + extra) - (TIME_OFFSET << (8 * extra))
     negative = value < 0
     value = abs(value)
@@ -83,7 +85,7 @@ def time_micros(address: int, extra: int) -> int:
 
 @helper
 def old_time_micros(address: int) -> int:
-    """TIME of the old format: the signed decimal number hhmmss in three bytes."""
+    """Read TIME of the old format: the signed decimal number hhmmss in three bytes."""
     value = load_u2(address) | (load_i1(address + 2) << 16)
     negative = value < 0
     value = abs(value)
@@ -93,7 +95,9 @@ def old_time_micros(address: int) -> int:
 
 @helper
 def old_clock(packed: int) -> int:
-    """The decimal number hhmmss as h << 12 | m << 6 | s; parts that do not exist make hours that do not exist."""
+    """Turn the decimal number hhmmss into h << 12 | m << 6 | s; parts that do not exist make hours that do not
+    exist.
+    """
     minute = packed // 100 % 100
     second = packed % 100
     return (packed // 10_000) << 12 | minute << 6 | second if minute < 60 and second < 60 else 99 << 12
@@ -101,7 +105,9 @@ def old_clock(packed: int) -> int:
 
 @helper
 def temporal(kind: int, p: int, extra: int) -> int:
-    """Days of a DATE, else microseconds; INVALID for what the calendar does not have. `extra`: bytes of fraction."""
+    """Return the days of a DATE, else microseconds; INVALID for what the calendar does not have. `extra`: bytes of
+    fraction.
+    """
     if kind == Kind.DATE:
         packed = load_u2(p) | (load_u1(p + 2) << 16)
         return days(packed >> 9, (packed >> 5) & 15, packed & 31)
@@ -133,7 +139,9 @@ def temporal(kind: int, p: int, extra: int) -> int:
 
 @helper
 def closed_version(p: int) -> int:
-    """Whether a row_end, TIMESTAMP(6), lies before the end of time: 2038, from MariaDB 11.5 on 2106, .999999 both."""
+    """Tell whether a row_end, TIMESTAMP(6), lies before the end of time: 2038, from MariaDB 11.5 on 2106, .999999
+    both.
+    """
     seconds = load_u4be(p)
     last = (seconds == 0x7FFFFFFF or seconds == 0xFFFFFFFF) and fraction(p + 4, 3) == MICROS - 1
     return HISTORY_CURRENT if last else HISTORY_CLOSED

@@ -48,7 +48,7 @@ def copy_short(target: int, source: int, size: int, readable: int) -> None:
 
 @helper
 def short_little_endian(address: int, size: int) -> int:
-    """An unsigned number of 1 to 4 bytes."""
+    """Read an unsigned number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(address)
     if size == 2:
@@ -60,7 +60,7 @@ def short_little_endian(address: int, size: int) -> int:
 
 @helper
 def short_big_endian(address: int, size: int) -> int:
-    """An unsigned number of 1 to 4 bytes."""
+    """Read an unsigned number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(address)
     if size == 2:
@@ -72,7 +72,7 @@ def short_big_endian(address: int, size: int) -> int:
 
 @helper
 def big_endian(address: int, size: int) -> int:
-    """An unsigned number of 0 to 8 bytes."""
+    """Read an unsigned number of 0 to 8 bytes."""
     value = 0
     for i in range(size):
         value = (value << 8) | load_u1(address + i)
@@ -81,7 +81,7 @@ def big_endian(address: int, size: int) -> int:
 
 @helper
 def little_endian(address: int, size: int) -> int:
-    """An unsigned number of 0 to 8 bytes."""
+    """Read an unsigned number of 0 to 8 bytes."""
     value = 0
     for i in range(size):
         value |= load_u1(address + i) << (8 * i)
@@ -97,13 +97,13 @@ def little_endian(address: int, size: int) -> int:
 
 @helper
 def sign_mask(address: int) -> int:
-    """All ones for a number below zero, else 0."""
+    """Return all ones for a number below zero, else 0."""
     return -(((load_u1(address) >> 7) & 1) ^ 1)
 
 
 @helper
 def decimal_part(p: int, size: int, flip: int, address: int) -> int:
-    """The part at `p` of the DECIMAL at `address`, its bits put right; the first part holds the sign."""
+    """Return the part at `p` of the DECIMAL at `address`, its bits put right; the first part holds the sign."""
     value = short_big_endian(p, size) ^ flip
     if p == address:
         value ^= 1 << (8 * size - 1)
@@ -112,7 +112,7 @@ def decimal_part(p: int, size: int, flip: int, address: int) -> int:
 
 @helper
 def decimal_small(address: int, shape: int) -> int:
-    """A packed DECIMAL of at most 18 digits, unscaled. CORRUPT where a group holds more than its digits."""
+    """Read a packed DECIMAL of at most 18 digits, unscaled. CORRUPT where a group holds more than its digits."""
     lead = shape & 15
     groups = ((shape >> 4) & 15) + ((shape >> 8) & 15)
     tail = (shape >> 12) & 15
@@ -144,7 +144,7 @@ def decimal_small(address: int, shape: int) -> int:
 
 @helper
 def decimal_wide(address: int, shape: int) -> tuple[int, int, bool]:
-    """A packed DECIMAL of at most 38 digits, unscaled, as (high, low, corrupt)."""
+    """Read a packed DECIMAL of at most 38 digits, unscaled, as (high, low, corrupt)."""
     lead = shape & 15
     groups = ((shape >> 4) & 15) + ((shape >> 8) & 15)
     tail = (shape >> 12) & 15

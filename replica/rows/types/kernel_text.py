@@ -24,7 +24,7 @@ MINUS, POINT, ZERO, COLON, COMMA, SPACE = b"-.0:, "
 
 @helper
 def write_digits(target: int, value: int, digits: int) -> None:
-    """`value` in exactly `digits` decimal digits."""
+    """Write `value` in exactly `digits` decimal digits."""
     for i in range(digits - 1, -1, -1):
         rest = value // 10
         store_u1(target + i, ZERO + value - rest * 10)
@@ -33,7 +33,7 @@ def write_digits(target: int, value: int, digits: int) -> None:
 
 @helper
 def decimal_text(target: int, address: int, shape: int, scale: int) -> int:
-    """A packed DECIMAL of any precision as text, with the scale's zeros."""
+    """Write a packed DECIMAL of any precision as text, with the scale's zeros."""
     lead = shape & 15
     groups = (shape >> 4) & 15
     fractions = (shape >> 8) & 15
@@ -106,7 +106,7 @@ def date_text(target: int, year: int, month: int, day: int) -> int:
 
 @helper
 def clock_text(target: int, clock: int) -> int:
-    """hh:mm:ss of h << 12 | m << 6 | s, hours in two digits or three."""
+    """Write hh:mm:ss of h << 12 | m << 6 | s, hours in two digits or three."""
     hour = clock >> 12
     size = 3 if hour > 99 else 2
     write_digits(target, hour, size)
@@ -127,7 +127,7 @@ def datetime_text(target: int, year: int, month: int, day: int, clock: int, micr
 
 @helper
 def timestamp_text(target: int, seconds: int, micros: int, digits: int) -> int:
-    """Seconds since 1970 in UTC; 0 with no fraction is the zero timestamp."""
+    """Write seconds since 1970 in UTC; 0 with no fraction is the zero timestamp."""
     if seconds == 0 and micros == 0:
         return datetime_text(target, 0, 0, 0, 0, 0, digits)
     number = seconds // 86_400
@@ -162,14 +162,14 @@ def time_text(target: int, micros: int, digits: int) -> int:
 
 @helper
 def label(table: int, index: int) -> tuple[int, int]:
-    """Address and size of one label; binding.label_table says how the table lies."""
+    """Return address and size of one label; binding.label_table says how the table lies."""
     start = load_u4(table + 4 + index * 4)
     return table + start, load_u4(table + 8 + index * 4) - start
 
 
 @helper
 def set_size(table: int, bits: int) -> int:
-    """Bytes that the text of a SET takes at most, CORRUPT where a bit has no label."""
+    """Return the bytes that the text of a SET takes at most, CORRUPT where a bit has no label."""
     count = load_u4(table)
     size = 0
     for i in range(64):
@@ -183,7 +183,9 @@ def set_size(table: int, bits: int) -> int:
 
 @helper
 def write_set(target: int, table: int, bits: int) -> int:
-    """No comma as long as the text is empty, even after an empty label: the server does so."""
+    """Write the text of a SET. There is no comma as long as the text is empty, even after an empty label: the server
+    does so.
+    """
     p = target
     for i in range(64):
         if (bits >> i) & 1:
@@ -203,7 +205,7 @@ def hex_digit(value: int) -> int:
 
 @helper
 def padded_byte(source: int, size: int, index: int) -> int:
-    """Trailing zeros of BINARY and its kin are not logged."""
+    """Return one byte of a padded value: trailing zeros of BINARY and the like are not logged."""
     return load_u1(source + index) if index < size else 0
 
 
@@ -223,7 +225,7 @@ def uuid_text(target: int, source: int, size: int) -> int:
 
 @helper
 def inet4_text(target: int, source: int, size: int, skip: int) -> int:
-    """Dotted quad of the four bytes that stand `skip` bytes into the value."""
+    """Write the dotted quad of the four bytes that stand `skip` bytes into the value."""
     p = target
     for i in range(4):
         if i:
@@ -243,7 +245,9 @@ def inet6_word(source: int, size: int, index: int) -> int:
 
 @helper
 def inet6_text(target: int, source: int, size: int) -> int:
-    """As Inet6::to_string: the first longest run of zero words shortened, tails of ::x and ::ffff:x dotted."""
+    """Write as Inet6::to_string does: the first longest run of zero words shortened, tails of ::x and ::ffff:x
+    dotted.
+    """
     gap = -1
     gap_size = 0
     run = 0
@@ -279,7 +283,9 @@ def inet6_text(target: int, source: int, size: int) -> int:
 
 @helper
 def text_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Bytes that `write_text` may write for a value of `size` bytes at `p`; negative as CORRUPT, NO_BRANCH."""
+    """Return the bytes that `write_text` may write for a value of `size` bytes at `p`; negative as CORRUPT,
+    NO_BRANCH.
+    """
     if kind == Kind.LATIN1 or (kind >= pr.KIND_MULTIBYTE and kind <= pr.KIND_UTF32):
         return size * 3 + 4
     if kind == Kind.GEOMETRY:
@@ -307,7 +313,9 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
 
 @helper
 def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
-    """What SELECT prints of the value; CORRUPT, NO_BRANCH, or NO_TEXT for bytes that are no characters, if strict."""
+    """Write what SELECT prints of the value; return CORRUPT, NO_BRANCH, or NO_TEXT for bytes that are no characters, if
+    strict.
+    """
     extra = load_u8(plan + PlanRecord.a)
     digits = load_u8(plan + PlanRecord.b)  # of a fraction; for character sets: whether to be strict
     if kind == Kind.LATIN1:

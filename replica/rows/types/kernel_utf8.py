@@ -1,7 +1,7 @@
 """UTF-8 that may be damaged: is it text, where is it not, and the same with U+FFFD in place of what is no character.
 
 utf8mb3 and utf8mb4 columns are copied as they are, and servers let bytes into them that are no UTF-8: surrogates, which
-their own checks pass, and whatever a table held when its character set was changed underneath. A damaged sequence
+their own checks pass, and all that a table held when its character set was changed underneath. A damaged sequence
 becomes one U+FFFD as far as it was right (Unicode's maximal subparts), as Python's decoder has it.
 """
 
@@ -17,7 +17,7 @@ ALL_VALID = -1
 
 @helper
 def is_ascii(p: int, size: int) -> bool:
-    """Whether no byte has its top bit set."""
+    """Tell whether no byte has its top bit set."""
     end = p + size
     while end - p >= 64:
         low = load_u8(p) | load_u8(p + 8) | load_u8(p + 16) | load_u8(p + 24)
@@ -38,7 +38,7 @@ def is_ascii(p: int, size: int) -> bool:
 
 @helper
 def sequence(p: int, end: int) -> int:
-    """Bytes of the character at `p`; if there is none, minus the bytes that one U+FFFD stands for."""
+    """Return the bytes of the character at `p`; if there is none, minus the bytes that one U+FFFD stands for."""
     first = load_u1(p)
     if first < 0x80:
         return 1
@@ -88,7 +88,9 @@ def is_utf8(p: int, size: int) -> bool:
 
 @helper
 def write_repaired(target: int, source: int, size: int) -> int:
-    """The text with U+FFFD for what is no character: at most three bytes for each, and one beyond. Bytes written."""
+    """Write the text with U+FFFD for what is no character: at most three bytes for each, and one beyond. Return the
+    bytes written.
+    """
     p = target
     q = source
     end = source + size
@@ -108,7 +110,7 @@ def write_repaired(target: int, source: int, size: int) -> int:
 
 @kernel
 def first_damaged(offsets: int, rows: int, data: int) -> int:
-    """The first row of a column of strings (int32 offsets) that is no UTF-8, or ALL_VALID."""
+    """Find the first row of a column of strings (int32 offsets) that is no UTF-8, or ALL_VALID."""
     if is_ascii(data, load_u4(offsets + rows * 4)):
         return ALL_VALID
     start = 0
@@ -122,7 +124,7 @@ def first_damaged(offsets: int, rows: int, data: int) -> int:
 
 @kernel
 def repaired_size(offsets: int, rows: int, data: int) -> int:
-    """Bytes that `repair` writes."""
+    """Return the bytes that `repair` writes."""
     start = 0
     total = 0
     for row in range(rows):
@@ -138,7 +140,9 @@ def repaired_size(offsets: int, rows: int, data: int) -> int:
 
 @kernel
 def repair(offsets: int, rows: int, data: int, new_offsets: int, new_data: int) -> int:
-    """Copy a column of strings, repaired; `new_data` has room for `repaired_size` and one byte more. Bytes written."""
+    """Copy a column of strings, repaired; `new_data` has room for `repaired_size` and one byte more. Return the bytes
+    written.
+    """
     store_u4(new_offsets, 0)
     start = 0
     used = 0

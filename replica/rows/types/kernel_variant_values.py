@@ -84,7 +84,7 @@ def put_integer(target: int, value: int) -> int:
 
 @helper
 def put_unsigned(target: int, value: int) -> int:
-    """64 unsigned bits; those beyond BIGINT become a decimal."""
+    """Put 64 unsigned bits; those beyond BIGINT become a decimal."""
     if value >= 0:
         return put_integer(target, value)
     store_u1(target, DECIMAL16)
@@ -148,7 +148,7 @@ def put_decimal(target: int, p: int, plan: int) -> int:
 
 @helper
 def value_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Bytes that `put_value` may write; negative as CORRUPT, NO_BRANCH."""
+    """Return the bytes that `put_value` may write; negative as CORRUPT, NO_BRANCH."""
     if kind == Kind.TEXT or kind == Kind.BYTES:
         return size + TEXT_HEAD
     if kind == Kind.ENUM:
@@ -170,7 +170,7 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
 
 @helper
 def put_vector(target: int, p: int, size: int) -> int:
-    """An array of floats."""
+    """Put an array of floats."""
     count = size >> 2
     values = count * 5
     width = 1 if values < 1 << 8 else 2 if values < 1 << 16 else 3
@@ -194,9 +194,10 @@ def put_vector(target: int, p: int, size: int) -> int:
 
 @helper
 def put_beyond_ascii(target: int, p: int, size: int, strict: int, limit: int) -> int:
-    """Text with bytes beyond ASCII, repaired if it is no UTF-8; NO_TEXT where that is an error, NO_ROOM up to `limit`.
+    """Put text with bytes beyond ASCII, repaired if it is no UTF-8; NO_TEXT where that is an error, NO_ROOM up to
+    `limit`.
 
-    Apart from `put_value`, which most texts never leave: a kernel with this inside runs half as fast.
+    It stands apart from `put_value`, which most texts never leave: a kernel with this inside runs half as fast.
     """
     if is_utf8(p, size):
         return put_string(target, p, size, 0)
@@ -209,7 +210,8 @@ def put_beyond_ascii(target: int, p: int, size: int, strict: int, limit: int) ->
 
 @helper
 def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: int) -> int:
-    """One value as VARIANT; its size, CORRUPT, NO_BRANCH, INVALID for a date that is an error, NO_TEXT for such a text.
+    """Put one value as VARIANT; return its size, CORRUPT, NO_BRANCH, INVALID for a date that is an error, NO_TEXT for
+    such a text.
 
     BEYOND_ASCII: the text is for `put_beyond_ascii`.
     """

@@ -1,4 +1,4 @@
-"""What decoders dispatch on: one number for each way in which a value lies on the wire and is put out."""
+"""The numbers that decoders dispatch on: one for each way in which a value lies on the wire and is put out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """How a value lies on the wire and what it becomes: the code that decoders dispatch on."""
+    """The form of a value on the wire and what it becomes: the code that decoders dispatch on."""
 
     OPAQUE = 0  # skipped: its length is known, its value is not asked for
     INT8 = 1

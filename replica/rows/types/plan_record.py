@@ -1,4 +1,4 @@
-"""What a decode kernel is told of a column: how it lies on the wire, and where its values go."""
+"""The record that tells a decode kernel of a column: how it lies on the wire, and where its values go."""
 
 from __future__ import annotations
 

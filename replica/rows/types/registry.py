@@ -35,7 +35,7 @@ _FAMILIES: Final = (
 
 
 def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind, KindEntry]:
-    """The entries by their kinds; TypeError unless each kind has exactly one."""
+    """Sort the entries by their kinds; TypeError unless each kind has exactly one."""
     found: dict[Kind, KindEntry] = {}
     for entry in entries:
         if found.setdefault(entry.kind, entry) is not entry:
@@ -47,7 +47,7 @@ def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind
 
 
 def by_name(types: Iterable[TypeEntry]) -> Mapping[str, TypeEntry]:
-    """The first type of each DATA_TYPE."""
+    """Return the first type of each DATA_TYPE."""
     found: dict[str, TypeEntry] = {}
     for entry in types:
         for name in entry.names:
@@ -56,7 +56,7 @@ def by_name(types: Iterable[TypeEntry]) -> Mapping[str, TypeEntry]:
 
 
 def by_word(names: Iterable[SqlName]) -> Mapping[str, SqlName]:
-    """The names by what is written for them in SQL; TypeError for a word that two of them claim."""
+    """Sort the names by what is written for them in SQL; TypeError for a word that two of them claim."""
     found: dict[str, SqlName] = {}
     for name in names:
         for word in name.words:

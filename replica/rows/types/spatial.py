@@ -29,7 +29,7 @@ GEOMETRY_ARROW: Final = pa.struct(
 
 
 def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.StructArray:
-    """SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
+    """Wrap SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
     ends = np.frombuffer(offsets, np.int32, rows + 1)
     stored = np.frombuffer(data, np.uint8, int(ends[-1]))
     valid = ends[1:] > ends[:-1]

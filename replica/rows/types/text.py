@@ -37,7 +37,7 @@ _COMPRESSED: Final = (ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED)
 
 
 def kind_of_charset(charset: Charset) -> Kind:
-    """The kind of text in this character set."""
+    """Return the kind of text in this character set."""
     if charset.is_utf8:
         return Kind.TEXT
     return Kind.LATIN1 if charset.name == "latin1" else Kind.ENCODED_TEXT
@@ -69,13 +69,13 @@ KINDS = (
 
 
 def with_charset(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """A type's name with what belongs to its text: 'TEXT COMPRESSED latin1'."""
+    """Write a type's name with what belongs to its text: 'TEXT COMPRESSED latin1'."""
     compressed = " COMPRESSED" if column.type in _COMPRESSED else ""
     return word + compressed + (f" {plan.charset.name}" if plan.charset else "")
 
 
 def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """The same with a length, in characters where it is text: 'VARCHAR(20) latin1'."""
+    """Write the same with a length, in characters where it is text: 'VARCHAR(20) latin1'."""
     length = column.length - (1 if column.type in _COMPRESSED else 0)  # the byte that says how a value is compressed
     if plan.charset is not None:
         length //= plan.charset.max_bytes
@@ -83,7 +83,7 @@ def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
 
 
 def sized(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """The same of the BLOB and TEXT types, whose size is that of the length in front: 'MEDIUMTEXT latin1'."""
+    """Write the same of the BLOB and TEXT types, whose size is that of the length in front: 'MEDIUMTEXT latin1'."""
     return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{word}", column, plan)
 
 

@@ -1,4 +1,4 @@
-"""What a type becomes in Arrow and in Spark: from the registry, a declaration, and the reader's policy.
+"""The Arrow and Spark types that a type becomes: from the registry, a declaration, and the reader's policy.
 
 In: a type by its wire code (TABLE_MAP) or by its name (information_schema). Out: a `Kind`, which both decoders
 dispatch on, and the Arrow and Spark types that belong to it. Both ways lead through the same entry of the registry, so
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValuePolicy:
-    """What becomes of values that Spark's types cannot hold, and of those that it can hold in two ways.
+    """The policy for values that Spark's types cannot hold, and for those that it can hold in two ways.
 
     `invalid_dates` rules zero dates, partial dates and days that no calendar has (31 February): 'null' makes them
     NULL, 'error' stops with a ProtocolError, 'text' turns every DATE, DATETIME and TIMESTAMP column into a STRING.
@@ -47,7 +47,7 @@ class OutputColumn:
 
 
 class Declared(Protocol):
-    """What is asked of a catalog column: a `ColumnSchema` has it."""
+    """The facts that are asked of a catalog column: a `ColumnSchema` has them."""
 
     @property
     def name(self) -> str: ...
@@ -64,7 +64,7 @@ class Declared(Protocol):
 
 
 def arrow_and_spark(kind: Kind, precision: int = 0, scale: int = 0) -> tuple[pa.DataType, str]:
-    """The Arrow type and the Spark DDL type of a kind; precision and scale matter to DECIMAL alone."""
+    """Return the Arrow type and the Spark DDL type of a kind; precision and scale matter to DECIMAL alone."""
     entry = KINDS[kind]
     if isinstance(entry.arrow, pa.DataType):
         return entry.arrow, entry.spark
@@ -72,7 +72,7 @@ def arrow_and_spark(kind: Kind, precision: int = 0, scale: int = 0) -> tuple[pa.
 
 
 def refine(entry: TypeEntry, *, unsigned: bool, precision: int, policy: ValuePolicy) -> Kind:
-    """The type's kind, narrowed by the declaration (signedness, a wide DECIMAL, a full BIT) and by the policy.
+    """Narrow the type's kind by the declaration (signedness, a wide DECIMAL, a full BIT) and by the policy.
 
     `precision` is the digits of a DECIMAL or the bits of a BIT.
     """
@@ -87,17 +87,19 @@ def refine(entry: TypeEntry, *, unsigned: bool, precision: int, policy: ValuePol
 
 
 def types_of_code(code: int) -> list[TypeEntry]:
-    """The types that the binlog writes under one code: only the catalog, and the collation of text, tell them apart."""
+    """List the types that the binlog writes under one code: only the catalog, and the collation of text, tell them
+    apart.
+    """
     return [entry for entry in TYPES if code in entry.binlog.codes]
 
 
 def type_named(code: int, data_type: str) -> TypeEntry | None:
-    """The type of this name that the binlog writes under this code."""
+    """Find the type of this name that the binlog writes under this code."""
     return next((e for e in types_of_code(code) if any(name.name == data_type for name in e.names)), None)
 
 
 def type_of_wire(code: int, *, binary: bool) -> TypeEntry | None:
-    """The type as the stream alone tells it; None for a code that the registry lacks.
+    """Find the type as the stream alone tells it; None for a code that the registry lacks.
 
     Collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like VARBINARY.
     """
@@ -108,7 +110,7 @@ def type_of_wire(code: int, *, binary: bool) -> TypeEntry | None:
 
 
 def type_of(column: Declared) -> TypeEntry:
-    """The registry's entry of a catalog column's type; SchemaError for a type that is not in the registry."""
+    """Find the registry's entry of a catalog column's type; SchemaError for a type that is not in the registry."""
     entry = TYPE_OF_NAME.get(column.data_type)
     if entry is None:
         raise SchemaError(
@@ -119,7 +121,9 @@ def type_of(column: Declared) -> TypeEntry:
 
 
 def output_column(column: Declared, policy: ValuePolicy) -> OutputColumn:
-    """The Spark side of a catalog column, before any event was seen; SchemaError for a type the registry lacks."""
+    """Return the Spark side of a catalog column, before any event was seen; SchemaError for a type the registry
+    lacks.
+    """
     kind = refine(type_of(column), unsigned=column.unsigned, precision=column.precision or 0, policy=policy)
     arrow, spark = arrow_and_spark(kind, column.precision or 0, column.scale or 0)
     return OutputColumn(column.name, arrow, spark)

@@ -119,7 +119,7 @@ that nobody knows) stops only those who ask for it. VARIANT asks for all.
 
 
 def page() -> str:
-    """The whole page."""
+    """Write the whole page."""
     lines = [
         _INTRODUCTION,
         "| MariaDB | wire type | bytes | Arrow | Spark | in VARIANT | in JSON | remarks |",

@@ -71,7 +71,9 @@ _OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition. `test` is the name of Spark's filter; timestamps are microseconds since 1970. A NULL passes no condition."""
+    """One condition. `test` is the name of Spark's filter; timestamps are microseconds since 1970. A NULL passes no
+    condition.
+    """
 
     field: str
     test: str

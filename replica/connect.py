@@ -22,7 +22,7 @@ from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.start import place_of, starting_position
 from replica.relay_log.file_head import read_file_head
-from replica.relay_log.identity import Connection, Identity, Owner, Source, take_identity, write_identity
+from replica.relay_log.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
 from replica.relay_log.last_event import fingerprint_at, last_event
 from replica.relay_log.location import relay_path
 from replica.relay_log.presence import removed
@@ -123,7 +123,7 @@ class Connector:
             self._restart(stored)  # only now: one that this server refuses is not kept
         if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
             self._relay.sync()  # a dump that begins at a place acknowledges everything before it
-        self._note_source(server, Connection(str(endpoint), *thread))
+        self._note_source(server, DumpThread(str(endpoint), *thread))
         registered = await login.run(register(self._registration(stored.position, place)))
         if registered.semi_sync and not registered.semi_sync_enabled:
             self._warn_once(
@@ -142,7 +142,7 @@ class Connector:
                 login = await log_in(self._config, dump.endpoint)
                 with contextlib.closing(login):
                     await login.run(end_dump(dump.thread))
-            self._keep(self._taken_identity().without_connection(Connection(str(dump.endpoint), *dump.thread)))
+            self._keep(self._taken_identity().without_connection(DumpThread(str(dump.endpoint), *dump.thread)))
 
     # -- who we are, and who else is there -----------------------------------------------------------------------
 
@@ -254,11 +254,11 @@ class Connector:
                 self._log.info("goes on from another server", endpoint=str(endpoint), gtid=gtid)
         return compared.there
 
-    def _note_source(self, server: ServerInfo, connection: Connection) -> None:
+    def _note_source(self, server: ServerInfo, connection: DumpThread) -> None:
         """Note, before the first byte comes, whose it is, and the dump that will have to be ended."""
         identity, relay = self._taken_identity().with_connection(connection), self._relay
         if not identity.sources or identity.sources[-1].uid != server.uid:
-            identity = identity.with_source(Source(relay.change_server(), server.uid))
+            identity = identity.with_source(CopiedFrom(relay.change_server(), server.uid))
         self._keep(identity)
 
     @property

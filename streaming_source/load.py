@@ -45,7 +45,7 @@ Catalog = dict[tuple[str, str], "TableSchema"]
 _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"
 
 
-class _Known(NamedTuple):
+class _LoadedTables(NamedTuple):
     """All that is known of the selected tables: their names as patterns, the columns of the one table, and the
     catalog's word.
     """
@@ -91,25 +91,25 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
     return plan
 
 
-def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: bool) -> _Known:
+def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: bool) -> _LoadedTables:
     questions = partial(_questions, options, config, attached=attached)
     catalog, origin, unreadable = asyncio.run(ask(config, questions))
     if options.table is None:
         announce_selection(options, catalog)
-        return _Known(options.patterns, None, catalog, origin, unreadable)
+        return _LoadedTables(options.patterns, None, catalog, origin, unreadable)
     (table,) = catalog.values()
     columns = catalog_table_columns(table, _policy(options), options.columns)
-    return _Known((table.name,), columns, catalog, origin, unreadable)  # as the server spells it
+    return _LoadedTables((table.name,), columns, catalog, origin, unreadable)  # as the server spells it
 
 
-def _from_log(options: SourceOptions, directory: Path) -> _Known:
+def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
     if options.table is None:
         if options.on_schema_change != "ignore":
             raise ConfigError(
                 f"onSchemaChange={options.on_schema_change} with tables has to know what they look like.",
                 hint="Set host and user: then a server's catalog tells it.",
             )
-        return _Known(options.patterns, None, {})
+        return _LoadedTables(options.patterns, None, {})
     from streaming_source.attached.table import newest_table
 
     log = RelayLog(directory)
@@ -117,7 +117,7 @@ def _from_log(options: SourceOptions, directory: Path) -> _Known:
     described = newest_table(log, options.table, _policy(options), options.columns)
     position = GtidPosition() if head is None else head.position
     origin = CatalogOrigin(position, described=True, from_rows=described.schema)
-    return _Known(options.patterns, described.columns, {}, origin)
+    return _LoadedTables(options.patterns, described.columns, {}, origin)
 
 
 def _policy(options: SourceOptions) -> ValuePolicy:

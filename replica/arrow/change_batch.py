@@ -26,7 +26,7 @@ NAMES: Final = pa.list_(pa.string())
 _MICROSECONDS: Final = 1_000_000
 
 
-class Field(NamedTuple):
+class ChangeColumn(NamedTuple):
     """Describe one column of the RecordBatches; `kind` is None for images, whose type is the table's."""
 
     name: str
@@ -36,19 +36,21 @@ class Field(NamedTuple):
 
 
 FIELDS: Final = (
-    Field("op", pa.string(), False, "`insert`, `update` or `delete`"),
-    Field("gtid", pa.string(), False, "the transaction: `0-1-4711`; in MySQL's files `uuid:number`"),
-    Field("domain_id", pa.uint32(), False, "its replication domain; 0 in MySQL's files"),
-    Field("server_id", pa.uint32(), False, "the server that logged it"),
-    Field("sequence_number", pa.uint64(), False, "its number in the domain; grows along the log"),
-    Field("commit_time", pa.timestamp("us", tz="UTC"), False, "when it was committed, to the second"),
-    Field("ordinal", pa.int64(), False, "of the row change among all of its transaction, from 0, of all tables"),
-    Field("last", pa.bool_(), False, "whether it is the transaction's last one of this table"),
-    Field("before", None, True, "the row before the change, a column of the table a field; NULL for `insert`"),
-    Field("after", None, True, "the row after the change; NULL for `delete`"),
-    Field("absent_before", NAMES, True, "columns that `before` does not tell (binlog_row_image=MINIMAL); NULL: none"),
-    Field("absent_after", NAMES, True, "columns that `after` does not tell; they are NULL there; NULL: none"),
-    Field("history", pa.bool_(), True, "of system-versioned tables: whether the row is a closed version; else NULL"),
+    ChangeColumn("op", pa.string(), False, "`insert`, `update` or `delete`"),
+    ChangeColumn("gtid", pa.string(), False, "the transaction: `0-1-4711`; in MySQL's files `uuid:number`"),
+    ChangeColumn("domain_id", pa.uint32(), False, "its replication domain; 0 in MySQL's files"),
+    ChangeColumn("server_id", pa.uint32(), False, "the server that logged it"),
+    ChangeColumn("sequence_number", pa.uint64(), False, "its number in the domain; grows along the log"),
+    ChangeColumn("commit_time", pa.timestamp("us", tz="UTC"), False, "when it was committed, to the second"),
+    ChangeColumn("ordinal", pa.int64(), False, "of the row change among all of its transaction, from 0, of all tables"),
+    ChangeColumn("last", pa.bool_(), False, "whether it is the transaction's last one of this table"),
+    ChangeColumn("before", None, True, "the row before the change, a column of the table a field; NULL for `insert`"),
+    ChangeColumn("after", None, True, "the row after the change; NULL for `delete`"),
+    ChangeColumn("absent_before", NAMES, True, "columns left out of `before` (binlog_row_image=MINIMAL); NULL: none"),
+    ChangeColumn("absent_after", NAMES, True, "columns left out of `after`, and NULL there; NULL: none"),
+    ChangeColumn(
+        "history", pa.bool_(), True, "for system-versioned tables, whether the row is a closed version; else NULL"
+    ),
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
-from replica.arrow.table_rows import TableRows
+from replica.arrow.table_rows import TableDecoder
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import Reading
@@ -79,7 +79,7 @@ class _Asked:
     statements_stop: bool
 
     def batches(self, reading: Reading, parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-        rows = TableRows(reading, self.options, self.statements_stop)
+        rows = TableDecoder(reading, self.options, self.statements_stop)
         for part in parts:
             yield from rows.of(part)
 

@@ -62,7 +62,7 @@ class _OneDefinition:
 
 
 @dataclass(slots=True)
-class TableRows:
+class TableDecoder:
     """Read one table along a log; `statements_stop`: whether changes without rows end the reading."""
 
     reading: Reading

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from replica.errors import PrerequisiteError, ServerError
-from replica.handshake.primary import DENIED_CODES, BinlogFile, PrimaryAnswer, ask_primary, list_binlogs
+from replica.handshake.primary import DENIED_CODES, ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
 from replica.handshake.registration import Query, Rows, Steps
 from replica.handshake.server import PROBING_ID, ServerInfo, inspect_server
 from replica.handshake.start import earliest_position, gtids
@@ -57,7 +57,7 @@ class ServerFacts:
     oldest: GtidPosition | None = None
     """Where its oldest binlog file starts: what ends before that is purged."""
     replicas: tuple[OtherReplica, ...] | None = None
-    binlogs: tuple[BinlogFile, ...] | None = None
+    binlogs: tuple[ListedBinlog, ...] | None = None
     filters: tuple[str, str] | None = None
     """binlog_do_db and binlog_ignore_db."""
     tables_visible: int = 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.place import Place, placed
+from replica.commands.place import LogChoice, placed
 from replica.daemon.status import read_status
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
@@ -48,7 +48,7 @@ NOT_FOUND: Final = 3
 @keys_option
 @placed
 def explain(
-    place: Place,
+    place: LogChoice,
     *,
     gtid: Gtid,
     files: tuple[str, ...],
@@ -74,7 +74,7 @@ def explain(
         raise SystemExit(NOT_FOUND)
 
 
-def _answer(place: Place, gtid: Gtid, files: tuple[str, ...], keys: KeyRing | None) -> Answer:
+def _answer(place: LogChoice, gtid: Gtid, files: tuple[str, ...], keys: KeyRing | None) -> Answer:
     if files:
         return explain_files(files, gtid, keys)
     if place.relay_dir is None:

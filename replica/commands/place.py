@@ -1,7 +1,7 @@
 """The options of commands that look at a log: a relay directory, or a connection; the same names as everywhere.
 
-In: command line, environment and configuration file of the daemon. Out: a `Place`. A relay directory wins, so that a
-command beside a daemon reads what that one wrote; --direct asks the primary itself.
+In: command line, environment and configuration file of the daemon. Out: a `LogChoice`. A relay directory wins, so that
+a command beside a daemon reads what that one wrote; --direct asks the primary itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONNECTION: Final = (
 _ACCOUNT: Final = frozenset({"user", "defaults_file"})
 
 
-class Place(NamedTuple):
+class LogChoice(NamedTuple):
     """The place of a log. `relay_dir` is None where the primary is to be asked itself."""
 
     relay_dir: Path | None
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 def placed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --relay-dir, --direct, --config and the options of a connection; it is called with a `Place`."""
+    """Give a command --relay-dir, --direct, --config and the options of a connection; it gets a `LogChoice`."""
 
     def call(config_file: Path | None, direct: bool, **given: Any) -> None:  # noqa: FBT001  (click's flag)
         own = {name: given.pop(name) for name in list(given) if name not in (*CONNECTION, "relay_dir")}
@@ -83,7 +83,9 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of a replica's relay log.")(call)
 
 
-def find_place(line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool) -> Place:
+def find_place(
+    line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool
+) -> LogChoice:
     """Find the place that command line, environment and file name.
 
     Raises:
@@ -93,4 +95,4 @@ def find_place(line: Mapping[str, object], variables: Mapping[str, str], file: P
     directory = found.values.get("relay_dir")
     if direct and line.get("relay_dir"):
         raise ConfigError("--direct and --relay-dir exclude each other.")
-    return Place(None if direct or not directory else Path(str(directory)), found)
+    return LogChoice(None if direct or not directory else Path(str(directory)), found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.place import Place, placed
+from replica.commands.place import LogChoice, placed
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
 from replica.errors import ConfigError
@@ -57,7 +57,7 @@ Asked = BinlogPosition | Gtid | int
 @keys_option
 @placed
 def position(
-    place: Place,
+    place: LogChoice,
     *,
     files: tuple[str, ...],
     file_pos: BinlogPosition | None,
@@ -95,7 +95,7 @@ def _find(reader: LogReader, asked: Asked) -> FoundPosition:
     return reader.behind(asked) if isinstance(asked, Gtid) else reader.at_time(asked)
 
 
-def _reader(place: Place, files: tuple[str, ...], keys: KeyRing | None) -> LogReader:
+def _reader(place: LogChoice, files: tuple[str, ...], keys: KeyRing | None) -> LogReader:
     if files:
         return FilesReader(files, keys)
     if place.relay_dir is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 import click
 
 from replica.command_options import Parsed, tables_option
-from replica.commands.place import Place, placed
+from replica.commands.place import LogChoice, placed
 from replica.dump.notices import Notices
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.dump.reading import OPTIONS, Reading
@@ -65,7 +65,7 @@ STATEMENT: Final = "statement"
               help="File of CREATE TABLE statements, for tables whose columns have no names in the log.")  # fmt: skip
 @placed
 def tail(
-    place: Place,
+    place: LogChoice,
     *,
     start: str | GtidPosition,
     last: int | None,
@@ -120,7 +120,7 @@ def tail(
         raise SystemExit(notices.exit_code)
 
 
-def _source(place: Place, start: str | GtidPosition) -> AbstractContextManager[Source]:
+def _source(place: LogChoice, start: str | GtidPosition) -> AbstractContextManager[Source]:
     if place.relay_dir is not None:
         return relay_directory(place.relay_dir, place.config() if place.connects else None)
     return primary(place.config(), start, warnings_logger())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from replica.protocol.gtid import Order
 
 if TYPE_CHECKING:
-    from replica.handshake.primary import BinlogFile, PrimaryAnswer
+    from replica.handshake.primary import ListedBinlog, PrimaryAnswer
     from replica.progress import Progress
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead
@@ -42,7 +42,7 @@ class Sample:
     head: RelayHead
     head_server_id: int
     answer: PrimaryAnswer | None
-    binlogs: tuple[BinlogFile, ...] | None
+    binlogs: tuple[ListedBinlog, ...] | None
     progress: Progress
     quiet_s: float
     """After this long without even a heartbeat, the stream is no evidence of anything."""
@@ -61,7 +61,7 @@ class Behind:
     purge: Purge
 
 
-class Lag:
+class PrimaryLag:
     """The distance over time; it remembers what the samples before have proved. One thread."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
     return total
 
 
-def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[BinlogFile, ...] | None) -> int | None:
+def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[ListedBinlog, ...] | None) -> int | None:
     """Count the bytes of one server's binlog from one place to a later one; None where a file between has no known
     size.
     """

@@ -51,7 +51,7 @@ class LogWriter:
 
     def capture(self) -> None:
         """Send Python's logging (asyncio, the driver) and its warnings the same way."""
-        logging.basicConfig(level=logging.WARNING, handlers=[_Handler(self.logger)], force=True)
+        logging.basicConfig(level=logging.WARNING, handlers=[_LogHandler(self.logger)], force=True)
         logging.captureWarnings(capture=True)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class _Nowhere:
     """A logger that takes no line: the last processor has taken it."""
 
 
-class _Handler(logging.Handler):
+class _LogHandler(logging.Handler):
     def __init__(self, log: FilteringBoundLogger) -> None:
         super().__init__()
         self._log = log

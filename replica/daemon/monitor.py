@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
 from replica.handshake.login import Login, log_in
-from replica.handshake.primary import BinlogFile, PrimaryAnswer, ask_primary, list_binlogs
+from replica.handshake.primary import ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class Known:
     """An answer, and the sizes of the binlog files where they were needed and may be seen."""
 
     answer: PrimaryAnswer
-    binlogs: tuple[BinlogFile, ...] | None
+    binlogs: tuple[ListedBinlog, ...] | None
 
 
 class Monitor:

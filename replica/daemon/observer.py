@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from replica.daemon.lag import Lag, Sample
+from replica.daemon.lag import PrimaryLag, Sample
 from replica.daemon.parts import acks, connection, primary, stream
 from replica.daemon.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
 from replica.errors import RelayError
@@ -64,7 +64,7 @@ class Observer:
         self._retaining = retaining
         self._loop_delay_s = loop_delay_s
         self._errors = errors
-        self._lag = Lag()
+        self._lag = PrimaryLag()
         self._files = SealedFiles(relay.directory)
         self._lock = threading.Lock()
         self._record: StatusRecord | None = None

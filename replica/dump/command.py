@@ -20,7 +20,7 @@ from replica.dump.json_rows import Image, write_json_rows
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.output import standard_output
-from replica.dump.progress import Progress, TerminalProgress
+from replica.dump.progress import DumpProgress, TerminalProgress
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.selection import Selection
 from replica.dump.sql import SqlDump
@@ -134,6 +134,6 @@ def _check_outputs(**outputs: bool) -> None:
         raise ConfigError(f"{' and '.join(chosen)} exclude each other.", hint="Choose one output.")
 
 
-def _progress(files: Sequence[str]) -> Progress:
+def _progress(files: Sequence[str]) -> DumpProgress:
     # Beside output on the same terminal a bar would only disturb.
-    return TerminalProgress(files) if sys.stderr.isatty() and not sys.stdout.isatty() else Progress()
+    return TerminalProgress(files) if sys.stderr.isatty() and not sys.stdout.isatty() else DumpProgress()

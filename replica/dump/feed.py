@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.dump.rows_text import Place
+from replica.dump.rows_text import RangeOrigin
 from replica.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RowFeed:
 
 
 def _chunks(part: Part, rows: Iterator[Rows], texts: RowTexts) -> Iterator[Chunk]:
-    place = Place(part.name, part.piece.offset)
+    place = RangeOrigin(part.name, part.piece.offset)
     for batch, shown, gtids in rows:
         assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.event is not None  # noqa: S101

@@ -14,7 +14,7 @@ from replica.dump.event_words import event_words, group_words, statement_text, u
 from replica.dump.kernel_escapes import PLAIN
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
-from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
 from replica.dump.without_rows import parts_with_notice
 from replica.plain_text import one_line, printable
@@ -42,7 +42,7 @@ def program(table: Table, *, unnamed: bool) -> Program:
     for one in shown:
         words = f" /* {one_line(declaration(one.column, one.plan, unnamed=unnamed))} */\n"
         name = one.plan.name if unnamed else quoted(one.plan.name)
-        columns.append(Column(one, f"###   {one_line(name)}=", words, words))
+        columns.append(ColumnText(one, f"###   {one_line(name)}=", words, words))
     where = one_line(".".join(map(quoted, table.name)))
     for op, verb in VERBS.items():
         start = f"### {verb} {where}\n"

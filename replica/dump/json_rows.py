@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from replica.dump.json_text import as_json
 from replica.dump.kernel_escapes import JSON
-from replica.dump.rows_text import Place, RowTexts
-from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.rows_text import RangeOrigin, RowTexts
+from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.without_rows import parts_with_notice
 from replica.rows.scan import records as r
 
@@ -33,7 +33,7 @@ _NAMES: Final = {BEFORE: "before", AFTER: "after"}
 def program(table: Table, image: Image, *, unnamed: bool) -> Program:
     """Make the templates of one table; `image` says which of the two are written."""
     shown = shown_columns(table, unnamed=unnamed)
-    columns = [Column(one, f"{as_json(one.plan.name)}:") for one in shown]
+    columns = [ColumnText(one, f"{as_json(one.plan.name)}:") for one in shown]
     made = Program()
     for op, word in OPERATIONS.items():
         text = f',"op":"{word}","database":{as_json(table.name.database)},"table":{as_json(table.name.table)}'
@@ -59,7 +59,7 @@ def program(table: Table, image: Image, *, unnamed: bool) -> Program:
 def write_json_rows(reading: Reading, out: BinaryIO, *, image: Image = "both") -> None:
     texts = RowTexts(JSON, lambda table: program(table, image, unnamed=reading.names.is_unnamed(table.table_map)))
     for part in parts_with_notice(reading):
-        place = Place(part.name, part.piece.offset)
+        place = RangeOrigin(part.name, part.piece.offset)
         out.writelines(
             texts.write(batch, place, shown=shown, gtids=gtids).data for batch, shown, gtids in reading.rows(part)
         )

@@ -19,7 +19,7 @@ SILENT_S: Final = 2.0
 """Shorter dumps show nothing."""
 
 
-class Progress:
+class DumpProgress:
     """The progress that shows nothing, for a dump that is not watched."""
 
     def __enter__(self) -> Self:
@@ -32,7 +32,7 @@ class Progress:
         """Note that everything of this file up to offset `end` is done."""
 
 
-class TerminalProgress(Progress):
+class TerminalProgress(DumpProgress):
     """The progress as a bar; its length is the size of all files on disk, unknown with standard input."""
 
     def __init__(self, files: Sequence[str]) -> None:

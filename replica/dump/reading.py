@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from replica.dump.progress import Progress
+from replica.dump.progress import DumpProgress
 from replica.errors import DataLossError, ProtocolError
 from replica.files.ranges import relocated
 from replica.log_reader.in_files import FilesReader
@@ -101,7 +101,7 @@ class Reading:
     notices: Notices
     keys: KeyRing | None = None
     skip_damaged: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: DumpProgress = field(default_factory=DumpProgress)
     _carried: Carried = field(default_factory=Carried)
     _decoder: RangeDecoder | None = None
     _scanned: tuple[memoryview, Scan] | None = None

@@ -46,7 +46,7 @@ class Texts(NamedTuple):
 
 
 @dataclass(slots=True)
-class Place:
+class RangeOrigin:
     """The source of a range: its file's name and offset there."""
 
     file: str
@@ -75,7 +75,7 @@ class RowTexts:
     def write(
         self,
         batch: ChangeBatch,
-        place: Place,
+        place: RangeOrigin,
         *,
         shown: npt.NDArray[np.bool_] | None = None,
         gtids: pa.LargeStringArray | None = None,
@@ -112,7 +112,7 @@ class RowTexts:
     def _record(
         self,
         batch: ChangeBatch,
-        place: Place,
+        place: RangeOrigin,
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.LargeStringArray | None,
     ) -> tuple[Records, list[object]]:

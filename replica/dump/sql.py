@@ -21,7 +21,7 @@ from replica.dump.kernel_escapes import SQL
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_of, settings_of_rows
-from replica.dump.templates import AFTER, BEFORE, Column, Program, Shown, Side, shown_columns
+from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Shown, Side, shown_columns
 from replica.dump.without_rows import parts_with_notice
 from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
@@ -66,9 +66,11 @@ def program(table: Table) -> Program:
     shown = shown_columns(table)
     written = [one for one in shown if not _is_period(one, shown)]
     where = ".".join(map(quoted, table.name))
-    settings = [Column(one, f"{quoted(one.plan.name)} = ") for one in written]
+    settings = [ColumnText(one, f"{quoted(one.plan.name)} = ") for one in written]
     key = [one for one in written if one.plan.key]
-    conditions = [Column(one, f"{quoted(one.plan.name)} <=> ", "" if key else _exact(one)) for one in key or written]
+    conditions = [
+        ColumnText(one, f"{quoted(one.plan.name)} <=> ", "" if key else _exact(one)) for one in key or written
+    ]
     delete = [Side(BEFORE, f"DELETE FROM {where} WHERE ", " AND ", " LIMIT 1;\n", conditions)]
     made = Program()
     made.add(len(shown), [Side(AFTER, f"INSERT INTO {where} SET ", ", ", ";\n", settings)])

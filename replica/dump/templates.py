@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnText:
     """The form of one column of a side: text before and after its value; `null_suffix` after a NULL."""
 
     shown: Shown
@@ -59,7 +59,7 @@ class Side:
     before: str
     between: str
     after: str
-    columns: Sequence[Column]
+    columns: Sequence[ColumnText]
 
     def ending(self, text: str) -> Side:
         """Return the same with more text behind it."""

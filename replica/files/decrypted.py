@@ -24,7 +24,7 @@ from replica.protocol.events import decode_description
 from replica.protocol.header import HEADER, EventHeader
 
 if TYPE_CHECKING:
-    from replica.files.window import Reader
+    from replica.files.window import ByteSource
     from replica.protocol.constants import ChecksumAlgorithm
 
 LOOKED_AT: Final = 64 << 10
@@ -36,7 +36,7 @@ MAX_TRIES: Final = 4096
 class Decrypted:
     """Reads ahead by a batch; `prefix` comes first, as it is."""
 
-    def __init__(self, prefix: bytes, source: Reader, cipher: EventCipher, checksum: ChecksumAlgorithm) -> None:
+    def __init__(self, prefix: bytes, source: ByteSource, cipher: EventCipher, checksum: ChecksumAlgorithm) -> None:
         self._source = source
         self._cipher = cipher
         self._checksums(checksum)

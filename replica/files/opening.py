@@ -17,7 +17,7 @@ from replica.files.binlog import BinlogFile
 from replica.files.decrypted import Decrypted
 from replica.files.encryption import HEAD_BYTES, choose_cipher, find_encryption
 from replica.files.readers import COMPRESSIONS, Decompressed, FileReader, Prefixed
-from replica.files.window import MappedWindow, Reader, StreamWindow
+from replica.files.window import ByteSource, MappedWindow, StreamWindow
 from replica.protocol.constants import BINLOG_MAGIC
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _identify(descriptor: int, name: str, keys: KeyRing | None, algorithm: Algor
     compression = next((found for begins, found in COMPRESSIONS.items() if magic.startswith(begins)), None)
     if compression is None:
         _check_magic(magic, name)
-    reader: Reader = source if compression is None else Decompressed(name, source, *compression)
+    reader: ByteSource = source if compression is None else Decompressed(name, source, *compression)
     head, fault = _read_head(reader, HEAD_BYTES)
     encryption = find_encryption(head)
     if encryption is not None:
@@ -83,7 +83,7 @@ def _identify(descriptor: int, name: str, keys: KeyRing | None, algorithm: Algor
     return BinlogFile(name, descriptor, StreamWindow(reader), source=source, size=size, seekable=False)
 
 
-def _read_head(reader: Reader, size: int) -> tuple[bytes, ProtocolError | None]:
+def _read_head(reader: ByteSource, size: int) -> tuple[bytes, ProtocolError | None]:
     """The first bytes, and what went wrong after them."""
     buffer = bytearray(size)
     fill = 0

@@ -22,7 +22,7 @@ from replica.errors import ProtocolError, TruncatedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.files.window import Reader
+    from replica.files.window import ByteSource
 
 INPUT_BYTES: Final = 256 << 10
 STEP_BYTES: Final = 256 << 10
@@ -66,7 +66,7 @@ class FileReader(io.RawIOBase):
 class Prefixed:
     """A reader whose first bytes were read before, to see what it is, and `fault` if that ended in one."""
 
-    def __init__(self, head: bytes, rest: Reader, fault: ProtocolError | None) -> None:
+    def __init__(self, head: bytes, rest: ByteSource, fault: ProtocolError | None) -> None:
         self._head = memoryview(head)
         self._rest = rest
         self._fault = fault
@@ -150,24 +150,24 @@ class _Members:
         return True
 
 
-class _Read(Protocol):
+class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _gzip(source: FileReader) -> _Read:
+def _gzip(source: FileReader) -> _Readable:
     return _Members(source, _Gzip)
 
 
-def _xz(source: FileReader) -> _Read:
+def _xz(source: FileReader) -> _Readable:
     return _Members(source, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=HISTORY_BYTES))
 
 
-def _zstd(source: FileReader) -> _Read:
-    stream: _Read = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
+def _zstd(source: FileReader) -> _Readable:
+    stream: _Readable = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), "zstd")
     return stream
 
 
-COMPRESSIONS: Final[dict[bytes, tuple[str, Callable[[FileReader], _Read]]]] = {
+COMPRESSIONS: Final[dict[bytes, tuple[str, Callable[[FileReader], _Readable]]]] = {
     b"\x1f\x8b": ("gzip", _gzip),
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\xfd7zXZ\x00": ("xz", _xz),
@@ -179,7 +179,7 @@ _DAMAGE: Final = (EOFError, OSError, zlib.error, lzma.LZMAError)
 class Decompressed:
     """What is in a compressed file."""
 
-    def __init__(self, name: str, source: FileReader, kind: str, start: Callable[[FileReader], _Read]) -> None:
+    def __init__(self, name: str, source: FileReader, kind: str, start: Callable[[FileReader], _Readable]) -> None:
         self._name = name
         self._source = source
         self._kind = kind

@@ -33,7 +33,7 @@ GROWTH_BYTES: Final = 256 << 20
 """What is reserved on disk at once."""
 
 
-class Reader(Protocol):
+class ByteSource(Protocol):
     """Where a stream comes from."""
 
     def readinto(self, target: memoryview, /) -> int:
@@ -74,7 +74,7 @@ class MappedWindow:
 class StreamWindow:
     """A buffer that follows a reader."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ByteSource) -> None:
         self._reader = reader
         self._buffer = np.empty(BUFFER_BYTES, np.uint8)
         self._file: IO[bytes] | None = None

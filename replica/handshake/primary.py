@@ -64,7 +64,7 @@ class PrimaryAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class BinlogFile:
+class ListedBinlog:
     """One line of SHOW BINARY LOGS."""
 
     name: str
@@ -101,7 +101,7 @@ def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
     )
 
 
-def list_binlogs() -> Steps[tuple[BinlogFile, ...] | None]:
+def list_binlogs() -> Steps[tuple[ListedBinlog, ...] | None]:
     """Return the primary's binlog files, oldest first; None where the account may not see them (BINLOG MONITOR)."""
     try:
         rows = yield Query("SHOW BINARY LOGS")
@@ -109,7 +109,7 @@ def list_binlogs() -> Steps[tuple[BinlogFile, ...] | None]:
         if error.code not in DENIED_CODES:
             raise
         return None
-    return tuple(BinlogFile(row[0] or "", int(row[1] or 0)) for row in rows)
+    return tuple(ListedBinlog(row[0] or "", int(row[1] or 0)) for row in rows)
 
 
 def _expiry_s(variables: Mapping[str, str]) -> float | None:

@@ -35,7 +35,7 @@ Owner = Literal["daemon", "embedded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class DumpThread:
     """One dump on a primary: enough to recognise its thread there and no other."""
 
     endpoint: str
@@ -48,7 +48,7 @@ class Connection:
     """Our address and port, as the primary sees them."""
 
 
-class Source(NamedTuple):
+class CopiedFrom(NamedTuple):
     """Relay files from number `file` on, until the next one of these, were copied from the server `uid`."""
 
     file: int
@@ -59,19 +59,19 @@ class Source(NamedTuple):
 class Identity:
     server_id: int
     owner: Owner
-    connections: tuple[Connection, ...] = ()
+    connections: tuple[DumpThread, ...] = ()
     """Those not ended by our own goodbye, one a run of a primary, the last one last."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CopiedFrom, ...] = ()
     """In the order of the files."""
 
-    def with_connection(self, connection: Connection) -> Identity:
+    def with_connection(self, connection: DumpThread) -> Identity:
         others = [one for one in self.connections if not _same_place(one, connection)]
         return replace(self, connections=(*others, connection)[-MAX_CONNECTIONS:])
 
-    def without_connection(self, ended: Connection) -> Identity:
+    def without_connection(self, ended: DumpThread) -> Identity:
         return replace(self, connections=tuple(one for one in self.connections if not _same_place(one, ended)))
 
-    def with_source(self, source: Source) -> Identity:
+    def with_source(self, source: CopiedFrom) -> Identity:
         """From this file on; what was said of it and of later ones, which were never begun, is void."""
         kept = [one for one in self.sources if one.file < source.file]
         if kept and kept[-1].uid == source.uid:
@@ -92,7 +92,7 @@ def source_of(directory: Path, file: int) -> str | None:
     return None if identity is None else identity.source_of(file)
 
 
-def _same_place(one: Connection, other: Connection) -> bool:
+def _same_place(one: DumpThread, other: DumpThread) -> bool:
     # Not by server id: all nodes of a Galera cluster may have one. A server that is reached by two names has two
     # entries, and the thread of the second is found by either.
     return (one.endpoint, one.server_id) == (other.endpoint, other.server_id)
@@ -159,9 +159,9 @@ def write_identity(directory: Path, identity: Identity) -> None:
 def _parsed(found: dict[str, Any]) -> Identity:
     if found["version"] != VERSION or found["owner"] not in get_args(Owner):
         raise ValueError(found["version"])
-    connections = tuple(Connection(**one) for one in found["connections"])
+    connections = tuple(DumpThread(**one) for one in found["connections"])
     for connection in connections:
         if [type(value) for value in astuple(connection)] != [str, int, int, int, str]:
             raise ValueError(connection)  # a thread id becomes part of a statement
-    sources = tuple(Source(int(file), str(uid)) for file, uid in found.get("sources", ()))
+    sources = tuple(CopiedFrom(int(file), str(uid)) for file, uid in found.get("sources", ()))
     return Identity(int(found["server_id"]), found["owner"], connections, sources)

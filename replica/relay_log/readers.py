@@ -47,7 +47,7 @@ class Reader(NamedTuple):
     seen: float
 
 
-class Survey(NamedTuple):
+class RegisteredReaders(NamedTuple):
     """`ignored`: why a file in the folder is no registration, by file name."""
 
     readers: list[Reader]
@@ -177,13 +177,13 @@ def registered_readers(directory: Path) -> list[Reader]:
     return survey_readers(directory).readers
 
 
-def survey_readers(directory: Path) -> Survey:
+def survey_readers(directory: Path) -> RegisteredReaders:
     """The same, with what else lies in the folder. Raises RelayError where there are more than MAX_READERS."""
     readers, ignored = [], {}
     try:
         names = sorted(entry.name for entry in (directory / READERS_NAME).iterdir())
     except FileNotFoundError:
-        return Survey([], {})
+        return RegisteredReaders([], {})
     names = [name for name in names if name.endswith(".json")]
     if len(names) > MAX_READERS:
         raise RelayError(
@@ -197,7 +197,7 @@ def survey_readers(directory: Path) -> Survey:
             continue  # it has just ended
         except (OSError, ValueError, KeyError, RecursionError, ConfigError) as error:
             ignored[name] = str(error) or type(error).__name__
-    return Survey(readers, ignored)
+    return RegisteredReaders(readers, ignored)
 
 
 def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> None:

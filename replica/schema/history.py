@@ -19,7 +19,7 @@ from replica.schema.alteration import altered
 from replica.schema.create import SEQUENCE, Like, Options, read_create_table, read_option, read_sequence
 from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.known_tables import KnownTables, TableName
-from replica.schema.session import Session, session_of, text_of
+from replica.schema.session import StatementContext, session_of, text_of
 from replica.schema.sql_file import statements_of
 from replica.schema.sql_tokens import ANY_VERSION
 from replica.schema.statements import Statement, Verb, may_define, pairs, read_statement
@@ -72,7 +72,7 @@ class SchemaHistory:
         """
         history = cls()
         for text in statements_of(path):
-            session = Session(database=database)
+            session = StatementContext(database=database)
             statement = history._read(text, session)
             if isinstance(statement, SchemaError):
                 raise SchemaError(f"{path}: {statement.message}", hint="Give a file of CREATE TABLE statements.")
@@ -94,7 +94,7 @@ class SchemaHistory:
         thread: int = 0,
     ) -> Applied:
         """Follow one statement; `database` is the session's default. Text that is no DDL changes nothing."""
-        session = Session(
+        session = StatementContext(
             database=database,
             sql_mode=sql_mode,
             encoding=Encoding(server_charset),
@@ -131,7 +131,7 @@ class SchemaHistory:
     def _name(self, name: TableName) -> TableName:
         return (name[0].lower(), name[1].lower()) if self._lower else (name[0], name[1])
 
-    def _read(self, text: str, session: Session) -> Statement | SchemaError | None:
+    def _read(self, text: str, session: StatementContext) -> Statement | SchemaError | None:
         try:
             return read_statement(
                 text, session.database, sql_mode=session.sql_mode, server_version=session.server_version
@@ -139,7 +139,7 @@ class SchemaHistory:
         except SchemaError as error:
             return error
 
-    def _execute(self, statement: Statement | SchemaError | None, session: Session) -> Applied:
+    def _execute(self, statement: Statement | SchemaError | None, session: StatementContext) -> Applied:
         if isinstance(statement, SchemaError):
             reason = f"a statement that may have defined any table was not understood: {statement.message}"
             return Applied(self.known.distrust_all(reason), reason)
@@ -165,7 +165,7 @@ class SchemaHistory:
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
-    def _create(self, statement: Statement, name: TableName, session: Session) -> Applied:
+    def _create(self, statement: Statement, name: TableName, session: StatementContext) -> Applied:
         if statement.temporary:
             if len(self._temporary) >= _MAX_TEMPORARY:
                 del self._temporary[next(iter(self._temporary))]
@@ -190,7 +190,7 @@ class SchemaHistory:
             )
         return Applied((name,))
 
-    def _made(self, statement: Statement, default: Encoding, session: Session) -> Table:
+    def _made(self, statement: Statement, default: Encoding, session: StatementContext) -> Table:
         if statement.verb is Verb.CREATE_SEQUENCE:
             return read_sequence(statement.tokens, SEQUENCE) or SEQUENCE
         made = read_create_table(
@@ -208,7 +208,7 @@ class SchemaHistory:
             raise SchemaError(f"It is like {'.'.join(source)}, which is not known.")
         return found
 
-    def _drop(self, statement: Statement, names: tuple[TableName, ...], session: Session) -> Applied:
+    def _drop(self, statement: Statement, names: tuple[TableName, ...], session: StatementContext) -> Applied:
         dropped = []
         for name in names:
             if (session.thread, name) in self._temporary:
@@ -218,7 +218,7 @@ class SchemaHistory:
                 dropped.append(name)
         return Applied(tuple(dropped))
 
-    def _alter(self, statement: Statement, name: TableName, session: Session) -> Applied:
+    def _alter(self, statement: Statement, name: TableName, session: StatementContext) -> Applied:
         if (session.thread, name) in self._temporary:
             return Applied()
         table = self.known.get(name)
@@ -247,7 +247,7 @@ class SchemaHistory:
             self.known.move(name, touched[-1])
         return Applied(tuple(touched))
 
-    def _check(self, change: Alteration, name: TableName, session: Session) -> None:
+    def _check(self, change: Alteration, name: TableName, session: StatementContext) -> None:
         if session.failed:
             raise SchemaError("It failed on the primary after it had begun.")
         databases = self.known.databases
@@ -274,7 +274,7 @@ class SchemaHistory:
 
     # -- databases ---------------------------------------------------------------------------------------------------
 
-    def _define_database(self, statement: Statement, session: Session) -> Applied:
+    def _define_database(self, statement: Statement, session: StatementContext) -> Applied:
         database = self._name((statement.database, ""))[0]
         inside = self.known.in_database(database)
         if statement.verb is Verb.DROP_DATABASE or statement.or_replace:

@@ -2,7 +2,7 @@
 
 In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY. Out: its text in characters (a client that said nothing
 of its character set, or 'binary', is taken to speak UTF-8; what is not valid becomes U+FFFD, which no name or label may
-hold), and a `Session`.
+hold), and a `StatementContext`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXPLICIT_TIMESTAMPS: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class StatementContext:
     """The settings of a session. `encoding` is the server's default; `explicit_timestamps` is
     explicit_defaults_for_timestamp.
     """
@@ -40,9 +40,9 @@ class Session:
     failed: bool = False  # it ended with an error, but had done something that was logged
 
 
-def session_of(event: Logged, server_version: int) -> Session:
+def session_of(event: Logged, server_version: int) -> StatementContext:
     status = event.status
-    return Session(
+    return StatementContext(
         database=event.database,
         sql_mode=status.sql_mode or 0,
         encoding=Encoding(charset_name(status.charset[2] if status.charset else None)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.dump.rows_text import Place
+from replica.dump.rows_text import RangeOrigin
 from replica.dump.selection import Selection
 from replica.rows.scan import records as r
 
@@ -70,7 +70,7 @@ class Changes:
 
     def of(self, part: Part) -> Iterator[Rows]:
         """Yield the wanted rows of a part, in order."""
-        place = Place(part.name, part.piece.offset)
+        place = RangeOrigin(part.name, part.piece.offset)
         last = -1
         for batch, shown, gtids in self.reading.rows(part):
             wanted = np.ones(batch.rows, np.bool_) if shown is None else shown[batch.group]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.templates import AFTER, BEFORE, Column, Program, Side, shown_columns
+from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.rows.scan import records as r
@@ -51,7 +51,7 @@ def program(table: Table, *, unnamed: bool) -> Program:
     """Return the templates that write a row of the table so that `RowLine` can take it apart."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
-    columns = [Column(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
+    columns = [ColumnText(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
     for op in WORDS:
         made.add(len(shown), [Side(side, _SIDE, _COLUMN, "", columns) for side in _SIDES[op]])
     return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streaming_source.files.partition import RANGE_BYTES, FileAccess, FilePartition, PreparedGroup, Stretch
+from streaming_source.files.partition import RANGE_BYTES, FileAccess, FilePartition, PreparedInFile, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ class FileCutter:
         self._stretches: list[Stretch] = []
         self._bytes = 0
 
-    def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedGroup], extent: GroupExtent) -> None:
+    def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedInFile], extent: GroupExtent) -> None:
         """Add a range with wanted rows; one that goes on where the last ended, with the same tables, makes it
         longer.
         """

@@ -61,7 +61,7 @@ class FileAccess:
         return file.ranges(max_bytes=RANGE_BYTES, skip_damaged=self.skip_damaged, cut_at_ddl=True)
 
 
-class PreparedGroup(NamedTuple):
+class PreparedInFile(NamedTuple):
     """The place of an XA group that is committed later: bytes [start, end) of a file."""
 
     access: FileAccess
@@ -78,7 +78,7 @@ class Stretch:
     end: int
     description: FormatDescriptionEvent
     catalog: Catalog
-    carried: tuple[PreparedGroup, ...] = ()
+    carried: tuple[PreparedInFile, ...] = ()
     extent: GroupExtent | None = None
 
 
@@ -148,7 +148,7 @@ class FilePartition(InputPartition):
         """Read the file in one pass; XA groups that later stretches need are kept when they come by."""
         wanted = {stretch.start: stretch for stretch in self.stretches}
         awaited = [group for stretch in self.stretches for group in stretch.carried if group.access == self.access]
-        kept: dict[PreparedGroup, CarriedGroup] = {}
+        kept: dict[PreparedInFile, CarriedGroup] = {}
         for part in self.access.ranges(file):
             stretch = wanted.pop(part.offset, None)
             if stretch is not None and stretch.end == part.end:
@@ -167,7 +167,7 @@ class FilePartition(InputPartition):
         )
 
 
-def _fetched(group: PreparedGroup) -> CarriedGroup:
+def _fetched(group: PreparedInFile) -> CarriedGroup:
     """Read an XA group out of a file, which need not be open."""
     with group.access.open() as file:
         if file.seekable:
@@ -180,7 +180,7 @@ def _fetched(group: PreparedGroup) -> CarriedGroup:
     raise RelayError(f"{group.access.path} no longer holds bytes {group.start} to {group.end}.", hint="load() again.")
 
 
-def _cut(part: FileRange, group: PreparedGroup) -> CarriedGroup:
+def _cut(part: FileRange, group: PreparedInFile) -> CarriedGroup:
     from replica.rows.scan.xa import CarriedGroup
 
     content = part.data[group.start - part.offset : group.end - part.offset]

@@ -34,7 +34,7 @@ from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
 from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.order import FileOrder
-from streaming_source.files.partition import FileAccess, FilePartition, PreparedGroup
+from streaming_source.files.partition import FileAccess, FilePartition, PreparedInFile
 from streaming_source.rows.ddl_rows import DdlRows
 from streaming_source.rows.statement_dml import changed_selection, commits, completes, prepares, statement_error
 from streaming_source.selection.group_extent import extent_of
@@ -71,8 +71,8 @@ class _Known(NamedTuple):
         return self.table_map.database, self.table_map.table
 
 
-class _Prepared(NamedTuple):
-    group: PreparedGroup
+class _PreparedExtent(NamedTuple):
+    group: PreparedInFile
     wanted: bool
     catalog: Catalog
 
@@ -113,7 +113,7 @@ class FileSurvey:
         self._tables = tables
         self._known: dict[bytes, _Known] = {}
         self._schemas: dict[bytes, TableSchema | None] = {}
-        self._prepared: dict[XaId, _Prepared] = {}
+        self._prepared: dict[XaId, _PreparedExtent] = {}
 
     def look_through(self, access: FileAccess) -> None:
         """Look through the next file.
@@ -245,15 +245,15 @@ class FileSurvey:
 
     def _follow_xa(
         self, access: FileAccess, part: FileRange, found: Scan, wanted: NDArray[np.bool_], catalog: Catalog
-    ) -> tuple[list[PreparedGroup], Catalog]:
+    ) -> tuple[list[PreparedInFile], Catalog]:
         """Return the groups from before this range that it commits, and what their rows are read with."""
-        carried: list[PreparedGroup] = []
+        carried: list[PreparedInFile] = []
         names: dict[tuple[str, str], TableSchema] = {}
         for xa in xa_groups(found):
             if xa.action is XaAction.PREPARE:
                 start, end = (part.offset + found.origin(offset) for offset in (xa.start, xa.end))
-                group = PreparedGroup(access, start, end, part.description)
-                self._prepared[xa.xid] = _Prepared(group, _has_rows(found, xa, wanted), catalog)
+                group = PreparedInFile(access, start, end, part.description)
+                self._prepared[xa.xid] = _PreparedExtent(group, _has_rows(found, xa, wanted), catalog)
                 continue
             prepared = self._prepared.pop(xa.xid, None)
             if xa.action is XaAction.ROLLBACK:

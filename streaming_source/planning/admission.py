@@ -21,8 +21,7 @@ from streaming_source.ranges.cutting import INLINE_BATCH_BYTES
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
-    from replica.relay_log.log import RelayLog
-    from replica.relay_log.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayLog, RelayRange
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.ranges.cutting import RangeCutter
@@ -206,7 +205,7 @@ class Admission:
         excess = self._counted.excess(self._limits.max_rows, None)
         return excess is not None and excess.alone and excess.end == first.location
 
-    def _group_cut(self, log: RelayLog, place: Place, first: RelayHead, group: LogRange) -> GroupCut | None:
+    def _group_cut(self, log: RelayLog, place: Place, first: RelayHead, group: RelayRange) -> GroupCut | None:
         """Return where the group can be cut, or the prepared one that it commits; None where it cannot."""
         from streaming_source.ranges.group_cut import GroupCut  # brings numpy
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class _Found(NamedTuple):
+class _FoundStatement(NamedTuple):
     text: RelayText
     tables: tuple[str, ...]
 
@@ -63,7 +63,7 @@ class StatementDml:
         Raises:
             StatementDmlError: the first statement that the query may not go on behind comes right after `start`.
         """
-        first: _Found | None = None
+        first: _FoundStatement | None = None
         count = 0
         for found in self._within(log, start, place, head.location, reached=head.position):
             if self._mode == "fail":
@@ -91,7 +91,7 @@ class StatementDml:
         Raises:
             StatementDmlError: there is such a statement.
         """
-        first: _Found | None = None
+        first: _FoundStatement | None = None
         count = 0
         for found in self._within(log, start, place, end.reached):
             if not end.exact and not _covers(upto, found.text):
@@ -102,7 +102,7 @@ class StatementDml:
         if first is not None and self._mode == "warn":
             _warn(first, count)
 
-    def _before(self, log: RelayLog, start: SourceOffset, place: Place, found: _Found) -> RelayHead:
+    def _before(self, log: RelayLog, start: SourceOffset, place: Place, found: _FoundStatement) -> RelayHead:
         head = log.at(found.text.location)
         if found.text.location <= place.reached or head.position == start.position:
             raise _error(found)
@@ -116,7 +116,7 @@ class StatementDml:
         end: RelayLocation,
         *,
         reached: GtidPosition | None = None,
-    ) -> Iterator[_Found]:
+    ) -> Iterator[_FoundStatement]:
         """Yield the statements behind `start` and before `end` that may have changed selected tables.
 
         `reached`: the position at `end`, where the next batch will start.
@@ -124,7 +124,7 @@ class StatementDml:
         known: TemporaryTables | None = None
         if self._temporary is not None and self._temporary[0] == start.position:
             known = self._temporary[1].copy()
-        prepared: dict[XaId, list[_Found]] = {}
+        prepared: dict[XaId, list[_FoundStatement]] = {}
         for text in texts_between(log, place.scan_from, end):
             if known is None and uses_temporary(text.statement):
                 known = _temporary_at(log, place.scan_from)
@@ -148,17 +148,17 @@ class StatementDml:
         if reached is not None:
             self._temporary = None if known is None else (reached, known)
 
-    def _changed(self, text: RelayText, temporary: TemporaryTables | None) -> list[_Found]:
+    def _changed(self, text: RelayText, temporary: TemporaryTables | None) -> list[_FoundStatement]:
         """Return the statement, if it may have changed selected tables."""
         known = TemporaryTables() if temporary is None else temporary
         tables = changed_selection(self._tables, text.statement, text.server_version, known)
-        return [] if tables is None else [_Found(text, tables)]
+        return [] if tables is None else [_FoundStatement(text, tables)]
 
-    def _prepared_before(self, log: RelayLog, place: Place, xid: XaId) -> list[_Found]:
+    def _prepared_before(self, log: RelayLog, place: Place, xid: XaId) -> list[_FoundStatement]:
         """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
         gone.
         """
-        found: list[_Found] = []
+        found: list[_FoundStatement] = []
         for group in place.prepared:
             if group.xid == xid:
                 end = RelayLocation(group.location.file, group.bytes.end)
@@ -182,11 +182,11 @@ def _temporary_at(log: RelayLog, location: RelayLocation) -> TemporaryTables:
     return found
 
 
-def _error(found: _Found, *, batch: bool = False) -> StatementDmlError:
+def _error(found: _FoundStatement, *, batch: bool = False) -> StatementDmlError:
     return statement_error(str(found.text.gtid), found.tables, found.text.statement, batch=batch)
 
 
-def _warn(first: _Found, count: int) -> None:
+def _warn(first: _FoundStatement, count: int) -> None:
     _log.warning(
         "%d statement%s of this batch may have changed rows of selected tables, which are not in the binlog; the first "
         "is %s, of %s: %s",

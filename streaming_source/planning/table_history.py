@@ -23,7 +23,7 @@ from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed
 from streaming_source.planning.remembered_selection import tables_then
 from streaming_source.ranges.cutting import SchemaStretch
-from streaming_source.schema.following import Follower, TableStep
+from streaming_source.schema.following import SchemaFollower, TableStep
 from streaming_source.schema.table_state import TableState, state_from_text, state_to_text
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class TableHistory:
         self._declared = declared
         described = None if origin is None else origin.from_rows
         self._catalog = tables.catalog if described is None else {(described.database, described.table): described}
-        self._follower = Follower(self._catalog, self._wants, reread)
+        self._follower = SchemaFollower(self._catalog, self._wants, reread)
         self._states: OrderedDict[_At, TableState] = OrderedDict()
         self._last: _Followed | None = None
         self._text: tuple[TableState, str] | None = None

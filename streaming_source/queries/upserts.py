@@ -117,7 +117,7 @@ def _short_errors() -> AbstractContextManager[None]:
     return short_java_errors()
 
 
-class _Found(NamedTuple):
+class _BatchFacts(NamedTuple):
     """The outcome of a look through a batch: is there a row, does an image lack columns, is there a second domain."""
 
     rows: bool
@@ -125,7 +125,7 @@ class _Found(NamedTuple):
     domains: bool
 
 
-def _look(batch: DataFrame) -> _Found:
+def _look(batch: DataFrame) -> _BatchFacts:
     from pyspark.sql import functions as f
 
     if "_gtid" in batch.columns:
@@ -134,7 +134,7 @@ def _look(batch: DataFrame) -> _Found:
         lacks = f.col("absent.before").isNotNull() | f.col("absent.after").isNotNull()
         domain = f.col("transaction.domain_id").cast("string")
     (row,) = batch.agg(f.bool_or(lacks), f.min(domain), f.max(domain)).collect()
-    return _Found(rows=row[1] is not None, partial=bool(row[0]), domains=row[1] != row[2])
+    return _BatchFacts(rows=row[1] is not None, partial=bool(row[0]), domains=row[1] != row[2])
 
 
 def _merge(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:

@@ -15,13 +15,12 @@ import numpy as np
 
 from replica.relay_log.location import RelayLocation, relay_number
 from replica.relay_log.xa import follow
-from streaming_source.rows.partition import RelayRange
+from streaming_source.rows.partition import MappedRange
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.relay_log.log import RelayLog
-    from replica.relay_log.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayLog, RelayRange
     from replica.relay_log.xa import Prepared
     from streaming_source.ranges.places import Place
     from streaming_source.selection.resolver import SelectedTables
@@ -108,7 +107,7 @@ class CountedGroups:
         file, start, end, _ = groups[first].tolist()
         return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
 
-    def _count(self, part: LogRange) -> Ints:
+    def _count(self, part: RelayRange) -> Ints:
         from replica.rows.decode.decode import (
             count_rows,  # brings pyarrow: only queries that count rows pay for it here
         )
@@ -118,8 +117,8 @@ class CountedGroups:
         start, end = RelayLocation(number, part.start), RelayLocation(number, part.end)
         assert self._log is not None, "what is counted belongs to a log"  # noqa: S101
         (needs,), self._prepared = follow(self._log, [(start, end)], self._prepared)
-        carried = tuple(RelayRange(*group.bytes) for group in needs.carried)
-        data = RelayRange(*part, carried=carried)
+        carried = tuple(MappedRange(*group.bytes) for group in needs.carried)
+        data = MappedRange(*part, carried=carried)
         content = data.data()
         groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=data.carried_groups())
         if self._tables.include_ddl:

@@ -24,15 +24,14 @@ from replica.relay_log.xa import RangeNeeds, follow
 from replica.rows.scan.xa import unprepared_error
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import bytes_between
-from streaming_source.rows.partition import CatalogChanges, ChangePartition, GroupBounds, RelayRange, RowBounds
+from streaming_source.rows.partition import CatalogChanges, ChangePartition, GroupBounds, MappedRange, RowBounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay_log.log import RelayLog
-    from replica.relay_log.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayLog, RelayRange
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
     from streaming_source.ranges.places import Place
@@ -91,7 +90,7 @@ class SchemaStretch(NamedTuple):
 class _Span(NamedTuple):
     """A range of the log on its way to partitions. `part`: it is one group, of which not all rows are wanted."""
 
-    range: LogRange
+    range: RelayRange
     catalog: CatalogChanges
     part: bool
 
@@ -171,7 +170,7 @@ class RangeCutter:
         _check_inline(packed)
         return [partition.inline() for partition in packed]
 
-    def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[RelayRange]:
+    def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[MappedRange]:
         """Cut a range of the log, large transactions in parts; those that it commits come in place of their XA
         COMMIT.
         """
@@ -189,10 +188,10 @@ class RangeCutter:
         self,
         span: _Span,
         place: tuple[int, int],
-        carried: tuple[RelayRange, ...],
+        carried: tuple[MappedRange, ...],
         size: int,
         rows: tuple[RowBounds, ...],
-    ) -> Iterator[RelayRange]:
+    ) -> Iterator[MappedRange]:
         """Cut a part of a span, bytes [begin, end) of its file, that commits no large prepared transaction."""
         begin, end = place
         if begin == end:
@@ -202,7 +201,7 @@ class RangeCutter:
             for piece in self.large.parts(part, size, rows):
                 yield replace(piece, catalog=span.catalog)
         else:
-            yield RelayRange(*part, carried=carried, catalog=span.catalog)
+            yield MappedRange(*part, carried=carried, catalog=span.catalog)
 
     @property
     def large(self) -> LargeGroups:
@@ -257,18 +256,18 @@ def _with_parts_apart(
     return [(begin, end, begin in begins and end in ends) for begin, end in pairwise(borders)]
 
 
-def _is_large(part: LogRange, size: int) -> bool:
+def _is_large(part: RelayRange, size: int) -> bool:
     """Tell whether it can only be one group: others are cut where they exceed the size by so much."""
     return part.end - part.start > size + size // 4 + INDEX_EVERY_BYTES
 
 
-def _by_path(part: LogRange) -> RelayRange:
-    return RelayRange(*part)
+def _by_path(part: RelayRange) -> MappedRange:
+    return MappedRange(*part)
 
 
-def _packed(ranges: Iterable[RelayRange], size: int) -> Iterator[ChangePartition]:
+def _packed(ranges: Iterable[MappedRange], size: int) -> Iterator[ChangePartition]:
     """Put neighbours together, up to some `size` a partition."""
-    pack: list[RelayRange] = []
+    pack: list[MappedRange] = []
     total = 0
     for part in ranges:
         if pack and (total + part.size > size + size // 4 or len(pack) == RANGES_A_PARTITION):

@@ -24,12 +24,12 @@ from replica.protocol.header import parse_header
 from replica.rows.decode.open_ends import OpenEnds
 from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r
-from streaming_source.rows.partition import RelayRange, RowBounds, Surroundings
+from streaming_source.rows.partition import MappedRange, RowBounds, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.relay_log.log import RelayRange as LogRange
+    from replica.relay_log.log import RelayRange
     from streaming_source.selection.resolver import SelectedTables
 
 INDEXES_KEPT: Final = 4
@@ -64,7 +64,7 @@ class LargeGroups:
         self._tables = tables
         self._indexes: OrderedDict[_Key, RowIndex | None] = OrderedDict()
 
-    def index(self, group: LogRange) -> RowIndex | None:
+    def index(self, group: RelayRange) -> RowIndex | None:
         """Return where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
         with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
             data = memoryview(mmap.mmap(file.fileno(), group.end, access=mmap.ACCESS_READ))[group.start :]
@@ -79,8 +79,8 @@ class LargeGroups:
         return self._indexes[key]
 
     def parts(
-        self, group: LogRange, target_bytes: int, rows: Sequence[RowBounds] = (), *, commit: LogRange | None = None
-    ) -> list[RelayRange]:
+        self, group: RelayRange, target_bytes: int, rows: Sequence[RowBounds] = (), *, commit: RelayRange | None = None
+    ) -> list[MappedRange]:
         """Cut the group into ranges of some `target_bytes`.
 
         Args:
@@ -91,7 +91,7 @@ class LargeGroups:
         """
         index = self.index(group)
         if index is None:
-            return [RelayRange(*group)]
+            return [MappedRange(*group)]
         if not index.total_selected or (commit is None and index.ending == r.ENDS_XA_PREPARE):
             return []
         events = _events(group, index) if commit is None else _commit_events(commit)
@@ -108,7 +108,7 @@ class LargeGroups:
             first, last = begin < 0, end == len(index.offsets)
             head = b"" if first and whole else events.head + (b"" if first else index.heads[index.head[begin]])
             parts.append(
-                RelayRange(
+                MappedRange(
                     group.path,
                     group.start + _offset_at(index, begin, inner=not whole),
                     group.start + _offset_at(index, end, inner=not whole),
@@ -120,7 +120,7 @@ class LargeGroups:
         return parts
 
 
-def _around(index: RowIndex, group: LogRange, begin: int, head: bytes, tail: bytes) -> Surroundings | None:
+def _around(index: RowIndex, group: RelayRange, begin: int, head: bytes, tail: bytes) -> Surroundings | None:
     statement = (0, 0)
     if begin >= 0 and index.statements[begin]:
         statement = (group.start + int(index.statements[begin]), group.start + int(index.statement_ends[begin]))
@@ -181,7 +181,7 @@ def _wanted_rows(index: RowIndex, rows: Sequence[RowBounds], gtid_event: bytes =
     return 0, index.total_rows
 
 
-def _events(group: LogRange, index: RowIndex) -> _Events:
+def _events(group: RelayRange, index: RowIndex) -> _Events:
     with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
         file.seek(group.start)
         head = file.read(index.first_event_end)
@@ -189,7 +189,7 @@ def _events(group: LogRange, index: RowIndex) -> _Events:
         return _Events(head, file.read(group.end - group.start - index.last_event))
 
 
-def _commit_events(commit: LogRange) -> _Events:
+def _commit_events(commit: RelayRange) -> _Events:
     """Return the GTID event of an XA COMMIT, no longer marked as one whose first statement is its last, and a COMMIT.
 
     The group's own statement would not end a transaction, and with an XID the rows would show one that they have not.

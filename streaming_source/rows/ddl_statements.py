@@ -23,7 +23,7 @@ from replica.schema.statements import Verb, read_statement
 
 if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
-    from replica.schema.session import Session
+    from replica.schema.session import StatementContext
     from replica.schema.statements import Statement
 
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
@@ -58,7 +58,7 @@ def named_tables(query: QueryEvent, *, server_version: int = ANY_VERSION) -> tup
         return (Named(session.database, ""),) if _ON_TABLES.match(text.lstrip()) else ()
 
 
-def _names(text: str, session: Session) -> list[Named]:
+def _names(text: str, session: StatementContext) -> list[Named]:
     simple = _emptied_or_indexed(_tokens(text, session), session)
     if simple is not None:
         return [simple]
@@ -71,11 +71,11 @@ def _names(text: str, session: Session) -> list[Named]:
     return names + _moved(statement, session) if statement.verb is Verb.ALTER_TABLE else names
 
 
-def _tokens(text: str, session: Session) -> Tokens:
+def _tokens(text: str, session: StatementContext) -> Tokens:
     return Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
 
 
-def _emptied_or_indexed(tokens: Tokens, session: Session) -> Named | None:
+def _emptied_or_indexed(tokens: Tokens, session: StatementContext) -> Named | None:
     """Return the table of TRUNCATE, CREATE INDEX and DROP INDEX, which leave its definition as it was."""
     if tokens.accept("SET", "STATEMENT"):
         while not tokens.accept("FOR"):
@@ -93,7 +93,7 @@ def _emptied_or_indexed(tokens: Tokens, session: Session) -> Named | None:
     return None
 
 
-def _moved(statement: Statement, session: Session) -> list[Named]:
+def _moved(statement: Statement, session: StatementContext) -> list[Named]:
     """Return the other tables of an ALTER TABLE: its new name, the table of a partition."""
     try:
         change = read_alteration(

@@ -74,7 +74,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class RelayRange:
+class MappedRange:
     """Bytes `start` to `end` of the relay file `path`, which the task opens itself."""
 
     path: str
@@ -83,7 +83,7 @@ class RelayRange:
     checksum: bool
     file: str = ""
     bounds: GroupBounds | None = None
-    carried: tuple[RelayRange, ...] = ()
+    carried: tuple[MappedRange, ...] = ()
     lenient: bool = False
     rows: tuple[RowBounds, ...] = ()
     ends: OpenEnds = WHOLE
@@ -192,7 +192,7 @@ class InlineRange:
         return _carried(self.carried)
 
 
-ChangeRange: TypeAlias = "RelayRange | InlineRange"
+ChangeRange: TypeAlias = "MappedRange | InlineRange"
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class ChangePartition(InputPartition):
 
     def inline(self) -> ChangePartition:
         """Return the same with all bytes on board."""
-        return ChangePartition(tuple(r.inline() if isinstance(r, RelayRange) else r for r in self.ranges))
+        return ChangePartition(tuple(r.inline() if isinstance(r, MappedRange) else r for r in self.ranges))
 
 
 def _copied_from(file: str) -> str:

@@ -50,7 +50,7 @@ class TableStep(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class SchemaFollower:
     """The parser's view of the stream. `catalog` is what states are differences to; `wants` says of which tables an
     unknown one is worth a question.
     """

@@ -33,7 +33,7 @@ from streaming_source.planning.planner import open_planner
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import Place
-from streaming_source.rows.partition import ChangePartition, RelayRange
+from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
@@ -190,7 +190,7 @@ def compare_large(megabytes: int, cores: int) -> dict[str, Any]:
     planning = [_timed(lambda: cutter.partitions(log, *places, *offsets)) for _ in range(2)]  # then it is known
     partitions: list[ChangePartition] = planning[0][2]
     (whole,) = log.ranges(first, head.location, 1 << 62)
-    undivided = ChangePartition((RelayRange(*whole),))
+    undivided = ChangePartition((MappedRange(*whole),))
     result: dict[str, Any] = {
         "megabytes": (whole.end - whole.start) / 1e6,
         "partitions": len(partitions),

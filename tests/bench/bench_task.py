@@ -26,7 +26,7 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
-from streaming_source.rows.partition import ChangePartition, RelayRange
+from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.rows.record_batches import BATCH_ROWS
@@ -59,7 +59,7 @@ class Task:
         self._plan = ReadPlan(shape, SelectedTables((f"{DATABASE}.t",), {}), columns, "127.0.0.1:3306")
         options = DecodeOptions(shape=shape, batch_rows=BATCH_ROWS, reuse_buffers=True)
         self._decoder = RangeDecoder(self._plan.tables, options, output)
-        self._ranges = [RelayRange(str(path), *cut, checksum=True, file="bin.000001") for cut in _cuts(found)]
+        self._ranges = [MappedRange(str(path), *cut, checksum=True, file="bin.000001") for cut in _cuts(found)]
 
     def pages(self) -> None:
         for part in self._ranges:
@@ -86,7 +86,7 @@ class Task:
                     writer = writer or pa.RecordBatchStreamWriter(socket, wrapped.schema)
                     writer.write_batch(wrapped)
 
-    def _read(self, part: RelayRange) -> Iterator[pa.RecordBatch]:
+    def _read(self, part: MappedRange) -> Iterator[pa.RecordBatch]:
         return read_changes(ChangePartition((part,)), self._plan)
 
 

@@ -11,7 +11,7 @@ from replica.dump.kernel_escapes import JSON
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
-from replica.dump.rows_text import Place, RowTexts
+from replica.dump.rows_text import RangeOrigin, RowTexts
 from replica.dump.selection import Selection
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
@@ -40,7 +40,7 @@ def our_rows(*files: Path) -> Iterator[OurRow]:
     texts = RowTexts(JSON, lambda table: program(table, "both", unnamed=read.names.is_unnamed(table.table_map)))
     for part in read.parts():
         for batch, shown, gtids in read.rows(part):
-            data, _ = texts.write(batch, Place(part.name, part.piece.offset), shown=shown, gtids=gtids)
+            data, _ = texts.write(batch, RangeOrigin(part.name, part.piece.offset), shown=shown, gtids=gtids)
             lines = bytes(data).splitlines()
             assert len(lines) == batch.rows
             assert batch.events is not None

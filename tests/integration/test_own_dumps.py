@@ -17,7 +17,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
 from replica.protocol.commands import com_register_slave
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.identity import Connection, read_identity, write_identity
+from replica.relay_log.identity import DumpThread, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.semi_sync import (
@@ -55,7 +55,7 @@ def running() -> Iterator[Callable[..., EmbeddedReplica]]:
         yield functools.partial(start_semi_sync, stack)
 
 
-def left_behind(directory: Path) -> tuple[Connection, ...]:
+def left_behind(directory: Path) -> tuple[DumpThread, ...]:
     identity = read_identity(directory)
     assert identity is not None
     return identity.connections
@@ -135,7 +135,7 @@ def test_a_leftover_of_an_earlier_run_of_the_server_is_somebody_elses_now(
 
 
 @contextlib.contextmanager
-def killed_and_not_gone(server: MariaDb, replica_id: int, account: Mapping[str, str]) -> Iterator[Connection]:
+def killed_and_not_gone(server: MariaDb, replica_id: int, account: Mapping[str, str]) -> Iterator[DumpThread]:
     """A registered replica's connection that was killed, and stays: it opens a pipe that nobody writes to."""
     pipe = server.folder / "pipe"
     os.mkfifo(pipe)
@@ -149,7 +149,7 @@ def killed_and_not_gone(server: MariaDb, replica_id: int, account: Mapping[str, 
                 "FROM information_schema.GLOBAL_STATUS, information_schema.PROCESSLIST p "
                 "WHERE VARIABLE_NAME = 'UPTIME' AND p.ID = CONNECTION_ID()"
             )
-            thread = Connection(f"{server.host}:{server.port}", *cursor.fetchone())
+            thread = DumpThread(f"{server.host}:{server.port}", *cursor.fetchone())
         register = com_register_slave(replica_id)
         old._execute_command(register[0], register[1:])
         old._read_ok_packet()

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from replica.checks.retention import behind, retention
-from replica.handshake.primary import BinlogFile
+from replica.handshake.primary import ListedBinlog
 from tests.unit.checks.facts import GOOD, INFO, end, primary, variables
 
-FILES = (BinlogFile("bin.000002", 1 << 20), BinlogFile("bin.000003", 5000))
+FILES = (ListedBinlog("bin.000002", 1 << 20), ListedBinlog("bin.000003", 5000))
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from replica.commands.place import Place, find_place
+from replica.commands.place import LogChoice, find_place
 from replica.errors import ConfigError
 
 
 def place(
     line: dict[str, object], variables: dict[str, str], file: Path | None = None, *, direct: bool = False
-) -> Place:
+) -> LogChoice:
     return find_place(line, variables, file, direct=direct)
 
 

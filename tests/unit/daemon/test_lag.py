@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from replica.daemon.lag import Lag, bytes_between, groups_between
-from replica.handshake.primary import BinlogFile
+from replica.daemon.lag import PrimaryLag, bytes_between, groups_between
+from replica.handshake.primary import ListedBinlog
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.unit.daemon.records import NOW, answer, head, sample
 
-LOGS = (BinlogFile("bin.000007", 10_000), BinlogFile("bin.000008", 500), BinlogFile("bin.000009", 900))
+LOGS = (ListedBinlog("bin.000007", 10_000), ListedBinlog("bin.000008", 500), ListedBinlog("bin.000009", 900))
 
 
 def progress(**fields: object) -> Progress:
@@ -16,12 +16,12 @@ def progress(**fields: object) -> Progress:
 
 
 def test_a_group_that_arrives_at_once_is_no_lag_though_timestamps_have_whole_seconds() -> None:
-    behind = Lag().sample(sample(NOW + 0.9, head=head(at=NOW), progress=progress(last_receipt_at=NOW + 0.9)))
+    behind = PrimaryLag().sample(sample(NOW + 0.9, head=head(at=NOW), progress=progress(last_receipt_at=NOW + 0.9)))
     assert behind.seconds == 0
 
 
 def test_old_groups_on_arrival_are_the_lag_and_it_does_not_grow_in_silence() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     old = head(at=NOW - 100)
     assert lag.sample(sample(head=old, progress=progress())).seconds == 99
     assert lag.sample(sample(NOW + 5, head=old, progress=progress())).seconds == 99
@@ -29,14 +29,14 @@ def test_old_groups_on_arrival_are_the_lag_and_it_does_not_grow_in_silence() -> 
 
 def test_the_lag_is_by_the_primarys_clock() -> None:
     ahead = answer(clock=NOW + 1000)
-    lag = Lag().sample(sample(head=head("0-1-98", at=NOW + 1000), answer=ahead))
+    lag = PrimaryLag().sample(sample(head=head("0-1-98", at=NOW + 1000), answer=ahead))
     assert lag.seconds == 0
-    late = Lag().sample(sample(head=head("0-1-98", at=NOW + 940), answer=ahead))
+    late = PrimaryLag().sample(sample(head=head("0-1-98", at=NOW + 940), answer=ahead))
     assert late.seconds == 60
 
 
 def test_a_heartbeat_behind_the_newest_group_is_proof_of_having_all() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     old = head(at=NOW - 100)
     lag.sample(sample(head=old, progress=progress()))
     beat = progress(heartbeats=1, primary=old.primary, last_receipt_at=NOW + 1)
@@ -44,7 +44,7 @@ def test_a_heartbeat_behind_the_newest_group_is_proof_of_having_all() -> None:
 
 
 def test_a_heartbeat_before_newer_groups_proves_nothing_about_them() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     lag.sample(sample(head=head(at=NOW - 100)))
     later = head("0-1-120", position=9500, at=NOW - 50)
     beat = progress(heartbeats=1, primary=BinlogPosition("bin.000007", 9000), last_receipt_at=NOW + 60)
@@ -52,7 +52,7 @@ def test_a_heartbeat_before_newer_groups_proves_nothing_about_them() -> None:
 
 
 def test_an_answer_that_names_groups_we_lack_makes_the_lag_grow() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     assert lag.sample(sample(answer=answer())).seconds == 0
     more = answer(position=GtidPosition.parse("0-1-120"), asked_at=NOW + 10, answered_at=NOW + 10, clock=NOW + 10)
     behind = lag.sample(sample(NOW + 30, answer=more, progress=progress(last_receipt_at=NOW + 29)))
@@ -62,7 +62,7 @@ def test_an_answer_that_names_groups_we_lack_makes_the_lag_grow() -> None:
 
 @pytest.mark.parametrize("state", ["connecting", "paused", "disk full"])
 def test_without_a_stream_it_grows_from_the_last_proof(state: str) -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     lag.sample(sample(answer=answer()))
     away = progress(state=state)
     assert lag.sample(sample(NOW + 100, answer=answer(), progress=away)).seconds == 100
@@ -71,22 +71,22 @@ def test_without_a_stream_it_grows_from_the_last_proof(state: str) -> None:
 def test_without_a_stream_a_fresh_answer_still_proves_that_nothing_is_missing() -> None:
     fresh = answer(asked_at=NOW + 99, answered_at=NOW + 99, clock=NOW + 99)
     away = progress(state="connecting")
-    assert Lag().sample(sample(NOW + 100, answer=fresh, progress=away)).seconds == 0
+    assert PrimaryLag().sample(sample(NOW + 100, answer=fresh, progress=away)).seconds == 0
 
 
 def test_a_stream_without_heartbeats_is_no_proof() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     lag.sample(sample(answer=answer()))
     assert lag.sample(sample(NOW + 20, answer=answer(), progress=progress())).seconds == 20
 
 
 def test_nothing_is_known_before_anything_happened() -> None:
-    behind = Lag().sample(sample(head=head("", at=0), progress=progress(last_receipt_at=0.0)))
+    behind = PrimaryLag().sample(sample(head=head("", at=0), progress=progress(last_receipt_at=0.0)))
     assert (behind.seconds, behind.bytes, behind.groups, behind.purge) == (None, None, None, "unknown")
 
 
 def test_a_clock_that_is_put_back_makes_no_negative_lag() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     lag.sample(sample(answer=answer()))
     behind = lag.sample(sample(NOW - 1000, answer=answer(), progress=progress(state="connecting")))
     assert behind.seconds is not None
@@ -114,18 +114,18 @@ def test_bytes_over_files(ours: tuple[str, int], theirs: tuple[str, int], expect
 
 def test_bytes_are_unknown_without_sizes_and_on_another_server() -> None:
     more = answer(position=GtidPosition.parse("0-1-120"), place=BinlogPosition("bin.000008", 400))
-    assert Lag().sample(sample(answer=more)).bytes is None
-    assert Lag().sample(sample(answer=more, binlogs=LOGS)).bytes == 1400
+    assert PrimaryLag().sample(sample(answer=more)).bytes is None
+    assert PrimaryLag().sample(sample(answer=more, binlogs=LOGS)).bytes == 1400
     promoted = progress(primary_server_id=1)  # by now; the newest relay file is of its predecessor
-    assert Lag().sample(sample(answer=more, binlogs=LOGS, head_server_id=2, progress=promoted)).bytes is None
-    assert Lag().sample(sample(answer=answer(), head_server_id=2, progress=promoted)).bytes == 0  # by GTID
+    assert PrimaryLag().sample(sample(answer=more, binlogs=LOGS, head_server_id=2, progress=promoted)).bytes is None
+    assert PrimaryLag().sample(sample(answer=answer(), head_server_id=2, progress=promoted)).bytes == 0  # by GTID
     here, there = answer(position=more.position, place=more.place, uid="a"), "b"  # nodes of one cluster, with one id
-    assert Lag().sample(sample(answer=here, binlogs=LOGS, head_uid=there)).bytes is None
-    assert Lag().sample(sample(answer=here, binlogs=LOGS, head_uid="a")).bytes == 1400
+    assert PrimaryLag().sample(sample(answer=here, binlogs=LOGS, head_uid=there)).bytes is None
+    assert PrimaryLag().sample(sample(answer=here, binlogs=LOGS, head_uid="a")).bytes == 1400
 
 
 def test_what_a_server_has_that_we_do_not_stream_from_proves_nothing() -> None:
-    lag = Lag()
+    lag = PrimaryLag()
     lag.sample(sample(answer=answer()))
     other = answer(server_id=9, asked_at=NOW + 50, position=GtidPosition.parse("0-1-3"))
     behind = lag.sample(sample(NOW + 50, answer=other, progress=progress(state="connecting", primary_server_id=1)))
@@ -148,11 +148,11 @@ def test_what_a_server_has_that_we_do_not_stream_from_proves_nothing() -> None:
 def test_how_long_the_position_is_safe(
     changed: dict[str, object], gtid: str, expected: tuple[float | None, str]
 ) -> None:
-    behind = Lag().sample(sample(head=head(gtid, at=NOW - 60), answer=answer(**changed)))
+    behind = PrimaryLag().sample(sample(head=head(gtid, at=NOW - 60), answer=answer(**changed)))
     assert (behind.safe_s, behind.purge) == expected
 
 
 def test_the_time_that_is_safe_runs_down_while_the_primary_does_not_answer() -> None:
     away = progress(state="connecting")
-    behind = Lag().sample(sample(NOW + 600, answer=answer(expiry_s=3600.0), progress=away))
+    behind = PrimaryLag().sample(sample(NOW + 600, answer=answer(expiry_s=3600.0), progress=away))
     assert (behind.safe_s, behind.purge) == (3000.0, "by age")

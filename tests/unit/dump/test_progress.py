@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from replica.dump import progress as module
-from replica.dump.progress import Progress, TerminalProgress
+from replica.dump.progress import DumpProgress, TerminalProgress
 from tests.unit.dump.files import reading, vector
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FILES = [str(vector("11.8/rotation.1")), str(vector("11.8/rotation.2"))]
 
 
-def run(progress: Progress) -> None:
+def run(progress: DumpProgress) -> None:
     with progress:
         for _ in reading(FILES, progress=progress).parts():
             pass

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.files.window import Reader
+    from replica.files.window import ByteSource
 
 
 def zstd(data: bytes) -> bytes:
@@ -59,7 +59,7 @@ def decompressed(folder: Path, data: bytes, size: int = 1 << 20) -> tuple[bytes,
     return result
 
 
-def drained(reader: Reader, size: int) -> tuple[bytes, ProtocolError | None]:
+def drained(reader: ByteSource, size: int) -> tuple[bytes, ProtocolError | None]:
     out, target = bytearray(), bytearray(size)
     try:
         while count := reader.readinto(memoryview(target)):

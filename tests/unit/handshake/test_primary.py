@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import ServerError
 from replica.handshake import primary
-from replica.handshake.primary import BinlogFile, ask_primary, list_binlogs
+from replica.handshake.primary import ListedBinlog, ask_primary, list_binlogs
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.unit.handshake.steps import converse
 
@@ -73,8 +73,8 @@ def test_without_a_file_nobody_asks_about_one() -> None:
 def test_binlog_sizes_and_an_account_that_may_not_see_them() -> None:
     rows = (("bin.000001", "1000"), ("bin.000002", "50"))
     assert converse(list_binlogs(), {"SHOW BINARY LOGS": rows})[1] == (
-        BinlogFile("bin.000001", 1000),
-        BinlogFile("bin.000002", 50),
+        ListedBinlog("bin.000001", 1000),
+        ListedBinlog("bin.000002", 50),
     )
     assert converse(list_binlogs(), {"SHOW BINARY LOGS": ServerError("no", code=1227)})[1] is None
     with pytest.raises(ServerError):

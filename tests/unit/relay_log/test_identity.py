@@ -13,9 +13,9 @@ from replica.relay_log.identity import (
     IDENTITY_NAME,
     MAX_CONNECTIONS,
     MAX_SOURCES,
-    Connection,
+    CopiedFrom,
+    DumpThread,
     Identity,
-    Source,
     read_identity,
     source_of,
     take_identity,
@@ -25,7 +25,7 @@ from replica.relay_log.identity import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-LAST = Connection("db1:3306", 1, 1_700_000_000, 42, "10.0.0.9:5555")
+LAST = DumpThread("db1:3306", 1, 1_700_000_000, 42, "10.0.0.9:5555")
 
 
 def test_a_drawn_id_is_kept_and_a_configured_one_replaces_it(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_drawn_id_is_kept_and_a_configured_one_replaces_it(tmp_path: Path) -> 
 
 
 def test_the_last_connection_survives_a_new_start(tmp_path: Path) -> None:
-    write_identity(tmp_path, Identity(7, "daemon", (LAST,), (Source(3, "5f"),)))
+    write_identity(tmp_path, Identity(7, "daemon", (LAST,), (CopiedFrom(3, "5f"),)))
     assert take_identity(tmp_path, drawn=8, configured=False, owner="daemon").connections == (LAST,)
     assert [path.name for path in tmp_path.iterdir()] == [IDENTITY_NAME]
 
@@ -73,7 +73,7 @@ def test_what_is_not_an_identity_is_an_error_and_stays(tmp_path: Path, content: 
 
 
 def test_it_is_one_line_of_json(tmp_path: Path) -> None:
-    write_identity(tmp_path, Identity(7, "daemon", (LAST,), (Source(3, "5f"),)))
+    write_identity(tmp_path, Identity(7, "daemon", (LAST,), (CopiedFrom(3, "5f"),)))
     text = (tmp_path / IDENTITY_NAME).read_text(encoding="utf-8")
     assert text.count("\n") == 1
     assert json.loads(text) == {
@@ -135,21 +135,21 @@ def test_each_file_is_known_to_be_of_the_server_it_came_from() -> None:
     identity = Identity(7, "daemon")
     assert identity.source_of(1) is None
     for file, uid in ((2, "a"), (5, "b"), (9, "a")):
-        identity = identity.with_source(Source(file, uid))
+        identity = identity.with_source(CopiedFrom(file, uid))
     assert [identity.source_of(file) for file in (1, 2, 4, 5, 8, 9, 100)] == [None, "a", "a", "b", "b", "a", "a"]
 
 
 def test_a_change_of_server_that_brought_no_file_is_forgotten() -> None:
-    identity = Identity(7, "daemon").with_source(Source(2, "a")).with_source(Source(5, "b"))
-    assert identity.with_source(Source(5, "a")).sources == (Source(2, "a"),)
-    assert identity.with_source(Source(5, "c")).sources == (Source(2, "a"), Source(5, "c"))
-    assert identity.with_source(Source(1, "c")).sources == (Source(1, "c"),)
+    identity = Identity(7, "daemon").with_source(CopiedFrom(2, "a")).with_source(CopiedFrom(5, "b"))
+    assert identity.with_source(CopiedFrom(5, "a")).sources == (CopiedFrom(2, "a"),)
+    assert identity.with_source(CopiedFrom(5, "c")).sources == (CopiedFrom(2, "a"), CopiedFrom(5, "c"))
+    assert identity.with_source(CopiedFrom(1, "c")).sources == (CopiedFrom(1, "c"),)
 
 
 def test_changes_of_server_are_not_endlessly_many_and_survive_a_restart(tmp_path: Path) -> None:
     identity = Identity(7, "daemon")
     for number in range(2 * MAX_SOURCES):
-        identity = identity.with_source(Source(number, str(number)))
+        identity = identity.with_source(CopiedFrom(number, str(number)))
     assert len(identity.sources) == MAX_SOURCES
     write_identity(tmp_path, identity)
     assert read_identity(tmp_path) == identity

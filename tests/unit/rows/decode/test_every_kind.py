@@ -16,7 +16,7 @@ import pytest
 from replica.dump import json_rows, sql
 from replica.dump.kernel_escapes import JSON, SQL
 from replica.dump.kernel_values import EXACT_IN_JSON
-from replica.dump.rows_text import Place, RowTexts
+from replica.dump.rows_text import RangeOrigin, RowTexts
 from replica.errors import ProtocolError
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.table_map import TableMapEvent
@@ -134,7 +134,7 @@ def dumped(sample: Sample, notation: int, program: Any) -> list[bytes]:
     texts = RowTexts(notation, program)
     decoder = RangeDecoder(tables(sample), options(sample, shape="variant"))
     batches = decoder.decode(sample.file(), checksum=True)
-    return b"".join(texts.write(batch, Place("f", 0)).data for batch in batches).splitlines()
+    return b"".join(texts.write(batch, RangeOrigin("f", 0)).data for batch in batches).splitlines()
 
 
 def json_program(table: Table) -> Program:

@@ -11,7 +11,7 @@ from replica.config import ReplicaConfig
 from replica.daemon.status import write_status
 from replica.errors import ConfigError, RelayError
 from replica.relay_log.head import HEAD_NAME
-from replica.relay_log.identity import Connection, Identity, write_identity
+from replica.relay_log.identity import DumpThread, Identity, write_identity
 from replica.relay_log.lock import RelayLock
 from streaming_source.attached import folder as attached
 from streaming_source.attached.folder import RECEIVING, attached_directory, primary_of, warn_of_unused
@@ -121,7 +121,7 @@ def test_a_folder_that_stays_unmarked_is_no_daemons(tmp_path: Path, monkeypatch:
 
 def test_the_primary_is_called_what_the_daemon_calls_it(tmp_path: Path) -> None:
     assert primary_of(tmp_path) == ""
-    write_identity(tmp_path, Identity(77, "daemon", (Connection("db9:3306", 1, 1_700_000_000, 5, "10.0.0.9:4711"),)))
+    write_identity(tmp_path, Identity(77, "daemon", (DumpThread("db9:3306", 1, 1_700_000_000, 5, "10.0.0.9:4711"),)))
     assert primary_of(tmp_path) == "db9:3306"
     status = record()
     write_status(tmp_path, status)

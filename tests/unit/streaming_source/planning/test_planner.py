@@ -10,7 +10,7 @@ import pytest
 from replica.errors import DataLossError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.rows.partition import RelayRange
+from streaming_source.rows.partition import MappedRange
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def test_domains_interleaved_differently_are_bounded_by_sequence_number(tmp_path
     planner = plan(feed)
     start, end = _offset("7-1-1"), _offset("0-1-4,7-1-2")
     (part,) = planner.partitions(start, end)[0].ranges
-    assert isinstance(part, RelayRange)
+    assert isinstance(part, MappedRange)
     assert part.bounds is not None
     assert part.bounds.lower is None
     assert part.bounds.upper == ((0, 4), (7, 2))

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
-from replica.relay_log.log import RelayRange as LogRange
+from replica.relay_log.log import RelayRange
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.row_index import index_rows
 from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts
-from streaming_source.rows.partition import RelayRange, RowBounds
+from streaming_source.rows.partition import MappedRange, RowBounds
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.primary import Primary
@@ -111,7 +111,7 @@ def _shown(batch: ChangeBatch, facts: RangeFacts) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def read(parts: Sequence[RelayRange], tables: SelectedTables, rows: Sequence[RowBounds] = ()) -> list[tuple[Any, ...]]:
+def read(parts: Sequence[MappedRange], tables: SelectedTables, rows: Sequence[RowBounds] = ()) -> list[tuple[Any, ...]]:
     found = []
     for part in parts:
         data = part.data()
@@ -165,13 +165,13 @@ def test_any_cut_gives_the_rows_of_the_whole_transaction(
     else:
         stream.query(ending.upper().encode())
     data = bytes(stream)
-    group = LogRange(log_file(folder, data), start, len(data), checksum)
+    group = RelayRange(log_file(folder, data), start, len(data), checksum)
     groups = finely_indexed(tables, group, block)
     parts = groups.parts(group, target)
     assert read(parts, tables) == list(rows_of(memoryview(data)[start:], tables, checksum=checksum))
 
 
-def finely_indexed(tables: SelectedTables, group: LogRange, block: int = 1 << 16) -> LargeGroups:
+def finely_indexed(tables: SelectedTables, group: RelayRange, block: int = 1 << 16) -> LargeGroups:
     """With a border at each rows event."""
     groups = LargeGroups(tables)
     with pytest.MonkeyPatch.context() as patch:
@@ -197,7 +197,7 @@ def test_a_prepared_transaction_is_cut_under_the_gtid_of_its_xa_commit(
     stream.xa_end("x")
     data = bytes(stream)
     path = log_file(folder, data)
-    prepared, commit = LogRange(path, begin, between, checksum), LogRange(path, between, len(data), checksum)
+    prepared, commit = RelayRange(path, begin, between, checksum), RelayRange(path, between, len(data), checksum)
     groups = finely_indexed(tables, prepared)
     expected = [
         row[:6] + row[7:] for row in rows_of(memoryview(data), tables, checksum=checksum)
@@ -216,7 +216,7 @@ def test_parts_of_some_rows_hold_these_and_read_little_else(
     write_statements(stream, made)
     stream.xid()
     data = bytes(stream)
-    group = LogRange(log_file(folder, data), 0, len(data), checksum=True)
+    group = RelayRange(log_file(folder, data), 0, len(data), checksum=True)
     groups = finely_indexed(ALL, group)
     bounds = (RowBounds(3, 1, min(places), max(places)),)
     parts = groups.parts(group, target, bounds)
@@ -251,7 +251,7 @@ def test_the_text_of_a_statement_is_not_repeated_in_parts_that_are_not_larger(fo
     write_statements(stream, [{"text": False, "savepoint": False, "events": [(1, INSERT, 50, False)] * 200}])
     stream.xid()
     data = bytes(stream)
-    group = LogRange(log_file(folder, data), 0, len(data), checksum=True)
+    group = RelayRange(log_file(folder, data), 0, len(data), checksum=True)
     parts = LargeGroups(ALL).parts(group, 9000)
     assert len(parts) > 1
     assert sum(part.size for part in parts) < len(data) * 1.4

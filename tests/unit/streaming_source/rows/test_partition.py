@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import DataLossError, RelayError
 from replica.rows.decode.open_ends import OpenEnds
-from streaming_source.rows.partition import ChangePartition, GroupBounds, InlineRange, RelayRange, Surroundings
+from streaming_source.rows.partition import ChangePartition, GroupBounds, InlineRange, MappedRange, Surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ BOUNDS = GroupBounds(lower=((0, 4),), upper=((0, 9), (7, 2)))
 def test_a_range_by_path_is_a_part_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "relay.000001"
     file.write_bytes(bytes(range(100)))
-    part = RelayRange(str(file), 10, 40, checksum=True, file="bin.000001", bounds=BOUNDS)
+    part = MappedRange(str(file), 10, 40, checksum=True, file="bin.000001", bounds=BOUNDS)
     again = pickle.loads(pickle.dumps(part))  # noqa: S301
     assert again == part
     assert bytes(again.data()) == bytes(range(10, 40))
@@ -38,21 +38,21 @@ def test_a_missing_folder_or_a_short_file_is_an_error_that_says_what_to_set(tmp_
     file.write_bytes(bytes(20))
     for path in (file, tmp_path / "elsewhere" / "relay.000001"):
         with pytest.raises(RelayError, match="transport=inline"):
-            RelayRange(str(path), 10, 40, checksum=True).data()
+            MappedRange(str(path), 10, 40, checksum=True).data()
 
 
 def test_a_file_that_retention_removed_is_lost_data(tmp_path: Path) -> None:
     with pytest.raises(DataLossError, match=r"relay\.000001 is no longer in the relay log.*slow_readers=pause"):
-        RelayRange(str(tmp_path / "relay.000001"), 10, 40, checksum=True).data()
+        MappedRange(str(tmp_path / "relay.000001"), 10, 40, checksum=True).data()
 
 
 def test_a_part_of_a_group_comes_with_what_it_lacks(tmp_path: Path) -> None:
     file = tmp_path / "relay.000001"
     file.write_bytes(bytes(range(100)))
     around = Surroundings(b"head", b"tail", (3, 5))
-    part = RelayRange(str(file), 10, 40, checksum=True, ends=OpenEnds(7, rows_follow=True), around=around)
+    part = MappedRange(str(file), 10, 40, checksum=True, ends=OpenEnds(7, rows_follow=True), around=around)
     expected = b"head" + bytes(range(3, 5)) + bytes(range(10, 40)) + b"tail"
-    partition = ChangePartition((part, RelayRange(str(file), 50, 60, checksum=True)))
+    partition = ChangePartition((part, MappedRange(str(file), 50, 60, checksum=True)))
     again = pickle.loads(pickle.dumps(partition))  # noqa: S301
     assert again == partition
     assert [bytes(r.data()) for r in again.ranges] == [expected, bytes(range(50, 60))]
@@ -67,6 +67,6 @@ def test_a_part_of_a_group_comes_with_what_it_lacks(tmp_path: Path) -> None:
 def test_a_part_of_a_file_that_is_too_short_is_not_padded(tmp_path: Path) -> None:
     file = tmp_path / "relay.000001"
     file.write_bytes(bytes(20))
-    part = RelayRange(str(file), 10, 40, checksum=True, around=Surroundings(b"head"))
+    part = MappedRange(str(file), 10, 40, checksum=True, around=Surroundings(b"head"))
     with pytest.raises(RelayError, match="transport=inline"):
         part.data()

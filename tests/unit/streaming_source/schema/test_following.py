@@ -9,7 +9,7 @@ import pytest
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.ddl import RelayStatement
 from replica.relay_log.location import RelayLocation
-from streaming_source.schema.following import Follower, TableStep
+from streaming_source.schema.following import SchemaFollower, TableStep
 from streaming_source.schema.table_state import TableState, with_changes
 from tests.unit.schema.ddl import logged, table
 
@@ -30,8 +30,8 @@ def statements(*sql: str) -> list[RelayStatement]:
     ]
 
 
-def follow(*sql: str, state: TableState | None = None, follower: Follower | None = None) -> list[TableStep]:
-    follower = follower or Follower(CATALOG, lambda name: name[0] == "d")
+def follow(*sql: str, state: TableState | None = None, follower: SchemaFollower | None = None) -> list[TableStep]:
+    follower = follower or SchemaFollower(CATALOG, lambda name: name[0] == "d")
     return follower.follow(state or TableState(), statements(*sql))
 
 
@@ -65,7 +65,7 @@ def test_the_table_behind_them(sql: list[str], expected: list[str] | None) -> No
     # In two looks, with the state between them.
     first = follow(*sql[:1])
     middle = first[-1].state if first else TableState()
-    again = Follower(CATALOG, lambda _: True).follow(middle, statements(*sql)[1:])
+    again = SchemaFollower(CATALOG, lambda _: True).follow(middle, statements(*sql)[1:])
     assert names(again[-1].state if again else middle) == expected
 
 
@@ -83,7 +83,7 @@ def test_what_is_not_understood_is_read_again_with_its_position() -> None:
         asked.append(wanted)
         return {U: table("z INT")}, GtidPosition.parse("0-1-3")
 
-    follower = Follower(CATALOG, lambda name: name[0] == "d", reread)
+    follower = SchemaFollower(CATALOG, lambda name: name[0] == "d", reread)
     steps = follow(
         *("CREATE TABLE u AS SELECT 1", "ALTER TABLE u ADD y INT", "CREATE TABLE e.x AS SELECT 1"),
         *("ALTER TABLE u ADD w INT", "DROP TABLE t"),

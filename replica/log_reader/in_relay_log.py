@@ -1,6 +1,6 @@
 """Reads a replica's relay log: its ranges, single groups, and times, places and transactions as GTID positions.
 
-In: a relay directory, written by this process, by another one, or by none any more; nobody is asked and nothing is
+In: a relay directory, written by this process, by another one, or by none any more; no one is asked and nothing is
 locked. Single groups are found by halving (relay_log/groups.py). Refused: what the log does not hold, with what it does
 hold; groups that were purged before they were read.
 """

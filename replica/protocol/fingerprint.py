@@ -104,7 +104,7 @@ class FingerprintBuilder:
         try:
             self._take(header, event, description)
         except (ProtocolError, UnsupportedColumnError):
-            # A column of a type to come, in a table that nobody may have asked for: no reason to stop here.
+            # A column of a type to come, in a table that no one may have asked for: no reason to stop here.
             self._only_time(header)
 
     def _take(self, header: EventHeader, event: Buffer, description: FormatDescriptionEvent) -> None:

@@ -135,9 +135,9 @@ def has_begun(directory: Path) -> bool:
 def next_number(directory: Path) -> int:
     """Return the number for the first relay file of an empty log: behind every one that was ever published here."""
     try:
-        head = read_head(directory, attempts=1)  # nobody else writes it
+        head = read_head(directory, attempts=1)  # no one else writes it
     except RelayError:
-        return 1  # damaged: it is about to be written anew
+        return 1  # damaged: it is about to be written again
     return 1 if head is None else head.location.file + bool(head.location.offset)
 
 

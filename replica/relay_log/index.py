@@ -196,7 +196,7 @@ class FileIndex:
         except FileNotFoundError:
             raise RelayError(
                 f"{self.path} is missing.",
-                hint="Its relay file was purged, or somebody deleted it: the next start of the replica makes it again.",
+                hint="Its relay file was purged, or someone deleted it: the next start of the replica makes it again.",
             ) from None
 
     def at_or_before(self, offset: int) -> IndexEntry | None:

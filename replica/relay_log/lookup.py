@@ -193,5 +193,5 @@ class RelayFiles:
 def purged(number: int) -> DataLossError:
     return DataLossError(
         f"relay.{number:06d} is no longer in the relay log.",
-        hint="It was purged: keep the relay log longer than the slowest query needs, or start that query anew.",
+        hint="It was purged: keep the relay log longer than the slowest query needs, or start that query again.",
     )

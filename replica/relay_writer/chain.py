@@ -54,7 +54,7 @@ class FileChain:
         if entry.end == file.data_start:
             self._close_current()
             remove_files(self._directory, [file.number])
-            self.next_number = file.number  # nobody has seen it: the numbers of files with groups have no gaps
+            self.next_number = file.number  # no one has seen it: the numbers of files with groups have no gaps
             return
         file.cut(entry.end)
         entry = entry.judged(plain=file.plain, before=self._plain)

@@ -81,7 +81,7 @@ def recover(directory: Path) -> Recovered:
     if entry is None:
         raise RelayError(
             f"{relay_path(directory, number)} changed while it was recovered.",
-            hint="Somebody else writes into the relay log: leave its folder to one replica, then start again.",
+            hint="Someone else writes into the relay log: leave its folder to one replica, then start again.",
         )
     head = read_file_head(relay_path(directory, number))
     snapshot = Snapshot(number, entry.end, head.primary.file, entry.primary_position, entry.timestamp, entry.domains)

@@ -33,7 +33,7 @@ class AbsentColumns:
     def __init__(self, found: Scan, names: Callable[[int], Sequence[str | None]]) -> None:
         self._found = found
         self._names = names
-        self.any = not found.events["whole"].all()  # else nobody need ask
+        self.any = not found.events["whole"].all()  # else no one need ask
         self._choices: dict[str, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
 
     def before(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:

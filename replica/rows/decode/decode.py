@@ -107,7 +107,7 @@ class RangeDecoder:
         self._tables = TableCache(resolver, columns, options.policy)
         self._arena = Arena()
         self._unreadable: int | None = None  # the group of the images that the last error is about
-        self._given_out = False  # whether the writer's buffers are in a batch that somebody may keep
+        self._given_out = False  # whether the writer's buffers are in a batch that someone may keep
         self._writer: TypedWriter | VariantWriter = (
             VariantWriter(limits, want_sql=options.want_sql)
             if columns is None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.schema.history import Applied
     from replica.schema.table import TableSchema
 
-# Tables that a caller is told about; more are decoded as well, but a log of a million names helps nobody.
+# Tables that a caller is told about; more are decoded as well, but a log of a million names helps no one.
 MAX_NOTES: Final = 10_000
 
 

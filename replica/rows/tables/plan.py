@@ -55,7 +55,7 @@ class ColumnPlan:
     kind: Kind
     arrow: pa.DataType
     spark: str
-    data_type: str = ""  # as information_schema would name it; empty where nobody reads the column
+    data_type: str = ""  # as information_schema would name it; empty where no one reads the column
     declared: str = ""  # the declaration where it is known, else the registry's name for it: for messages
     nullable: bool = True
     width: int = 0
@@ -195,7 +195,7 @@ def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple
     if len(set(damaged)) < len(damaged):
         raise UnsupportedColumnError(
             f"{where} is of the character set binary, and some of its labels differ only in bytes that are no UTF-8.",
-            hint="Declare it anew with its labels in a character set: ALTER TABLE … MODIFY … CHARACTER SET utf8mb4.",
+            hint="Declare it again with its labels in a character set: ALTER TABLE … MODIFY … CHARACTER SET utf8mb4.",
         )
     return labels
 

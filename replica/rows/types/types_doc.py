@@ -52,7 +52,7 @@ decides for DATE, DATETIME and TIMESTAMP columns:
 | `error` | the query stops with an error that names the table, the column and the offset |
 | `text` | all DATE, DATETIME and TIMESTAMP columns are STRING, as SELECT prints them, TIMESTAMP in UTC |
 
-The default keeps a stream running and typed; whoever has such dates and needs them chooses `text`.
+The default keeps a stream running and typed; users who have such dates and need them choose `text`.
 
 **DATETIME and TIMESTAMP.** A DATETIME has no time zone: it is TIMESTAMP_NTZ, the same digits as in MariaDB. A TIMESTAMP
 is a point in time, logged in UTC whatever the session's time zone was: it is TIMESTAMP. Both keep microseconds.
@@ -114,7 +114,7 @@ Which columns a partial image leaves out is told beside the row as well, because
 VARIANT such a column has no field.
 
 A column that cannot be decoded (MySQL's internal types, old temporal formats with fractional digits, character sets
-that nobody knows) stops only those who ask for it. VARIANT asks for all.
+that no one knows) stops only those who ask for it. VARIANT asks for all.
 """
 
 

@@ -158,7 +158,7 @@ class Connector:
 
     def _keep(self, identity: Identity) -> None:
         self._identity = identity
-        self._relay.ensure_ours()  # or it would be another replica's
+        self._relay.names.ensure_ours()  # or it would be another replica's
         write_identity(self._relay.directory, identity)
 
     async def _end_leftovers(self, login: Login) -> None:

@@ -168,7 +168,7 @@ class Session(asyncio.BufferedProtocol):
                     self._relay.sync()
                     progress.syncs += 1
                 else:
-                    self._relay.ensure_named()
+                    self._relay.names.ensure_named()
                 self._transport.write(ack_packet(ack.file, ack.position))
                 progress.ack_latency.add(time.perf_counter() - received_at_s)
                 progress.acks += 1
@@ -310,7 +310,7 @@ class Session(asyncio.BufferedProtocol):
         if self._agreed.sync_before_ack:
             self._relay.sync()
         else:
-            self._relay.ensure_named()
+            self._relay.names.ensure_named()
         self._transport.write(ack_packet(ack.file, ack.position))
 
     def _watched(self, watch: asyncio.Task[None]) -> None:

@@ -144,7 +144,7 @@ class Daemon:
 
         def in_our_folder(work: Callable[[], None]) -> Callable[[], None]:
             def guarded() -> None:
-                if relay.ours:
+                if relay.names.ours:
                     work()
 
             return guarded

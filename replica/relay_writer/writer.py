@@ -5,16 +5,15 @@ MariaDB's binlog format, their sidecars, the published head. A new file begins w
 end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
 background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
 `reopen` recovers a log whose disk was full, opening the directory again any other. So it does once a file that it holds
-open has lost its name (presence.py): then it also touches nothing by name any more, which may be somebody else's.
+open has lost its name (name_watch.py): then it also touches nothing by name any more, which may be somebody else's.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 from replica.errors import DiskFullError, ProtocolError, RelayError
 from replica.protocol.ambiguity import merged
@@ -24,17 +23,18 @@ from replica.relay_log import slots
 from replica.relay_log.disk import disk_error, free_bytes, sync_directory
 from replica.relay_log.file_head import encode_file_head, file_identity
 from replica.relay_log.head import BEGUN, HeadFile, has_begun, next_number
-from replica.relay_log.location import RelayHead, RelayLocation, relay_path
+from replica.relay_log.location import RelayHead, RelayLocation
 from replica.relay_log.lock import RelayLock
 from replica.relay_log.order import Begun, LogOrder, read_order, write_order
-from replica.relay_log.presence import ensure_named, removed
 from replica.relay_log.readers import make_readers_directory
 from replica.relay_log.state import NEVER, StreamState
 from replica.relay_writer.chain import FileChain
+from replica.relay_writer.failure import LogFailure
+from replica.relay_writer.name_watch import NameWatch
 from replica.relay_writer.recovery import recover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from replica.protocol.ambiguity import Highest
@@ -71,12 +71,13 @@ class RelayWriter:
         self.state = StreamState(_BEGINNING, framed=True)
         self.state.run(0, 0)  # load or compile the kernel now: seconds, in which a stream would have to wait
         self._lock = lock
-        self._failure: RelayError | None = None
+        self._failure = LogFailure(directory)
         self._format, self._format_file = b"", ""
         self._other_server = False
         self._aged_since_s: float | None = None
         self._order = read_order(directory)
         self._files = FileChain(directory, next_number(directory))
+        self.names = NameWatch(lock.file, self._files, self._failure)
         self._recover(start)
         self._head_file = HeadFile(directory)
         self._told = has_begun(directory)
@@ -129,18 +130,13 @@ class RelayWriter:
         return RelayLocation(self._snapshot.file, self._snapshot.offset)
 
     @property
-    def ours(self) -> bool:
-        """Whether the directory is still the one that is locked: else what lies there is of another replica."""
-        return self._lock.file.has_its_name()
-
-    @property
     def highest(self) -> Highest:
         """Behind which numbers those of a domain went back."""
         return self._order.highest
 
     def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
         """A new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
-        self._check()
+        self._failure.check()
         self.rollback()
         self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
@@ -149,7 +145,7 @@ class RelayWriter:
 
         Two servers may have a binlog file of one name, one server id and one beginning.
         """
-        self._check()
+        self._failure.check()
         self._other_server = True
         file = self._files.current
         has_groups = file is not None and self.state[slots.COMMITTED_OFFSET] > file.data_start
@@ -157,7 +153,7 @@ class RelayWriter:
 
     def begin_file(self, fde: bytes) -> None:
         """The primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one begins."""
-        self._check()
+        self._failure.check()
         state = self.state
         state[slots.CHECKSUM] = announced_checksum(memoryview(fde))
         log_pos = int.from_bytes(fde[13:17], "little")
@@ -172,7 +168,7 @@ class RelayWriter:
         try:
             self._current().append(span, offset)
         except OSError as error:
-            self._fail(error)
+            self._failure.fail(error)
 
     def commit(self) -> None:
         """Publish the groups that the last kernel run completed; their bytes have been appended."""
@@ -187,12 +183,12 @@ class RelayWriter:
                 file.add_entries(entries)
             self._head_file.publish(snapshot)
         except OSError as error:
-            self._fail(error)
+            self._failure.fail(error)
         self._snapshot = snapshot
 
     def roll(self) -> None:
         """Begin a new relay file inside the primary's file; no group is open."""
-        self._check()
+        self._failure.check()
         self._open_file(self._format)
 
     def roll_if_old(self, now_s: float | None = None) -> None:
@@ -200,7 +196,7 @@ class RelayWriter:
 
         For calls every second or so, at any time. `now_s` is of the monotonic clock.
         """
-        self._check()
+        self._failure.check()
         state, file = self.state, self._files.current
         if file is None or self._other_server or state[slots.COMMITTED_OFFSET] == file.data_start:
             return
@@ -213,50 +209,22 @@ class RelayWriter:
 
     def rollback(self) -> None:
         """Cut the open group's bytes off the file, as if they had never come. Nothing, where the log is unusable."""
-        if self._files.current is not None and self._failure is None:
-            with self._failing():
+        if self._files.current is not None and self._failure.error is None:
+            with self._failure.kept():
                 self._files.current.cut_open_group(self.state[slots.COMMITTED_OFFSET])
 
     def sync(self) -> None:
         """Make everything that was committed survive a power cut."""
-        self._check()
+        self._failure.check()
         try:
             self._files.sync()
         except OSError as error:
-            self._fail(error)
-        self.ensure_named()
-
-    def ensure_named(self) -> None:
-        """Raise RelayError where what is written now could not be found again; then all else raises too.
-
-        For each ACK, after the sync: one system call, 2 to 4 us.
-        """
-        current = self._files.current
-        watched = current.file if current else self._lock.file
-        try:
-            if self._failure is None and watched.has_its_name():
-                return
-        except OSError as error:
-            self._fail(error)
-        self._check()
-        self._failure = removed(self.directory, watched.path)
-        raise self._failure
-
-    def ensure_ours(self) -> None:
-        """The same, and that the lock still excludes others: before anything there is changed by its name."""
-        self.ensure_named()
-        with self._failing():
-            ensure_named(self.directory, self._lock.file)
+            self._failure.fail(error)
+        self.names.ensure_named()
 
     def ensure_whole(self) -> None:
-        """The same of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
-        current = self._files.current
-        with self._failing():
-            ensure_named(self.directory, self._lock.file, self._head_file.file)
-            ensure_named(self.directory, *((current.file, current.index) if current else ()))
-            last = relay_path(self.directory, self._snapshot.file)  # retention leaves it
-            if self._snapshot.offset and not last.exists():
-                raise removed(self.directory, str(last))
+        """Raise RelayError where a file that readers need has lost its name; for calls now and then."""
+        self.names.ensure_whole(self._head_file.file, self._snapshot)
 
     def total_bytes(self) -> int:
         """Bytes in relay files, the open group's too."""
@@ -283,18 +251,17 @@ class RelayWriter:
         Raises DiskFullError while there is no room still, RelayError where the log was closed or is damaged. Takes as
         long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
         """
-        if not isinstance(self._failure, DiskFullError):
-            self._check()
+        if not isinstance(self._failure.error, DiskFullError):
+            self._failure.check()
             return
-        with self._failing():
-            ensure_named(self.directory, self._lock.file)  # or what has these names is of another replica
+        self.names.ensure_locked()  # or what has these names is of another replica
         if self.free_bytes() < _REOPEN_BYTES:
-            self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        with self._failing():
+            self._failure.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        with self._failure.kept():
             self._files.drop()
             self._recover(self.position if self.begun else None)
             self._publish_end()
-        self._failure = None
+        self._failure.error = None
 
     def restart(
         self, position: GtidPosition, *, highest: Highest | None = None, place: BinlogPosition | None = None
@@ -305,8 +272,8 @@ class RelayWriter:
 
         A log that gets no group remembers it all the same, also through a power cut.
         """
-        self.ensure_ours()
-        with self._failing():
+        self.names.ensure_ours()
+        with self._failure.kept():
             self._files.remove_all()
             begun = None if place is None else Begun(self._files.next_number, place)
             self._keep_order(LogOrder(highest or {}, begun))
@@ -322,16 +289,16 @@ class RelayWriter:
         their names: it says what is left.
         """
         try:
-            if self._failure is None and self._named():
+            if self._failure.error is None and self.names.keeps_its_names():
                 self.rollback()
-                with self._failing():
+                with self._failure.kept():
                     self._files.end(self.state.sealed_entry())
                     self._files.finish()
         except DiskFullError:
             pass
         finally:
             self._files.close()
-            self._failure = RelayError(
+            self._failure.error = RelayError(
                 f"The relay log {self.directory} was closed.", hint="Open it again: it goes on behind its last group."
             )
             self._head_file.close()
@@ -348,7 +315,7 @@ class RelayWriter:
         self.recovered_cut_bytes = recovered.cut_bytes
         empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
         self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
-        with self._failing():
+        with self._failure.kept():
             self._keep_order(recovered.order)
         position = recovered.position
         if position is None:
@@ -374,9 +341,9 @@ class RelayWriter:
 
     def _open_file(self, fde: bytes) -> None:
         state = self.state
-        self.ensure_ours()  # the next file is made by its name, in what must still be our folder
+        self.names.ensure_ours()  # the next file is made by its name, in what must still be our folder
         head = encode_file_head(fde, BinlogPosition(self.primary_file, state[slots.POSITION]), state.position())
-        with self._failing():
+        with self._failure.kept():
             state[slots.ROLL_AT] = NEVER
             self._files.end(state.sealed_entry())
             self._files.begin(head)
@@ -389,34 +356,10 @@ class RelayWriter:
         state[slots.ROLL_AT] = self.max_file_bytes
 
     def _current(self) -> OpenFile:
-        self._check()
+        self._failure.check()
         if self._files.current is None:
             raise ProtocolError(
                 "an event group came before any FORMAT_DESCRIPTION event",
                 hint="The server does not speak the protocol of a MariaDB primary.",
             )
         return self._files.current
-
-    def _named(self) -> bool:
-        with contextlib.suppress(RelayError):
-            self.ensure_ours()
-            return True
-        return False
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise type(self._failure)(self._failure.message, hint=self._failure.hint)
-
-    @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._fail(error)
-        except RelayError as error:
-            self._failure = error
-            raise
-
-    def _fail(self, error: OSError) -> NoReturn:
-        self._failure = disk_error(self.directory, error)
-        raise self._failure from error

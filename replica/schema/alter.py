@@ -16,6 +16,7 @@ from replica.schema.definition import PRIMARY, period_key
 
 if TYPE_CHECKING:
     from replica.schema.cursor import Tokens
+    from replica.schema.session import StatementContext
 
 _WITHOUT_EFFECT = (
     ("DISABLE", "KEYS"), ("ENABLE", "KEYS"), ("FORCE",), ("ORDER", "BY"), ("ALGORITHM",), ("LOCK",),
@@ -28,17 +29,17 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 
 
-def read_alteration(tokens: Tokens, database: str, sql_mode: int, *, explicit_timestamps: bool) -> Alteration:
+def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
     """Read the actions of ALTER TABLE, from behind the table's name on."""
     found = Alteration()
     while not tokens.at_end:
-        if not _read_column_action(tokens, found, sql_mode, explicit_timestamps=explicit_timestamps):
-            _read_table_action(tokens, found, database)
+        if not _read_column_action(tokens, found, session):
+            _read_table_action(tokens, found, session.database)
         tokens.accept(",")
     return found
 
 
-def _read_column_action(tokens: Tokens, found: Alteration, sql_mode: int, *, explicit_timestamps: bool) -> bool:
+def _read_column_action(tokens: Tokens, found: Alteration, session: StatementContext) -> bool:
     if any(tokens.sees(*words) for words in _WITHOUT_EFFECT):
         # All but PARTITION BY, which ends the statement, stops at a comma.
         last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
@@ -49,12 +50,12 @@ def _read_column_action(tokens: Tokens, found: Alteration, sql_mode: int, *, exp
     elif tokens.accept("ADD", "SYSTEM", "VERSIONING"):
         found.options.versioned = True
     elif tokens.accept("ADD"):
-        _read_add(tokens, found, sql_mode, explicit_timestamps=explicit_timestamps)
+        _read_add(tokens, found, session)
     elif verb := tokens.accept_any("CHANGE", "MODIFY"):
         tokens.accept("COLUMN")
         optional = tokens.accept("IF", "EXISTS")
         old = tokens.name() if verb == "CHANGE" else None
-        item = read_column(tokens, sql_mode, explicit_timestamps=explicit_timestamps)
+        item = read_column(tokens, session)
         key = (old or item.column.name).casefold()
         found.changed[key] = item
         found.if_exists |= {key} if optional else set()
@@ -72,7 +73,7 @@ def _read_column_action(tokens: Tokens, found: Alteration, sql_mode: int, *, exp
     return True
 
 
-def _read_add(tokens: Tokens, found: Alteration, sql_mode: int, *, explicit_timestamps: bool) -> None:
+def _read_add(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
     if starts_key(tokens):
         key = read_key(tokens)
         found.keys += [key] if key else []
@@ -80,10 +81,10 @@ def _read_add(tokens: Tokens, found: Alteration, sql_mode: int, *, explicit_time
     tokens.accept("COLUMN")
     optional = tokens.accept("IF", "NOT", "EXISTS")
     if tokens.sees("("):
-        items, keys = read_items(tokens, sql_mode, explicit_timestamps=explicit_timestamps)
+        items, keys = read_items(tokens, session)
         found.keys += keys
     else:
-        items = [read_column(tokens, sql_mode, explicit_timestamps=explicit_timestamps)]
+        items = [read_column(tokens, session)]
     found.added += [(None, item) for item in items]
     found.if_not_exists |= {item.column.name.casefold() for item in items if optional}
 

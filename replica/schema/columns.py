@@ -19,6 +19,7 @@ from replica.schema.definition import PRIMARY, ColumnItem, Key, period_key
 if TYPE_CHECKING:
     from replica.schema.column import Column
     from replica.schema.cursor import Tokens
+    from replica.schema.session import StatementContext
 
 _IGNORED: Final = (
     "AUTO_INCREMENT", "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
@@ -48,9 +49,9 @@ _FRACTION: Final = re.compile(r"\d+([eE]\d*)?|[eE]\d*")
 _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 
 
-def read_column(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool = True) -> ColumnItem:
+def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
     """Read a column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
-    column = read_type(tokens, tokens.name(), sql_mode)
+    column = read_type(tokens, tokens.name(), session.sql_mode)
     item = ColumnItem(column=column, unique=column.nullable is False)  # SERIAL has a unique key
     while not _ends(tokens):
         if tokens.accept("SERIAL", "DEFAULT", "VALUE"):
@@ -63,7 +64,7 @@ def read_column(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool = Tr
         item = replace(item, position=tokens.name())
     if item.primary:  # also where the key itself is not made, because IF NOT EXISTS finds one
         item = replace(item, column=replace(item.column, nullable=False))
-    if not explicit_timestamps and column.data_type == "timestamp" and item.column.nullable is None:
+    if not session.explicit_timestamps and column.data_type == "timestamp" and item.column.nullable is None:
         item = replace(item, column=replace(item.column, nullable=False))
     return item
 

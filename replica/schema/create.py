@@ -18,6 +18,7 @@ from replica.schema.definition import UNKNOWN, ColumnItem, Encoding, Key, Table,
 
 if TYPE_CHECKING:
     from replica.schema.cursor import Tokens
+    from replica.schema.session import StatementContext
 
 _SEQUENCE_COMMENTS: Final = {
     "next_not_cached_value": "",
@@ -56,16 +57,14 @@ class Options:
         return own_encoding(self.charset, self.collation, default) or otherwise or default
 
 
-def read_create_table(
-    tokens: Tokens, database: str, default: Encoding, sql_mode: int, *, explicit_timestamps: bool
-) -> Table | Like:
+def read_create_table(tokens: Tokens, default: Encoding, session: StatementContext) -> Table | Like:
     """Read what CREATE TABLE makes, from behind the table's name on. `default` is the database's encoding."""
     if tokens.accept("LIKE") or (tokens.sees("(", "LIKE") and tokens.accept("(", "LIKE")):
-        return Like(*tokens.table_name(database))
+        return Like(*tokens.table_name(session.database))
     items: list[ColumnItem] = []
     keys: list[Key] = []
     if tokens.sees("(") and not any(tokens.sees(word, ahead=1) for word in ("SELECT", "WITH", "VALUES", "(")):
-        items, keys = read_items(tokens, sql_mode, explicit_timestamps=explicit_timestamps)
+        items, keys = read_items(tokens, session)
     options = Options()
     while not tokens.at_end and not options.select and not tokens.sees("PARTITION", "BY"):
         read_option(tokens, options)
@@ -75,7 +74,7 @@ def read_create_table(
     return new_table(items, keys, options.encoding(default), versioned=options.versioned)
 
 
-def read_items(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool) -> tuple[list[ColumnItem], list[Key]]:
+def read_items(tokens: Tokens, session: StatementContext) -> tuple[list[ColumnItem], list[Key]]:
     """Read the list in parentheses: columns, and the keys that identify rows."""
     items: list[ColumnItem] = []
     keys: list[Key] = []
@@ -85,7 +84,7 @@ def read_items(tokens: Tokens, sql_mode: int, *, explicit_timestamps: bool) -> t
             key = read_key(tokens)
             keys += [key] if key else []
         else:
-            items.append(read_column(tokens, sql_mode, explicit_timestamps=explicit_timestamps))
+            items.append(read_column(tokens, session))
         if not tokens.accept(","):
             break
     tokens.expect(")")

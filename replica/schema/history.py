@@ -82,26 +82,8 @@ class SchemaHistory:
                 history._execute(statement, session)
         return history
 
-    def apply(
-        self,
-        sql: str,
-        database: str,
-        *,
-        server_charset: str | None = None,
-        sql_mode: int = 0,
-        explicit_timestamps: bool = True,
-        server_version: int = ANY_VERSION,
-        thread: int = 0,
-    ) -> Applied:
-        """Follow one statement; `database` is the session's default. Text that is no DDL changes nothing."""
-        session = StatementContext(
-            database=database,
-            sql_mode=sql_mode,
-            encoding=Encoding(server_charset),
-            explicit_timestamps=explicit_timestamps,
-            server_version=server_version,
-            thread=thread,
-        )
+    def apply(self, sql: str, session: StatementContext) -> Applied:
+        """Follow one statement. Text that is no DDL changes nothing."""
         return self._execute(self._read(sql, session), session)
 
     def apply_event(self, event: QueryEvent, *, server_version: int = ANY_VERSION) -> Applied:
@@ -109,7 +91,7 @@ class SchemaHistory:
         if (event.status.gtid_flags_extra or 0) & _UNDONE or not may_define(event.query):
             return Applied()
         session = session_of(event, server_version)
-        return self._execute(self._read(text_of(event), session), session)
+        return self.apply(text_of(event), session)
 
     def table(self, database: str, table: str) -> TableSchema | None:
         """Return what the table looks like now; None if that is not known, and `reason` says why."""
@@ -133,9 +115,7 @@ class SchemaHistory:
 
     def _read(self, text: str, session: StatementContext) -> Statement | SchemaError | None:
         try:
-            return read_statement(
-                text, session.database, sql_mode=session.sql_mode, server_version=session.server_version
-            )
+            return read_statement(text, session)
         except SchemaError as error:
             return error
 
@@ -193,13 +173,7 @@ class SchemaHistory:
     def _made(self, statement: Statement, default: Encoding, session: StatementContext) -> Table:
         if statement.verb is Verb.CREATE_SEQUENCE:
             return read_sequence(statement.tokens, SEQUENCE) or SEQUENCE
-        made = read_create_table(
-            statement.tokens,
-            session.database,
-            default,
-            session.sql_mode,
-            explicit_timestamps=session.explicit_timestamps,
-        )
+        made = read_create_table(statement.tokens, default, session)
         if not isinstance(made, Like):
             return made
         source = self._name(made)
@@ -223,9 +197,7 @@ class SchemaHistory:
             return Applied()
         table = self.known.get(name)
         try:
-            change = read_alteration(
-                statement.tokens, session.database, session.sql_mode, explicit_timestamps=session.explicit_timestamps
-            )
+            change = read_alteration(statement.tokens, session)
             self._check(change, name, session)
             if table is not None:
                 default = self.known.databases.get(name[0], session.encoding)

@@ -69,9 +69,7 @@ def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> boo
         if statement is None or statement.verb is not Verb.ALTER_TABLE:
             return statement is None or not statement.conditional  # CREATE IF NOT EXISTS of what does exist
         session = session_of(event, server_version)
-        change = read_alteration(
-            statement.tokens, session.database, session.sql_mode, explicit_timestamps=session.explicit_timestamps
-        )
+        change = read_alteration(statement.tokens, session)
     except SchemaError:
         return True
     return bool(
@@ -88,6 +86,4 @@ def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> boo
 
 def _statement(event: QueryEvent, server_version: int) -> Statement | None:
     session = session_of(event, server_version)
-    return read_statement(
-        text_of(event), session.database, sql_mode=session.sql_mode, server_version=session.server_version
-    )
+    return read_statement(text_of(event), session)

@@ -12,10 +12,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from replica.schema.cursor import Tokens
-from replica.schema.sql_tokens import ANY_VERSION, tokenize
+from replica.schema.sql_tokens import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from replica.schema.session import StatementContext
 
 # What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
 _FIRST = re.compile(
@@ -60,11 +62,10 @@ def may_define(query: bytes) -> bool:
     return _FIRST.match(query) is not None
 
 
-def read_statement(
-    text: str, database: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION
-) -> Statement | None:
-    """Return the statement's head; `database` is the session's default."""
-    tokens = Tokens(tokenize(text, sql_mode=sql_mode, server_version=server_version))
+def read_statement(text: str, session: StatementContext) -> Statement | None:
+    """Return the statement's head."""
+    database = session.database
+    tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
     if tokens.accept("SET", "STATEMENT"):
         while not tokens.accept("FOR"):
             tokens.take()

@@ -46,9 +46,7 @@ class TemporaryTables:
             return
         try:
             session = session_of(statement, server_version)
-            read = read_statement(
-                text_of(statement), session.database, sql_mode=session.sql_mode, server_version=server_version
-            )
+            read = read_statement(text_of(statement), session)
         except SchemaError:
             return
         if read is not None:

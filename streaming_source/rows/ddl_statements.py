@@ -62,7 +62,7 @@ def _names(text: str, session: StatementContext) -> list[Named]:
     simple = _emptied_or_indexed(_tokens(text, session), session)
     if simple is not None:
         return [simple]
-    statement = read_statement(text, session.database, sql_mode=session.sql_mode, server_version=session.server_version)
+    statement = read_statement(text, session)
     if statement is None or statement.temporary or statement.verb is Verb.USE:
         return []
     if not statement.tables:
@@ -96,9 +96,7 @@ def _emptied_or_indexed(tokens: Tokens, session: StatementContext) -> Named | No
 def _moved(statement: Statement, session: StatementContext) -> list[Named]:
     """Return the other tables of an ALTER TABLE: its new name, the table of a partition."""
     try:
-        change = read_alteration(
-            statement.tokens, session.database, session.sql_mode, explicit_timestamps=session.explicit_timestamps
-        )
+        change = read_alteration(statement.tokens, session)
     except SchemaError:  # its own table is known all the same
         return []
     return [Named(*table) for table in (change.rename, change.to_table, change.from_table) if table is not None]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from replica.protocol.header import EventHeader
 from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.history import SchemaHistory
+from replica.schema.session import StatementContext
 
 if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def history(*statements: str, **session: object) -> SchemaHistory:
     made = SchemaHistory()
     for statement in ("CREATE DATABASE d CHARACTER SET utf8mb4", *statements):
-        made.apply(statement, "d", **session)  # type: ignore[arg-type]
+        made.apply(statement, StatementContext(database="d", **session))  # type: ignore[arg-type]
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replica.schema.session import StatementContext
 from tests.unit.schema.ddl import history, refusal, table
 
 BASE = "a INT, b TEXT CHARACTER SET latin1, c ENUM('x') NOT NULL, PRIMARY KEY (a), UNIQUE u (c)"
@@ -82,7 +83,7 @@ def test_unknown_until_it_is_created_again() -> None:
         "CREATE TABLE t (a INT)", "ALTER TABLE t ADD b WEIRD", "ALTER TABLE t ADD c INT", "RENAME TABLE t TO u"
     )
     assert "type WEIRD" in made.reason("d", "u")
-    made.apply("CREATE TABLE u (a INT)", "d")
+    made.apply("CREATE TABLE u (a INT)", StatementContext(database="d"))
     assert made.table("d", "u") is not None
 
 
@@ -155,7 +156,7 @@ def test_partitions_become_tables_and_tables_partitions() -> None:
     found = made.table("e", "u")
     assert found is not None
     assert [c.name for c in found.columns] == ["a"]
-    made.apply("ALTER TABLE t CONVERT TABLE e.u TO PARTITION p VALUES LESS THAN (5)", "d")
+    made.apply("ALTER TABLE t CONVERT TABLE e.u TO PARTITION p VALUES LESS THAN (5)", StatementContext(database="d"))
     assert made.table("e", "u") is None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from replica.schema.definition import Encoding
+from replica.schema.session import StatementContext
 from tests.unit.schema.ddl import history, refusal, table
 
 
@@ -46,9 +48,9 @@ def test_the_database_gives_the_default() -> None:
 
 def test_a_database_that_was_not_created_here_is_taken_to_have_the_servers_default() -> None:
     made = history()
-    made.apply("CREATE TABLE f.a (c TEXT, d INT)", "f", server_charset="latin1")
-    made.apply("CREATE TABLE f.b (d INT)", "f", server_charset="latin1")
-    made.apply("CREATE TABLE f.c (c TEXT) CHARSET ucs2", "f", server_charset="latin1")
+    made.apply("CREATE TABLE f.a (c TEXT, d INT)", StatementContext(database="f", encoding=Encoding("latin1")))
+    made.apply("CREATE TABLE f.b (d INT)", StatementContext(database="f", encoding=Encoding("latin1")))
+    made.apply("CREATE TABLE f.c (c TEXT) CHARSET ucs2", StatementContext(database="f", encoding=Encoding("latin1")))
     found = made.table("f", "a")
     assert found is not None
     assert found.columns[0].charset == "latin1"
@@ -87,11 +89,11 @@ def test_sequences() -> None:
     assert (len(plain.columns), plain.columns[0].column_type) == (8, "bigint(21)")
     assert small.columns[0].column_type == "smallint(7) unsigned"
     assert small.columns[5] == plain.columns[5]
-    made.apply("ALTER SEQUENCE t RESTART 7", "d")
+    made.apply("ALTER SEQUENCE t RESTART 7", StatementContext(database="d"))
     assert made.table("d", "t") == small
-    made.apply("ALTER SEQUENCE t AS BIGINT", "d")
+    made.apply("ALTER SEQUENCE t AS BIGINT", StatementContext(database="d"))
     altered = made.table("d", "t")
     assert altered is not None
     assert altered.columns == plain.columns
-    made.apply("ALTER SEQUENCE t AS TEXT", "d")
+    made.apply("ALTER SEQUENCE t AS TEXT", StatementContext(database="d"))
     assert "not understood" in made.reason("d", "t")

@@ -8,6 +8,7 @@ from replica.errors import SchemaError
 from replica.schema.alter import read_alteration
 from replica.schema.alteration import altered
 from replica.schema.from_catalog import encoding_of, table_of
+from replica.schema.session import StatementContext
 from replica.schema.statements import read_statement
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.unit.schema.ddl import table
@@ -47,9 +48,9 @@ def test_alter_goes_on_from_it(change: str, items: str) -> None:
 
 
 def after(schema: TableSchema, change: str) -> TableSchema:
-    statement = read_statement(f"ALTER TABLE t {change}", "d")
+    statement = read_statement(f"ALTER TABLE t {change}", StatementContext(database="d"))
     assert statement is not None
-    alteration = read_alteration(statement.tokens, "d", 0, explicit_timestamps=True)
+    alteration = read_alteration(statement.tokens, StatementContext(database="d"))
     made = table_of(schema)
     return altered(made, alteration, made.encoding).schema("d", "t")
 

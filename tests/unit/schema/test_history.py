@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from replica.schema.history import Applied, SchemaHistory
 from replica.schema.known_tables import NEVER_SEEN
+from replica.schema.session import StatementContext
 from tests.unit.schema.ddl import history
 
 
@@ -27,28 +28,28 @@ def test_tables_that_were_never_created_here() -> None:
 def test_renames_happen_one_after_the_other() -> None:
     made = history("CREATE TABLE a (x INT)", "CREATE TABLE b (y INT)", "RENAME TABLE a TO c, b TO a, c TO b")
     assert (names(made, "a"), names(made, "b"), names(made, "c")) == (["y"], ["x"], None)
-    made.apply("ALTER TABLE a RENAME TO e.f, ADD z INT", "d")
+    made.apply("ALTER TABLE a RENAME TO e.f, ADD z INT", StatementContext(database="d"))
     assert (names(made, "f", "e"), names(made, "a")) == (["y", "z"], None)
-    made.apply("ALTER TABLE b RENAME b", "d")
+    made.apply("ALTER TABLE b RENAME b", StatementContext(database="d"))
     assert names(made, "b") == ["x"]
 
 
 def test_applied_says_whose_definition_changed() -> None:
     made = history("CREATE TABLE a (x INT)")
-    assert made.apply("INSERT INTO a VALUES (1)", "d") == Applied()
-    assert not made.apply("COMMIT", "d")
-    assert made.apply("ALTER TABLE a ADD y INT", "d") == Applied((("d", "a"),))
-    assert made.apply("RENAME TABLE a TO b", "d").tables == (("d", "a"), ("d", "b"))
-    refused = made.apply("ALTER TABLE b ADD y WEIRD", "d")
+    assert made.apply("INSERT INTO a VALUES (1)", StatementContext(database="d")) == Applied()
+    assert not made.apply("COMMIT", StatementContext(database="d"))
+    assert made.apply("ALTER TABLE a ADD y INT", StatementContext(database="d")) == Applied((("d", "a"),))
+    assert made.apply("RENAME TABLE a TO b", StatementContext(database="d")).tables == (("d", "a"), ("d", "b"))
+    refused = made.apply("ALTER TABLE b ADD y WEIRD", StatementContext(database="d"))
     assert refused.tables == (("d", "b"),)
     assert refused.reason.startswith("d.b: its ALTER was not understood: ")
-    assert made.apply("DROP TABLE b, c", "d").tables == (("d", "b"), ("d", "c"))
+    assert made.apply("DROP TABLE b, c", StatementContext(database="d")).tables == (("d", "b"), ("d", "c"))
 
 
 def test_databases_go_with_their_tables() -> None:
     made = history("CREATE TABLE a (x INT)", "CREATE TABLE e.a (y INT)", "DROP DATABASE d")
     assert (names(made, "a"), names(made, "a", "e")) == (None, ["y"])
-    made.apply("CREATE OR REPLACE DATABASE e", "d")
+    made.apply("CREATE OR REPLACE DATABASE e", StatementContext(database="d"))
     assert names(made, "a", "e") is None
 
 
@@ -64,28 +65,28 @@ def test_create_if_not_exists_is_the_first_one() -> None:
         "CREATE TABLE a (x INT)", "CREATE TABLE IF NOT EXISTS a (y INT)", "CREATE TABLE IF NOT EXISTS b (z INT)"
     )
     assert (names(made, "a"), names(made, "b")) == (["x"], ["z"])
-    made.apply("CREATE OR REPLACE TABLE a (y INT)", "d")
+    made.apply("CREATE OR REPLACE TABLE a (y INT)", StatementContext(database="d"))
     assert names(made, "a") == ["y"]
 
 
 def test_temporary_tables_of_a_session() -> None:
     made = history("CREATE TABLE a (x INT)")
     for statement in ("CREATE TEMPORARY TABLE a (t INT)", "ALTER TABLE a ADD u INT", "DROP TABLE a"):
-        made.apply(statement, "d", thread=1)
+        made.apply(statement, StatementContext(database="d", thread=1))
     assert names(made, "a") == ["x"]
-    made.apply("CREATE TEMPORARY TABLE a (t INT)", "d", thread=1)
-    made.apply("ALTER TABLE a ADD y INT", "d", thread=2)
-    made.apply("CREATE TABLE b LIKE a", "d", thread=1)
+    made.apply("CREATE TEMPORARY TABLE a (t INT)", StatementContext(database="d", thread=1))
+    made.apply("ALTER TABLE a ADD y INT", StatementContext(database="d", thread=2))
+    made.apply("CREATE TABLE b LIKE a", StatementContext(database="d", thread=1))
     assert (names(made, "a"), names(made, "b")) == (["x", "y"], None)
-    made.apply("DROP TEMPORARY TABLE a", "d", thread=1)
-    made.apply("DROP TEMPORARY TABLE a", "d", thread=1)
+    made.apply("DROP TEMPORARY TABLE a", StatementContext(database="d", thread=1))
+    made.apply("DROP TEMPORARY TABLE a", StatementContext(database="d", thread=1))
     assert names(made, "a") == ["x", "y"]
 
 
 def test_names_in_lower_case() -> None:
     assert names(history("CREATE TABLE A (x INT)"), "a") is None
     made = SchemaHistory(lower_case_table_names=True)
-    made.apply("CREATE TABLE D.Orders (x INT)", "d")
+    made.apply("CREATE TABLE D.Orders (x INT)", StatementContext(database="d"))
     assert names(made, "ORDERS", "d") == ["x"]
 
 
@@ -93,20 +94,22 @@ def test_a_base_is_asked_for_what_no_statement_told() -> None:
     base = history("CREATE TABLE a (x INT)", "CREATE TABLE b (x INT)")
     made = SchemaHistory(base)
     assert names(made, "a") == ["x"]
-    made.apply("ALTER TABLE a ADD y INT", "d")
+    made.apply("ALTER TABLE a ADD y INT", StatementContext(database="d"))
     assert (names(made, "a"), names(base, "a")) == (["x", "y"], ["x"])
     # The base already has what this adds: it was written afterwards, and stays.
-    assert made.apply("ALTER TABLE b ADD x INT", "d") == Applied((), "d.b: Two columns have the same name.")
+    assert made.apply("ALTER TABLE b ADD x INT", StatementContext(database="d")) == Applied(
+        (), "d.b: Two columns have the same name."
+    )
     assert names(made, "b") == ["x"]
-    made.apply("CREATE TABLE IF NOT EXISTS b (z INT)", "d")
+    made.apply("CREATE TABLE IF NOT EXISTS b (z INT)", StatementContext(database="d"))
     assert names(made, "b") == ["z"]
 
 
 def test_converting_to_a_default_that_versions_read_differently() -> None:
     made = history("CREATE DATABASE e CHARACTER SET ucs2", "CREATE TABLE e.a (x TEXT)")
-    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET DEFAULT", "e")
+    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET DEFAULT", StatementContext(database="e"))
     assert names(made, "a", "e") == ["x"]
-    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET DEFAULT", "d")
+    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET DEFAULT", StatementContext(database="d"))
     assert "from another database" in made.reason("e", "a")
 
 
@@ -115,7 +118,7 @@ def test_a_default_that_is_not_known_leaves_text_without_a_character_set() -> No
     found = made.table("e", "a")
     assert found is not None
     assert found.columns[0].charset is None
-    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET latin1", "d")
+    made.apply("ALTER TABLE e.a CONVERT TO CHARACTER SET latin1", StatementContext(database="d"))
     assert "from a character set that is not known" in made.reason("e", "a")
 
 

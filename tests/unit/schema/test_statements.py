@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
+from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import ANSI_QUOTES
 from replica.schema.statements import Verb, may_define, pairs, read_statement
 
@@ -34,7 +35,7 @@ from replica.schema.statements import Verb, may_define, pairs, read_statement
     ],
 )
 def test_statements_that_name_tables(text: str, verb: Verb, tables: list[tuple[str, str]]) -> None:
-    found = read_statement(text, "d")
+    found = read_statement(text, StatementContext(database="d"))
     assert found is not None
     assert (found.verb, list(found.tables)) == (verb, tables)
     assert may_define(text.encode())
@@ -52,7 +53,7 @@ def test_statements_that_name_tables(text: str, verb: Verb, tables: list[tuple[s
     ],
 )
 def test_statements_that_name_databases(text: str, verb: Verb, database: str) -> None:
-    found = read_statement(text, "d")
+    found = read_statement(text, StatementContext(database="d"))
     assert found is not None
     assert (found.verb, found.database) == (verb, database)
 
@@ -69,7 +70,7 @@ def test_statements_that_name_databases(text: str, verb: Verb, database: str) ->
     ],
 )  # fmt: skip
 def test_all_else_defines_no_table(text: str) -> None:
-    assert read_statement(text, "d") is None
+    assert read_statement(text, StatementContext(database="d")) is None
 
 
 def test_first_letters_spare_the_lexer() -> None:
@@ -87,7 +88,7 @@ def test_first_letters_spare_the_lexer() -> None:
 
 
 def test_ansi_quotes_name_tables() -> None:
-    found = read_statement('DROP TABLE "a b"', "d", sql_mode=ANSI_QUOTES)
+    found = read_statement('DROP TABLE "a b"', StatementContext(database="d", sql_mode=ANSI_QUOTES))
     assert found is not None
     assert found.tables == (("d", "a b"),)
 
@@ -97,7 +98,7 @@ def test_ansi_quotes_name_tables() -> None:
 )
 def test_a_head_that_is_not_understood(text: str) -> None:
     with pytest.raises(SchemaError):
-        read_statement(text, "d")
+        read_statement(text, StatementContext(database="d"))
 
 
 def test_pairs() -> None:

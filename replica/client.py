@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 PARTING_S = 1.0
-"""For the goodbye once relay files are gone: the replica then ends within two seconds, also if a server hangs."""
+"""The time for the goodbye once relay files are gone: the replica then ends within two seconds, also if a server
+hangs."""
 STEADY_S = 5.0
 """A connection that lived this long did work, even if nothing happened on the server: patience starts again."""
 

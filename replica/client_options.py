@@ -47,7 +47,7 @@ _WORDS_OF_TLS: Final = ("ssl", "tls")
 _FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
 _PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 _MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
-"""Of MySQL's ssl-mode, which are also ours. PREFERRED, which goes on in plain text, is not among them."""
+"""The modes of MySQL's ssl-mode, which are also ours. PREFERRED, which goes on in plain text, is not among them."""
 _VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
 _SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
 _HINT_TLS: Final = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_DEPTH: Final = 10
-"""Of includes in included files, as in my_default.c."""
+"""The depth of includes in included files, as in my_default.c."""
 MAX_FILE_BYTES: Final = 1 << 20
 """A file of options has a few hundred lines; more is another file, named by mistake."""
 _COMMENTS: Final = ("#", ";")

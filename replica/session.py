@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 SILENT_HEARTBEATS = 3
 """A link is dead after this many heartbeat periods of silence; one lost or late heartbeat is no reason to reconnect."""
 NUDGE_HEARTBEATS = 2
-"""After so many periods of silence a semi-synchronous primary is asked for a sign of life, while there is time left."""
+"""The periods of silence after which a semi-synchronous primary is asked for a sign of life, while there is time
+left."""
 FIRST_READ_FACTOR = 10
 """The server sends no heartbeat while it reads its way to our position, which takes minutes in a large file."""
 _TICK_S = 1.0  # how late a dead link is noticed, and a relay file closed that is old enough

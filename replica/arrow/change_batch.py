@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replica.rows.types.types import OutputColumn
 
 OPERATIONS: Final = pa.array(["insert", "update", "delete"])
-"""By the decoder's number."""
+"""The operations by the decoder's number."""
 NAMES: Final = pa.list_(pa.string())
 _MICROSECONDS: Final = 1_000_000
 

@@ -30,7 +30,8 @@ class Us(NamedTuple):
 
 
 VERIFIED_BY_PASSWORD = (11, 4)
-"""From here on a server makes itself a certificate, and proves it with what it knows of the account's password."""
+"""The first version in which a server makes itself a certificate, and proves it with what it knows of the account's
+password."""
 MAX_CLOCK_OFFSET_S = 1.0
 """Binlog timestamps have whole seconds: a smaller offset does not show."""
 

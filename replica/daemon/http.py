@@ -33,11 +33,11 @@ Route: TypeAlias = "Callable[[], Answer]"
 MAX_CLIENTS: Final = 8
 """A scraper or two, probes, and someone with a browser; each costs a thread while it lasts."""
 MAX_LOCAL_CLIENTS: Final = 4
-"""And for clients of this machine: its probe, `status --url`, and someone who looks why nothing else answers."""
+"""The same for clients of this machine: its probe, `status --url`, and someone who looks why nothing else answers."""
 HEAD_TIMEOUT_S: Final = 2.0
-"""From the connection to the end of the request's head, however busily the client drips bytes."""
+"""The time from the connection to the end of the request's head, however busily the client drips bytes."""
 CLIENT_TIMEOUT_S: Final = 10.0
-"""From there to the last byte of the answer."""
+"""The time from there to the last byte of the answer."""
 JSON_TYPE: Final = "application/json; charset=utf-8"
 
 

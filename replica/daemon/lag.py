@@ -45,7 +45,7 @@ class Sample:
     binlogs: tuple[ListedBinlog, ...] | None
     progress: Progress
     quiet_s: float
-    """After this long without even a heartbeat, the stream is no evidence of anything."""
+    """The silence, without even a heartbeat, after which the stream is no evidence of anything."""
     head_uid: str | None = None
 
 
@@ -57,7 +57,7 @@ class Behind:
     bytes: int | None
     groups: int | None
     safe_s: float | None
-    """For at least so long the primary keeps what we need next; None with `purge` "never" or "unknown"."""
+    """The time for which the primary keeps at least what we need next; None with `purge` "never" or "unknown"."""
     purge: Purge
 
 

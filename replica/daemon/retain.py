@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 EVERY_S: Final = 2.0
-"""With slow_readers=drop nothing else holds the log at its limit: at 500 MB/s a turn is one GB late."""
+"""The pause between two turns. With slow_readers=drop nothing else holds the log at its limit: at 500 MB/s a turn is
+one GB late."""
 MAX_DROPPED_NAMES: Final = 100
 """Names of dropped readers that the status still shows; the log has them all."""
 

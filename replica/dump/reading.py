@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     batch: ChangeBatch
     shown: npt.NDArray[np.bool_] | None
     gtids: pa.Array | None
-    """Of MySQL's groups, one text a group."""
+    """The GTIDs of MySQL's groups, one text a group."""
 
 
 @dataclass(slots=True)

@@ -103,7 +103,7 @@ class Transaction:
     without_rows: int = 0
     """Statements that changed rows and were logged as text: their rows are not in the binlog."""
     changed_without_rows: list[str] = field(default_factory=list)
-    """Of which tables, as far as their texts tell."""
+    """The tables that were changed so, as far as the texts tell."""
     types: list[TypeSum] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
     more_events: int = 0

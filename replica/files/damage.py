@@ -12,7 +12,7 @@ class Damage(NamedTuple):
     """A stretch of the file that no range holds: the group that the damage is in, up to the next readable group."""
 
     offset: int
-    """Of the event that is damaged."""
+    """The place of the event that is damaged."""
     begin: int
     """Where the stretch starts: the damaged group's first event."""
     end: int

@@ -44,7 +44,7 @@ class Decrypted:
         self._fill = 0
         self._plain = np.empty(BATCH_BYTES, np.uint8)
         self._offset = len(prefix)
-        """Of raw[0]; it is where an event begins."""
+        """The place of raw[0]; it is where an event begins."""
         self._pending = memoryview(prefix)
         self._long: EventStream | None = None
         self._long_left = 0

@@ -36,11 +36,11 @@ class FileRange(NamedTuple):
 
     data: memoryview
     offset: int
-    """Of data[0] in the file as it is when decompressed."""
+    """The place of data[0] in the file as it is when decompressed."""
     checksum: bool
     """Whether each event carries a CRC32; a FORMAT_DESCRIPTION event inside says how it goes on."""
     description: FormatDescriptionEvent
-    """In force at the first event; that event itself if it is one."""
+    """The description in force at the first event; that event itself if it is one."""
     whole: bool
     """False: the last group has no end. Its events can be listed; its rows were never committed, as far as one sees."""
 

@@ -172,7 +172,7 @@ COMPRESSIONS: Final[dict[bytes, tuple[str, Callable[[FileReader], _Readable]]]] 
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\xfd7zXZ\x00": ("xz", _xz),
 }
-"""By the magic at the start of the file."""
+"""The decompressors by the magic at the start of the file."""
 _DAMAGE: Final = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 

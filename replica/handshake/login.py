@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 STATEMENT_TIMEOUT_S = 120.0
 """BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk takes most of a minute."""
 LOOK_BYTES = 1 << 20
-"""Of an event that is looked at for its header, or that has to be short."""
+"""The bytes of an event that is looked at for its header, or that has to be short."""
 _SHOWN_SQL = 60
 _NO_SERVER = "No MariaDB server says that: find out what listens there."
 

@@ -25,7 +25,8 @@ DENIED_CODES = (1227, 1045)
 SECONDS_A_DAY = 86_400.0
 
 _CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""Without a time zone in between: UNIX_TIMESTAMP(NOW(6)) is an hour wrong for an hour when the clocks are put back."""
+"""The clock without a time zone in between: UNIX_TIMESTAMP(NOW(6)) is an hour wrong for an hour when the clocks are put
+back."""
 _VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size", *PLACE_OF_A_SERVER)
 _STATUS = (
     "Binlog_snapshot_file",

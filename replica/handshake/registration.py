@@ -30,9 +30,11 @@ ENGINE_VARIABLE = "binlog_storage_engine"
 
 
 MAX_REPLY_BYTES: Final = 4 << 20
-"""Of the answer to one statement: the longest are the list of 40 000 binlog files, and as many GTIDs of a position."""
+"""The bytes of the answer to one statement: the longest are the list of 40 000 binlog files, and as many GTIDs of a
+position."""
 MAX_CATALOG_BYTES: Final = 64 << 20
-"""Of the answer to a question about tables: the columns of 20 000 tables, some hundreds of megabytes of Python."""
+"""The bytes of the answer to a question about tables: the columns of 20 000 tables, some hundreds of megabytes of
+Python."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ POLL_S: Final = 0.005
 """Between two looks at the head: one read of a page. What a person sees a hundredth of a second later is live."""
 IDLE_POLL_S: Final = 0.02
 BUSY_POLLS: Final = 200
-"""So many short pauses after the last change; then it may take longer, and costs less than 1 % of a core."""
+"""The number of short pauses after the last change; then a pause may be longer, and costs less than 1 % of a core."""
 
 
 class Follower:

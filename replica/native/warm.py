@@ -22,7 +22,7 @@ import llvmlite.binding  # isort: skip
 import numba  # isort: skip
 
 PACKAGES: Final = ("replica", "streaming_source")
-"""Of this distribution."""
+"""The packages of this distribution."""
 
 
 def kernel_names() -> list[tuple[str, str]]:

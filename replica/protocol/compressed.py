@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FRAME_HEADER_LENGTH: Final = 7
 MAX_FRAME: Final = 0xFFFFFF
-"""Of both lengths: they have three bytes."""
+"""The most that both lengths can say: they have three bytes."""
 READ_BYTES: Final = 256 << 10
 """Room for a read: about what a socket holds, and a few frames of the server's 16 KiB net buffer."""
 

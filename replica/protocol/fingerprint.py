@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 ROW_BYTES: Final = 4096
 """Bytes of row images that are compared: dozens of rows, taken apart in a millisecond."""
 LONGEST_EVENT: Final = 64 << 10
-"""Of a longer event (one huge row, or a raised binlog_row_event_max_size) the rows are not looked at."""
+"""The length of an event beyond which (one huge row, or a raised binlog_row_event_max_size) the rows are not
+looked at."""
 STATEMENT_BYTES: Final = 256
 """What a statement counts of them beside its rows: taking its events apart costs more than their bytes."""
 _ENDS: Final = frozenset({b"COMMIT", b"ROLLBACK"})
@@ -49,9 +50,9 @@ class Fingerprint:
     gtid: Gtid
     time: int
     tables: int
-    """Of the times and tables of the statements."""
+    """The CRC32 of the times and tables of the statements."""
     layout: int
-    """Of the columns in the row images: only equal ones can be compared."""
+    """The CRC32 of the columns in the row images: only equal ones can be compared."""
     rows: int
 
     def __str__(self) -> str:

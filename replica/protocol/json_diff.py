@@ -41,7 +41,7 @@ class DiffOperation(IntEnum):
 class JsonDiff:
     operation: DiffOperation
     path: str
-    """As MySQL writes it: $.name."another name"[3]"""
+    """The path as MySQL writes it: $.name."another name"[3]"""
     value: Json = None
     """The new value; None with REMOVE."""
 

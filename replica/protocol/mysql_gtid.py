@@ -175,7 +175,7 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Cursor], Any]], ...]] = (
     ("original_server_version", read_unsigned),
     ("commit_group_ticket", read_unsigned),
 )
-"""By field number."""
+"""The fields by their number."""
 
 
 def decode_previous_gtids(

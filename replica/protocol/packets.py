@@ -30,7 +30,8 @@ OK, EOF, ERR = 0x00, 0xFE, 0xFF
 _EOF_MAX_LENGTH: Final = 9
 """0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter."""
 MAX_MESSAGE: Final = 1024
-"""Of an error, kept: servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and what is longer would flood a log."""
+"""The bytes of an error that are kept: servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and what is longer would
+flood a log."""
 
 
 class PacketSplitter:

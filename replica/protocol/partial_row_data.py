@@ -32,9 +32,9 @@ class PartialRowDataEvent(Event):
     total: int
     """Fragments of this rows event."""
     number: int
-    """Of this fragment, from 1."""
+    """The number of this fragment, from 1."""
     size: int | None
-    """Of the rows event; only the first fragment says it."""
+    """The size of the rows event; only the first fragment says it."""
     chunk: memoryview
 
 

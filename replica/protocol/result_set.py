@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.protocol.packets import OkPacket
 
 MAX_COLUMNS: Final = 4096
-"""Of a table and of a result, in every server (MAX_FIELDS in sql/unireg.h)."""
+"""The columns of a table and of a result, in every server (MAX_FIELDS in sql/unireg.h)."""
 _MORE_RESULTS: Final = 0x0008  # SERVER_MORE_RESULTS_EXISTS
 _LOCAL_INFILE: Final = 0xFB
 _NULL: Final = 0xFB

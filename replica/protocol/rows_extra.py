@@ -32,7 +32,7 @@ class RowsExtra:
     ndb_format: int | None = None
     ndb: bytes | None = None
     unknown: bytes = b""
-    """From the first chunk of a type that is not known, to the end."""
+    """The bytes from the first chunk of a type that is not known, to the end."""
 
 
 NO_EXTRA: Final = RowsExtra()

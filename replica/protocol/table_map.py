@@ -44,7 +44,7 @@ class TableMapEvent(Event):
     primary_key: tuple[int, ...]
     """Column indexes in key order; empty when there is no key or it was not logged."""
     key_prefixes: tuple[int, ...]
-    """Per column of the key: characters that count, 0 for the whole column."""
+    """The characters that count, per column of the key, 0 for the whole column."""
     unknown_metadata: tuple[int, ...]
     """Types of optional metadata that this decoder does not know and skipped."""
     content: bytes

@@ -24,9 +24,9 @@ FOLDER_MODE: Final = 0o750
 _OURS: Final = "relay.*"
 """Whatever else lies there is not."""
 _ALSO_FOUND: Final = ("readers", "lost+found")
-"""In a folder of ours: what readers register in, and what a file system of its own begins with."""
+"""The rest of a folder of ours: what readers register in, and what a file system of its own begins with."""
 _NAMED: Final = 3
-"""Of what else lies there, in an error."""
+"""The number of names that an error tells of what else lies there."""
 _READ: Final = 0o444
 _WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
 _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")

@@ -24,11 +24,11 @@ class GtidSearch:
 
     gtid: Gtid
     before: Gtid | None = None
-    """Of its domain, with the next lower number that was met."""
+    """The GTID of its domain with the next lower number that was met."""
     after: Gtid | None = None
-    """With the next higher one."""
+    """The GTID with the next higher one."""
     other: Gtid | None = None
-    """With the same number, of another server."""
+    """The GTID with the same number, of another server."""
 
     def look(
         self, domains: NDArray[np.int64], servers: NDArray[np.int64], sequences: NDArray[np.int64]

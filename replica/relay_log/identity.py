@@ -60,9 +60,9 @@ class Identity:
     server_id: int
     owner: Owner
     connections: tuple[DumpThread, ...] = ()
-    """Those not ended by our own goodbye, one a run of a primary, the last one last."""
+    """The dumps not ended by our own goodbye, one a run of a primary, the last one last."""
     sources: tuple[CopiedFrom, ...] = ()
-    """In the order of the files."""
+    """The sources in the order of the files."""
 
     def with_connection(self, connection: DumpThread) -> Identity:
         others = [one for one in self.connections if not _same_place(one, connection)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
 
 PLACES_NAMED = 3
-"""Of several."""
+"""The number of places that a message names, of several."""
 
 GO_ON = (
     "To go on behind it, set gtid_strict_mode=false (gtidStrictMode=false in Spark): every transaction is then read "

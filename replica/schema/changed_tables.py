@@ -269,4 +269,4 @@ _READERS: Final[dict[str, Callable[[Tokens, str], Changed | None]]] = {
     "ANALYZE": _analyzed,
     "WITH": _with_queries,
 }
-"""By the first word, which is taken."""
+"""The readers by the first word, which is taken."""

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from replica.tail.names import LiveNames
 
 SHOWN_STATEMENTS: Final = 8
-"""Of one transaction; a million statements of it would hide the rows."""
+"""The statements of one transaction that are shown; a million would hide the rows."""
 WALKED_EVENTS: Final = 2000
-"""Of one transaction, in search of its statements."""
+"""The events of one transaction that are walked in search of its statements."""
 STATEMENT_CHARACTERS: Final = 200
 WIDEST_TABLE: Final = 40
 REMEMBERED_TABLES: Final = 4096
@@ -66,7 +66,7 @@ class Transactions:
     sql: bool = True
     full: bool = False
     changed: Mapping[int, list[WithoutRows]] = field(default_factory=dict)
-    """Of the part at hand: by the group's beginning, its changes of wanted tables that were logged as statements."""
+    """The changes of wanted tables in the part at hand that were logged as statements, by the group's beginning."""
     _lines: dict[Table, TableLines] = field(default_factory=dict)
     _width: int = 12
 

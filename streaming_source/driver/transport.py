@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 UNKNOWN_CORES: Final = 8
-"""Of a cluster that does not say: more partitions than cores cost some 30 ms each, fewer leave cores idle."""
+"""The cores of a cluster that does not say: more partitions than cores cost some 30 ms each, fewer leave cores idle."""
 MAX_SETTINGS_BYTES: Final = 1 << 20
 """A file of settings has a few KB."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOSSES_SHOWN: Final = 10
-"""Of a query's life; one that loses more often shows the last ones."""
+"""The losses of a query's life that are shown; one that loses more often shows the last ones."""
 
 _GO_ON = (
     "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, copy the "

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 MAX_PLAIN: Final = 1 << 10
 """Characters that stand in an offset as they are, for people to read."""
 MAX_PACKED: Final = 16 << 10
-"""Of packed lists: some 2 000 names. Spark writes each offset into a file, and shows it in each progress report."""
+"""The bytes of packed lists: some 2 000 names. Spark writes each offset into a file, and shows it in each progress
+report."""
 MAX_INFLATED: Final = 4 << 20
-"""Of lists that were packed: a damaged checkpoint must not fill the memory."""
+"""The bytes of lists that were packed: a damaged checkpoint must not fill the memory."""
 NAMED: Final = 20
 """Names of a kind in a message and in the progress."""
 

@@ -50,14 +50,14 @@ XA_PATIENCE_S = 10.0
 """An XA transaction is prepared for as long as its coordinator asks all others; one that stays is forgotten."""
 XA_POLL_S = 0.25
 XA_NAMED = 3
-"""Of how many the message tells the id."""
+"""The number of transactions whose id the message tells."""
 
 
 class ReplicaFeed:
     """One per query, in the process that plans it. Called by one thread."""
 
     down_s = 0.0
-    """It dies with us."""
+    """The feed is never down: it dies with us."""
 
     def __init__(self, options: SourceOptions, directory: Path | None = None) -> None:
         """Take `directory`, a folder that is the caller's already; None: as the option relayDir says, or a private

@@ -12,7 +12,7 @@ from typing import Final
 LEAST_BYTES: Final = 4 << 20
 MOST_BYTES: Final = 32 << 20
 FLOOR_BYTES: Final = 64 << 10
-"""With minPartitions: group ends are known this closely."""
+"""The least bytes of a partition with minPartitions: group ends are known this closely."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ANY_TABLE: Final = ("any table",)
 """What a statement may have changed whose text does not tell."""
 STATEMENT_CHARACTERS: Final = 200
-"""Of a statement in a message: enough to know it again; a LOAD of text would bury the advice."""
+"""The characters of a statement in a message: enough to know it again; a LOAD of text would bury the advice."""
 CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED)."
 CAUSE_OF_DDL: Final = "It is logged so in every binlog_format; includeDdl=true delivers such statements as rows."
 ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "

@@ -29,7 +29,7 @@ class RowColumn(NamedTuple):
 
 SEQUENCE_NUMBER = "BIGINT"
 WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
-"""With sequenceNumbers=decimal: all 64 bits, without a sign."""
+"""The type with sequenceNumbers=decimal: all 64 bits, without a sign."""
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
 TRANSACTION = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 MAX_STORED_BYTES: Final = 64 << 20
-"""Of a stored state when it is inflated: some 20 000 tables."""
+"""The bytes of a stored state when it is inflated: some 20 000 tables."""
 
 Changes = tuple[tuple["TableName", "TableSchema | None"], ...]
 """Tables that are another thing than in the catalog of the query; None: nothing is known of them."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming_source.selection.group_extent import GroupExtent
 
 OPERATIONS: Final = ("insert", "update", "delete")
-"""Of row changes, in the order in which the decoder numbers them."""
+"""The operations of row changes, in the order in which the decoder numbers them."""
 ROW_FIELDS: Final = frozenset({"op", "database", "table"})
 GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
 _FLAT_NAMES: Final = {

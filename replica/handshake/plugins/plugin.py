@@ -37,7 +37,7 @@ class Plugin(ABC):
     """One attempt to log in; the server decides with which plugin, and may change its mind."""
 
     name: ClassVar[str]
-    """As the server names it: in its greeting, and in an AuthSwitchRequest."""
+    """The server's name for it: in its greeting, and in an AuthSwitchRequest."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 PLUGINS: Final[dict[str, type[Plugin]]] = {
     kind.name: kind for kind in (NativePassword, Ed25519, Parsec, CachingSha2, ClearPassword, Dialog)
 }
-"""By the name the server uses for the client's part."""
+"""The plugins by the name the server uses for the client's part."""
 FOR_GREETINGS: Final = (NativePassword.name, CachingSha2.name)
-"""Those that can answer the scramble of a greeting; the others begin with data of their own."""
+"""The plugins that can answer the scramble of a greeting; the others begin with data of their own."""
 
 
 def plugin_named(name: str, secret: Secret) -> Plugin:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     Maps = tuple[tuple[int, int], ...]  # (table id, slot)
 
 BORDERS: Final = 1 << 14
-"""Of a group: 64 KB apart in one of 1 GB, where a partition has some megabytes. Takes 1 MB of memory."""
+"""The borders of a group: 64 KB apart in one of 1 GB, where a partition has some megabytes. They take 1 MB of
+memory."""
 LEAST_BORDER_BYTES: Final = 8 << 10
 """How large servers make rows events unless told otherwise (binlog_row_event_max_size)."""
 _ID_AND_FLAGS: Final = np.arange(HEADER_LENGTH, HEADER_LENGTH + 7)  # of a rows event: six bytes, and the low flags

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 ABSENT = -1
-"""In `RowLayout.sources`: no column of the wire feeds this output column."""
+"""The mark in `RowLayout.sources` that no column of the wire feeds this output column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

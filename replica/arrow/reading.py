@@ -16,7 +16,7 @@ from replica.arrow.table_rows import TableDecoder
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import Reading
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.errors import AmbiguousPositionError, ConfigError, RelayError
 from replica.files.keys import KeyRing
 from replica.log_reader.in_relay_log import RelayLogReader
@@ -127,7 +127,7 @@ def decode_files(
     asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     notices = _Strict()
     names = Names([asked.table], notices, asked.options.policy, asked.schema_file, need_names=True)
-    selection = Selection(start=_position("after", after), stop=_position("until", until))
+    selection = ChosenTransactions(start=_position("after", after), stop=_position("until", until))
     keys = None if key_file is None else KeyRing.from_file(Path(key_file))
     reading = Reading([str(Path(path)) for path in paths], selection, names, notices, keys)
     return asked.batches(reading, reading.parts())
@@ -188,7 +188,7 @@ def read_relay_log(
         )
     begin = earliest(log, head) if start is None else behind(log, head, start)
     end = head.location if until is None else log.locate(stop)
-    by_number = Selection(start=begin.skip, stop=stop if end is None else GtidPosition())
+    by_number = ChosenTransactions(start=begin.skip, stop=stop if end is None else GtidPosition())
     if not by_number.everything and log.order().highest:
         raise AmbiguousPositionError(
             f"sequence numbers went back in the relay log {folder}, and {stop if end is None else start} is no place "

@@ -27,7 +27,7 @@ from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation
 from replica.tail import colours
-from replica.tail.changes import OPERATIONS, Changes, Wanted
+from replica.tail.changes import OPERATIONS, Changes, ChosenInDomains
 from replica.tail.names import DefinedBefore, LiveNames
 from replica.tail.places import Beginning, behind, earliest, last_transactions
 from replica.tail.source import Source, primary, relay_directory, warnings_logger
@@ -101,7 +101,7 @@ def tail(
             return
         names = LiveNames(tables, notices, OPTIONS.policy, schema, _asker(source, begin))
         paint = colours.Colours(colours.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
-        selection = Wanted(domains=frozenset(domains), start=begin.skip)
+        selection = ChosenInDomains(domains=frozenset(domains), start=begin.skip)
         reading = Reading([str(source.log.directory)], selection, names, notices)
         silent = not tables and (not ops or STATEMENT in ops)
         shown = Transactions(names, paint, silent=silent, full=full)

@@ -22,7 +22,7 @@ from replica.dump.notices import Notices
 from replica.dump.output import standard_output
 from replica.dump.progress import DumpProgress, TerminalProgress
 from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.dump.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.opening import STANDARD_INPUT
@@ -98,7 +98,7 @@ def dump(
     with _progress(files) as progress:
         reading = Reading(
             files=files,
-            selection=Selection(
+            selection=ChosenTransactions(
                 start=start_gtid or GtidPosition(),
                 stop=stop_gtid or GtidPosition(),
                 start_time=start_time,

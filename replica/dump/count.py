@@ -17,7 +17,7 @@ from replica.dump import kernel_count as k
 from replica.dump.event_words import type_name, utc
 from replica.dump.json_rows import OPERATIONS
 from replica.dump.json_text import json_line
-from replica.dump.names import Wanted
+from replica.dump.names import CountedTables
 from replica.dump.reading import data_type, gtid_at
 from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
@@ -124,7 +124,7 @@ class Summary:
         """
         found = reading.scan(part)
         try:
-            counted = count_by_table(found, Wanted(reading.names), carried=carried, shown=shown)
+            counted = count_by_table(found, CountedTables(reading.names), carried=carried, shown=shown)
         except ProtocolError as error:
             asked = np.arange(len(found.groups)) if shown is None else np.flatnonzero(shown)
             if len(asked) == 1:

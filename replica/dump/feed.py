@@ -13,7 +13,7 @@ from replica.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.dump.reading import Rows
+    from replica.dump.reading import ShownRows
     from replica.dump.rows_text import RowTexts
     from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
@@ -36,7 +36,7 @@ class RowFeed:
     `failure` is why there are no more of them, known ahead of the events that stand before it.
     """
 
-    def __init__(self, part: Part, rows: Iterator[Rows], texts: RowTexts) -> None:
+    def __init__(self, part: Part, rows: Iterator[ShownRows], texts: RowTexts) -> None:
         self.failure: ProtocolError | None = None
         self._chunks = _chunks(part, rows, texts)
         self._next: Chunk | None = None
@@ -60,7 +60,7 @@ class RowFeed:
             self._next, self.failure = None, error
 
 
-def _chunks(part: Part, rows: Iterator[Rows], texts: RowTexts) -> Iterator[Chunk]:
+def _chunks(part: Part, rows: Iterator[ShownRows], texts: RowTexts) -> Iterator[Chunk]:
     place = RangeOrigin(part.name, part.piece.offset)
     for batch, shown, gtids in rows:
         assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)

@@ -29,12 +29,12 @@ from replica.rows.scan import records as r
 if TYPE_CHECKING:
     from replica.dump.reading import Reading
     from replica.protocol.header import Event
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
 
 VERBS: Final = {r.OP_INSERT: "INSERT INTO", r.OP_UPDATE: "UPDATE", r.OP_DELETE: "DELETE FROM"}
 
 
-def program(table: Table, *, unnamed: bool) -> Program:
+def program(table: CompiledTable, *, unnamed: bool) -> Program:
     """Make the templates: `### UPDATE `d`.`t``, `### WHERE` and `### SET`, a line a column with its type."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)

@@ -22,7 +22,7 @@ from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from replica.dump.reading import Reading
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
 
 Image = Literal["both", "before", "after"]
 OPERATIONS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
@@ -30,7 +30,7 @@ _IMAGES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELE
 _NAMES: Final = {BEFORE: "before", AFTER: "after"}
 
 
-def program(table: Table, image: Image, *, unnamed: bool) -> Program:
+def program(table: CompiledTable, image: Image, *, unnamed: bool) -> Program:
     """Make the templates of one table; `image` says which of the two are written."""
     shown = shown_columns(table, unnamed=unnamed)
     columns = [ColumnText(one, f"{as_json(one.plan.name)}:") for one in shown]

@@ -33,7 +33,7 @@ UNNAMED: Final = (
 )
 
 
-class Wanted:
+class CountedTables:
     """A `TableResolver` for a dump that needs no names."""
 
     def __init__(self, names: Names) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from replica.dump.names import Names
     from replica.dump.notices import Notices
-    from replica.dump.selection import Selection
+    from replica.dump.selection import ChosenTransactions
     from replica.files.binlog import BinlogFile
     from replica.files.keys import KeyRing
     from replica.log_reader.part import Part
@@ -54,7 +54,7 @@ OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", reuse_buff
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 
 
-class Rows(NamedTuple):
+class ShownRows(NamedTuple):
     """A batch, and which of its groups are asked for (None: all)."""
 
     batch: ChangeBatch
@@ -96,7 +96,7 @@ class Reading:
     """The reading of `files`, in the order of the log; `tables` are patterns database.table, none for all."""
 
     files: Sequence[str]
-    selection: Selection
+    selection: ChosenTransactions
     names: Names
     notices: Notices
     keys: KeyRing | None = None
@@ -168,7 +168,7 @@ class Reading:
                 self._carried.end(group.xid)
         return carried
 
-    def rows(self, part: Part) -> Iterator[Rows]:
+    def rows(self, part: Part) -> Iterator[ShownRows]:
         """Yield the wanted row changes of the range. What is wrong with the range as a whole is raised at once."""
         if not part.piece.whole:
             return iter(())
@@ -182,7 +182,7 @@ class Reading:
 
     def _decoded(
         self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
-    ) -> Iterator[Rows]:
+    ) -> Iterator[ShownRows]:
         if self.skip_damaged:
             self._go_around(part, carried)
             shown = self.shown(part)
@@ -200,7 +200,7 @@ class Reading:
             ):
                 if number == 0:
                     gtids = mysql_gtids(part, batch.groups)
-                yield Rows(batch, shown, gtids)
+                yield ShownRows(batch, shown, gtids)
         except ProtocolError as error:
             raise self.advised(of_file(error, part)) from None
         for group in missing:

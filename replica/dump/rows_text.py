@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from replica.native.record import Records
     from replica.rows.decode.batch import ChangeBatch
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
 
 Bytes = "npt.NDArray[np.uint8]"
 
@@ -56,10 +56,10 @@ class RangeOrigin:
 class RowTexts:
     """A writer of batches in one notation; `compile_` makes the program of a table that was not met before."""
 
-    def __init__(self, notation: int, compile_: Callable[[Table], Program]) -> None:
+    def __init__(self, notation: int, compile_: Callable[[CompiledTable], Program]) -> None:
         self._notation = notation
         self._compile = compile_
-        self._programs: dict[Table, Program] = {}
+        self._programs: dict[CompiledTable, Program] = {}
         self._out = np.empty(FIRST_BYTES, np.uint8)
         self._spliced = np.empty(0, np.uint8)
         self._notes = np.empty(FIRST_NOTES, kv.NoteRecord.dtype)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Selection:
+class ChosenTransactions:
     """The bounds. Times are seconds since 1970."""
 
     start: GtidPosition = field(default_factory=GtidPosition)

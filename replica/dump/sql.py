@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from replica.dump.reading import Reading
     from replica.log_reader.part import Part
     from replica.protocol.header import Event
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
 
 HEAD: Final = f"""\
 -- Row changes and statements of MariaDB binlogs, by mariadb-replica dump --sql. For the mariadb client; all times UTC.
@@ -61,7 +61,7 @@ _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 _DELIMITERS: Final = (";", "//", "$$", "||", "mariadb-replica-end")
 
 
-def program(table: Table) -> Program:
+def program(table: CompiledTable) -> Program:
     """Make the templates: INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
     shown = shown_columns(table)
     written = [one for one in shown if not _is_period(one, shown)]

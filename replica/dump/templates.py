@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.protocol.column_def import ColumnDef
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
 
 BEFORE, AFTER = 0, 1
@@ -120,7 +120,7 @@ def dictionary(metadata: bytes) -> list[str]:
     return [text[start:end].decode() for start, end in pairwise(offsets)]
 
 
-def shown_columns(table: Table, *, unnamed: bool = False) -> list[Shown]:
+def shown_columns(table: CompiledTable, *, unnamed: bool = False) -> list[Shown]:
     """Return the columns that images can hold, in table order. `unnamed`: nothing tells text from bytes in this
     table.
     """

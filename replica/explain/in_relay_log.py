@@ -26,7 +26,7 @@ class Acknowledged(NamedTuple):
     position: BinlogPosition
     received: BinlogPosition
 
-    def covers(self, end: BinlogPosition) -> bool | None:
+    def was_told_of(self, end: BinlogPosition) -> bool | None:
         """Tell whether the primary was told of what ends there; None for what came later than this is known."""
         if self.position >= end:
             return True
@@ -55,7 +55,7 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
     answer.primary_file, answer.primary_end = end.file, end.position
     answer.on_disk = True if last_entry(index_path(log.directory, number)) is not None else None
     if acknowledged is not None and acknowledged.server_id == part.binlog.description.header.server_id:
-        answer.acknowledged = acknowledged.covers(end)
+        answer.acknowledged = acknowledged.was_told_of(end)
         answer.on_disk = answer.on_disk or (True if answer.acknowledged else None)
     return answer
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replica.files.ranges import FileRange
 
 
-class _Stretch(NamedTuple):
+class _FileGroups(NamedTuple):
     """Groups of a file, the first of them at `offset`; `before`: the position in front of them."""
 
     file: str
@@ -181,7 +181,7 @@ class FilesReader:
                 return FoundPosition(stretch.position(row), after and after.next(0))
         raise DataLossError(f"{gtid} is in none of the files.", hint="mariadb-replica explain tells why.")
 
-    def _end(self, last: _Stretch | None) -> FoundPosition:
+    def _end(self, last: _FileGroups | None) -> FoundPosition:
         if last is None:
             raise DataLossError(
                 f"{', '.join(self._files)}: no transaction is in there.", hint="Name a file that has some."
@@ -191,7 +191,7 @@ class FilesReader:
     def _whole_parts(self) -> Iterator[Part]:
         return (part for part in self.parts() if part.piece.whole)
 
-    def _stretches(self) -> Iterator[_Stretch]:
+    def _stretches(self) -> Iterator[_FileGroups]:
         """Yield all groups of the files; each stretch has some."""
         position: GtidPosition | None = None
         for name, binlog, piece in self.parts():
@@ -205,7 +205,7 @@ class FilesReader:
                     f"{binlog.name} holds no GTID positions of MariaDB.", hint="MySQL counts differently."
                 )
             groups = Groups(found.groups, found.expansion)
-            stretch = _Stretch(name, piece.offset, groups, position)
+            stretch = _FileGroups(name, piece.offset, groups, position)
             yield stretch
             position = stretch.position(len(groups))
 

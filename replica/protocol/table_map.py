@@ -19,13 +19,13 @@ from replica.protocol.wire import Buffer, Cursor, is_set
 if TYPE_CHECKING:
     from replica.protocol.format_description import FormatDescriptionEvent
 
-__all__ = ["ColumnDef", "TableMapEvent", "TableName", "decode_table_map", "parse_table_map"]
+__all__ = ["ColumnDef", "TableMapEvent", "TableMapHead", "decode_table_map", "parse_table_map"]
 
 NO_HEADER: Final = EventHeader(0, EventType.TABLE_MAP, 0, HEADER_LENGTH, 0, 0)
 """Header of a table map that was parsed from a body alone."""
 
 
-class TableName(NamedTuple):
+class TableMapHead(NamedTuple):
     """The part that stands before the columns: enough to decide whether a table is wanted."""
 
     table_id: int
@@ -65,14 +65,14 @@ def decode_table_map(header: EventHeader, body: Cursor, description: FormatDescr
     return _read(body, description.post_header_length(header.event_type), header, mysql=description.is_mysql)
 
 
-def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableName, memoryview]:
+def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableMapHead, memoryview]:
     """Read the name, and the bytes that define the table, from the name to the end of the event."""
     with cursor.restrict(post_header_length):
         table_id = cursor.u32() if post_header_length == 6 else cursor.u48()
         flags = cursor.u16()
         cursor.rest()
     content = cursor.peek_rest()
-    return TableName(table_id, flags, cursor.name(), cursor.name()), content
+    return TableMapHead(table_id, flags, cursor.name(), cursor.name()), content
 
 
 def _read(cursor: Cursor, post_header_length: int, header: EventHeader, *, mysql: bool) -> TableMapEvent:

@@ -52,7 +52,7 @@ class RelayText(NamedTuple):
         return self.begin.gtid
 
 
-class _Stretch(NamedTuple):
+class _MappedGroups(NamedTuple):
     file: int
     start: int
     data: memoryview
@@ -82,7 +82,7 @@ def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> It
             yield RelayText(location, found.begin, found.statement, description.version_number)
 
 
-def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_Stretch]:
+def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_MappedGroups]:
     for number in range(start.file, end.file + 1):
         begin = max(start, RelayLocation(number, 0))
         limit = min(end, RelayLocation(number + 1, 0))
@@ -92,7 +92,7 @@ def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Itera
                 description = _description(log, number)
             with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
                 mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
-            yield _Stretch(number, part.start, memoryview(mapped)[part.start :], description)
+            yield _MappedGroups(number, part.start, memoryview(mapped)[part.start :], description)
 
 
 def _description(log: RelayLog, number: int) -> FormatDescriptionEvent:

@@ -1,8 +1,8 @@
 """The row changes of a part of the log, transaction by transaction: what both outputs of `tail` go through.
 
 In: parts in the order of the log, and what is asked for: tables (the reading's names), transactions (its selection),
-operations. Out: `Rows`, the wanted rows of one transaction in one batch, with the text of each in the output's
-notation. A transaction of many rows comes in several pieces; `first` is the one that begins it.
+operations. Out: `TransactionRows`, the wanted rows of one transaction in one batch, with the text of each in the
+output's notation. A transaction of many rows comes in several pieces; `first` is the one that begins it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from replica.dump.rows_text import RangeOrigin
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}
 
 
-class Rows(NamedTuple):
+class TransactionRows(NamedTuple):
     """The rows of one transaction: their numbers in the batch, in order."""
 
     group: int
@@ -46,17 +46,17 @@ class Rows(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wanted(Selection):
+class ChosenInDomains(ChosenTransactions):
     """A selection that can also be of some domains only."""
 
     domains: frozenset[int] = field(default_factory=frozenset)
 
     @property
     def everything(self) -> bool:
-        return not self.domains and Selection.everything.__get__(self)
+        return not self.domains and ChosenTransactions.everything.__get__(self)
 
     def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
-        shown = Selection.shown(self, groups)
+        shown = ChosenTransactions.shown(self, groups)
         return shown & np.isin(groups.domain, list(self.domains)) if self.domains else shown
 
 
@@ -68,7 +68,7 @@ class Changes:
     texts: RowTexts
     ops: frozenset[int] | None = None
 
-    def of(self, part: Part) -> Iterator[Rows]:
+    def of(self, part: Part) -> Iterator[TransactionRows]:
         """Yield the wanted rows of a part, in order."""
         place = RangeOrigin(part.name, part.piece.offset)
         last = -1
@@ -84,5 +84,5 @@ class Changes:
             borders = np.flatnonzero(np.diff(groups)) + 1
             for piece in np.split(numbers, borders):
                 group = int(batch.group[piece[0]])
-                yield Rows(group, piece.tolist(), batch, texts, group != last)
+                yield TransactionRows(group, piece.tolist(), batch, texts, group != last)
                 last = group

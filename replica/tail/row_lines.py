@@ -18,7 +18,7 @@ from replica.rows.scan import records as r
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
     from replica.tail.colours import Colours
 
 SHOWN_CHARACTERS: Final = 60
@@ -37,7 +37,7 @@ class TableLines:
     key: tuple[int, ...]
 
 
-def table_lines(table: Table, key: tuple[int, ...], *, unnamed: bool) -> TableLines:
+def table_lines(table: CompiledTable, key: tuple[int, ...], *, unnamed: bool) -> TableLines:
     """Make the rules for one table. `key`: indexes of the table's columns."""
     shown = shown_columns(table, unnamed=unnamed)
     number = {one.plan.name: place for place, one in enumerate(shown)}
@@ -47,7 +47,7 @@ def table_lines(table: Table, key: tuple[int, ...], *, unnamed: bool) -> TableLi
     return TableLines(name, columns, tuple(number[name] for name in names if name in number))
 
 
-def program(table: Table, *, unnamed: bool) -> Program:
+def program(table: CompiledTable, *, unnamed: bool) -> Program:
     """Return the templates that write a row of the table so that `RowLine` can take it apart."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)

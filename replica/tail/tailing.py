@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from replica.protocol.transaction_events import XaId
     from replica.relay_log.log import RelayLog
     from replica.rows.decode.batch import Groups
-    from replica.rows.decode.slots import Table
-    from replica.tail.changes import Changes, Rows
+    from replica.rows.decode.slots import CompiledTable
+    from replica.tail.changes import Changes, TransactionRows
     from replica.tail.names import LiveNames
     from replica.tail.transactions import Transactions
 
@@ -50,7 +50,7 @@ class Output(Protocol):
     def statements(self, changes: list[WithoutRows]) -> None:
         """Show the changes of the next part that were logged as statements, perhaps none."""
 
-    def rows(self, part: Part, rows: Rows) -> None:
+    def rows(self, part: Part, rows: TransactionRows) -> None:
         """Show some rows of one transaction."""
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> bool:
@@ -61,7 +61,7 @@ class JsonLines:
     """One object a row, as `dump --json` writes them. What has no rows is said beside them."""
 
     def __init__(self, names: LiveNames, out: BinaryIO, notices: Notices) -> None:
-        def compile_(table: Table) -> Program:
+        def compile_(table: CompiledTable) -> Program:
             return json_program(table, "both", unnamed=names.is_unnamed(table.table_map))
 
         self.texts = RowTexts(JSON, compile_)
@@ -73,7 +73,7 @@ class JsonLines:
             names = visible(one_line(", ".join(change.names)))
             self._notices.say(f"{change.gtid} changed rows of {names} by a statement that was logged without them")
 
-    def rows(self, part: Part, rows: Rows) -> None:  # noqa: ARG002  (the other output needs it)
+    def rows(self, part: Part, rows: TransactionRows) -> None:  # noqa: ARG002  (the other output needs it)
         first, last = rows.numbers[0], rows.numbers[-1]
         if last - first + 1 == len(rows.numbers):
             ends = rows.texts.ends
@@ -100,7 +100,7 @@ class PrettyLines:
             by_group.setdefault(change.start, []).append(change)
         self._transactions.changed = by_group
 
-    def rows(self, part: Part, rows: Rows) -> None:
+    def rows(self, part: Part, rows: TransactionRows) -> None:
         self._write(self._transactions.rows(part, rows))
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> bool:

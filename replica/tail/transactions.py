@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from replica.log_reader.part import Part
     from replica.protocol.header import Event
     from replica.rows.decode.batch import Groups
-    from replica.rows.decode.slots import Table
-    from replica.tail.changes import Rows
+    from replica.rows.decode.slots import CompiledTable
+    from replica.tail.changes import TransactionRows
     from replica.tail.colours import Colours
     from replica.tail.names import LiveNames
 
@@ -47,7 +47,7 @@ _TOLD: Final = frozenset(
 )
 
 
-class Statement(NamedTuple):
+class ShownStatement(NamedTuple):
     """A statement. `annotation`: the text of a statement whose rows follow; else the statement is all there is."""
 
     text: str
@@ -67,10 +67,10 @@ class Transactions:
     full: bool = False
     changed: Mapping[int, list[WithoutRows]] = field(default_factory=dict)
     """The changes of wanted tables in the part at hand that were logged as statements, by the group's beginning."""
-    _lines: dict[Table, TableLines] = field(default_factory=dict)
+    _lines: dict[CompiledTable, TableLines] = field(default_factory=dict)
     _width: int = 12
 
-    def compiled(self, table: Table) -> TableLines:
+    def compiled(self, table: CompiledTable) -> TableLines:
         """Return what is known of a table, kept."""
         known = self._lines.get(table)
         if known is None:
@@ -82,7 +82,7 @@ class Transactions:
             self._width = max(self._width, min(len(known.table), WIDEST_TABLE))
         return known
 
-    def rows(self, part: Part, rows: Rows) -> Iterator[str]:
+    def rows(self, part: Part, rows: TransactionRows) -> Iterator[str]:
         """Yield the lines of some rows, with those of their transaction before the first."""
         if rows.first:
             yield from self.heading(part, rows.batch.groups, rows.group)
@@ -138,7 +138,7 @@ class Transactions:
         return f"{line[: STATEMENT_CHARACTERS - 1]}…"
 
 
-def _xa(part: Part, groups: Groups, number: int, found: list[Statement]) -> str:
+def _xa(part: Part, groups: Groups, number: int, found: list[ShownStatement]) -> str:
     """Say what the group does with an XA transaction."""
     if int(groups.flags[number]) & GtidFlag.PREPARED_XA:
         name = next((xa_words(e.xa) for e in _events(part, groups, number) if isinstance(e, GtidEvent) and e.xa), "")
@@ -147,16 +147,16 @@ def _xa(part: Part, groups: Groups, number: int, found: list[Statement]) -> str:
     return f"{text}: its rows were never committed" if text.upper().startswith("XA ROLLBACK") else text
 
 
-def statements(part: Part, groups: Groups, number: int) -> list[Statement]:
+def statements(part: Part, groups: Groups, number: int) -> list[ShownStatement]:
     """Return the statements of a transaction that are there as text, the first SHOWN_STATEMENTS of them."""
-    found: list[Statement] = []
+    found: list[ShownStatement] = []
     for event in _events(part, groups, number):
         if isinstance(event, AnnotateRowsEvent):
-            found.append(Statement(statement_text(event.query), annotation=True))
+            found.append(ShownStatement(statement_text(event.query), annotation=True))
         elif isinstance(event, QueryEvent | ExecuteLoadQueryEvent):
             text = statement_text(event.query, event.status)
             if text.upper() not in _ENDS and not text.upper().startswith("SAVEPOINT "):
-                found.append(Statement(text, annotation=False))
+                found.append(ShownStatement(text, annotation=False))
         if len(found) == SHOWN_STATEMENTS:
             break
     return found

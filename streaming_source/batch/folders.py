@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import RelayError
 from replica.relay_log.disk import replace_file
-from streaming_source.driver.driver_process import Driver, lives, this_driver
+from streaming_source.driver.driver_process import DriverProcess, lives, this_driver
 from streaming_source.driver.relay_directory import MAX_QUERIES, is_free, private_base, private_folder
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BatchFolder(NamedTuple):
 
 class _State(NamedTuple):
     complete: bool
-    driver: Driver
+    driver: DriverProcess
     used: float
 
 
@@ -127,7 +127,7 @@ def _state(folder: Path) -> _State | None:
     try:
         content = json.loads((folder / STATE_NAME).read_text(encoding="utf-8"))
         used = (folder / STATE_NAME).stat().st_mtime
-        return _State(bool(content["complete"]), Driver(*map(int, content["driver"])), used)
+        return _State(bool(content["complete"]), DriverProcess(*map(int, content["driver"])), used)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -15,7 +15,7 @@ MAX_ANCESTORS: Final = 10
 """Between the driver and us are one or two processes; a shell or two more in tests."""
 
 
-class Driver(NamedTuple):
+class DriverProcess(NamedTuple):
     """A driver process. `started` is in the system's own ticks since it was booted; 0 where it does not tell."""
 
     pid: int
@@ -28,7 +28,7 @@ class _Process(NamedTuple):
     started: int
 
 
-def this_driver() -> Driver:
+def this_driver() -> DriverProcess:
     """Return the Java process above us; without one, our parent."""
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
@@ -36,13 +36,13 @@ def this_driver() -> Driver:
         if found is None:
             break
         if found.name == "java":
-            return Driver(pid, found.started)
+            return DriverProcess(pid, found.started)
         pid = found.parent
     parent = _process(os.getppid())
-    return Driver(os.getppid(), parent.started if parent else 0)
+    return DriverProcess(os.getppid(), parent.started if parent else 0)
 
 
-def lives(driver: Driver) -> bool:
+def lives(driver: DriverProcess) -> bool:
     """Tell whether that very process is still there."""
     if not driver.started or _process(os.getpid()) is None:
         return True

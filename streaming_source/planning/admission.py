@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.ranges.cutting import RangeCutter
     from streaming_source.ranges.group_cut import GroupCut
-    from streaming_source.ranges.places import Place
+    from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
 UNBOUNDED: Final = 1 << 62
@@ -108,7 +108,7 @@ class Admission:
             return {}
         return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
 
-    def looked_at(self, place: Place) -> RelayLocation:
+    def looked_at(self, place: OffsetPlace) -> RelayLocation:
         """Return how far it is known that the batch which begins at `place` has not got its minimum."""
         return self._counted.end if self._held_at == place.reached else place.reached
 
@@ -116,7 +116,7 @@ class Admission:
         """Note that a batch was planned just now, perhaps an empty one."""
         self._last_batch_s = time.monotonic()
 
-    def taken(self, log: RelayLog, place: Place) -> None:
+    def taken(self, log: RelayLog, place: OffsetPlace) -> None:
         """Note that the batch ends at `place`: what lies before does not wait any more."""
         if self._limits.min_rows is not None:
             self._counted.begin_at(log, place)
@@ -124,7 +124,7 @@ class Admission:
     # -- the end of a batch ----------------------------------------------------------------------------------------
 
     def end(
-        self, log: RelayLog, start: SourceOffset, place: Place, goal: RelayLocation, *, wait: bool
+        self, log: RelayLog, start: SourceOffset, place: OffsetPlace, goal: RelayLocation, *, wait: bool
     ) -> BatchEnd | None:
         """Return where the batch that begins at `start`, which is at `place`, ends: at `goal` at the latest.
 
@@ -155,7 +155,7 @@ class Admission:
         return BatchEnd(admitted)
 
     def _within_rows(
-        self, log: RelayLog, place: Place, cut: RelayHead, divided: RelayHead | None, *, wait: bool
+        self, log: RelayLog, place: OffsetPlace, cut: RelayHead, divided: RelayHead | None, *, wait: bool
     ) -> RelayHead | None:
         """Return `cut`, or an earlier end that the limits of rows and transactions allow; None: to wait for more rows.
 
@@ -180,7 +180,7 @@ class Admission:
 
     # -- inside a transaction --------------------------------------------------------------------------------------
 
-    def _part(self, log: RelayLog, place: Place, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
+    def _part(self, log: RelayLog, place: OffsetPlace, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
         """Return the next piece of the group that ends at `first`; None where all that is left of it is a batch."""
         (group,) = log.ranges(place.reached, first.location, UNBOUNDED)
         if taken is None and group.end - group.start <= self._limits.max_bytes and not self._over_by_rows(first):
@@ -205,7 +205,7 @@ class Admission:
         excess = self._counted.excess(self._limits.max_rows, None)
         return excess is not None and excess.alone and excess.end == first.location
 
-    def _group_cut(self, log: RelayLog, place: Place, first: RelayHead, group: RelayRange) -> GroupCut | None:
+    def _group_cut(self, log: RelayLog, place: OffsetPlace, first: RelayHead, group: RelayRange) -> GroupCut | None:
         """Return where the group can be cut, or the prepared one that it commits; None where it cannot."""
         from streaming_source.ranges.group_cut import GroupCut  # brings numpy
 

@@ -38,7 +38,7 @@ from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.partition_size import PartitionSize
-from streaming_source.ranges.places import LONG_POLL_S, Place, RelayPlaces, covers
+from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces, covers
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -149,15 +149,15 @@ class ChangePlanner:
         same = end.part is None and end.head.position == start.position
         if same and self._feed.log.is_empty(place.reached, end.head.location):
             # A new relay file without a group in it: the same place under another name.
-            self._places.remember(start, Place.exactly(goal, place.prepared) if place.exact else place)
+            self._places.remember(start, OffsetPlace.exactly(goal, place.prepared) if place.exact else place)
             return None
         return self._offset(start, place, end)
 
-    def _facts(self, place: Place) -> RelayHead:
+    def _facts(self, place: OffsetPlace) -> RelayHead:
         head = self._feed.head()
         return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
-    def _goal(self, place: Place) -> RelayLocation:
+    def _goal(self, place: OffsetPlace) -> RelayLocation:
         """Return how far a batch may go: to the head, or to the target if that is before it."""
         return self._feed.head().location if self._target is None else self._target.goal(place)
 
@@ -171,7 +171,7 @@ class ChangePlanner:
             return None
         return self._offset(start, place, BatchEnd(self._feed.log.cut(place.reached, goal, UNBOUNDED)))
 
-    def _offset(self, start: SourceOffset, place: Place, end: BatchEnd) -> SourceOffset:
+    def _offset(self, start: SourceOffset, place: OffsetPlace, end: BatchEnd) -> SourceOffset:
         self._planned = end.reached
         log = self._feed.log
         if end.part is not None:
@@ -185,7 +185,7 @@ class ChangePlanner:
         self._planned = head
         prepared = self._places.prepared_at(head.location, place)
         offset = replace(self._places.offset_at(head, prepared), schema=schema)
-        reached = Place.exactly(head.location, prepared)
+        reached = OffsetPlace.exactly(head.location, prepared)
         self._places.remember(offset, reached)
         self._admission.taken(self._feed.log, reached)
         if start.part is not None and not covers(offset.position, GtidPosition((start.part.gtid,))):

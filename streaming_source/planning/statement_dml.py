@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.row_options import OnStatementDml
-    from streaming_source.ranges.places import Place
+    from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class StatementDml:
         self._mode = mode
         self._temporary: tuple[GtidPosition, TemporaryTables] | None = None
 
-    def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> RelayHead:
+    def admit(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead) -> RelayHead:
         """Return where the batch from `start` to `head` ends.
 
         Raises:
@@ -74,7 +74,7 @@ class StatementDml:
             _warn(first, count)
         return head
 
-    def admit_part(self, log: RelayLog, start: SourceOffset, place: Place, end: RelayLocation) -> None:
+    def admit_part(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> None:
         """Let a batch take some rows of the group that ends at `end`; its statements count with the last of them.
 
         Raises:
@@ -85,7 +85,9 @@ class StatementDml:
             for found in self._within(log, start, place, end):
                 self._before(log, start, place, found)
 
-    def admit_all(self, log: RelayLog, start: SourceOffset, place: Place, end: Place, upto: GtidPosition) -> None:
+    def admit_all(
+        self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
+    ) -> None:
         """Admit the range of a batch read, which cannot end before what it may not go on behind.
 
         Raises:
@@ -102,7 +104,7 @@ class StatementDml:
         if first is not None and self._mode == "warn":
             _warn(first, count)
 
-    def _before(self, log: RelayLog, start: SourceOffset, place: Place, found: _FoundStatement) -> RelayHead:
+    def _before(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, found: _FoundStatement) -> RelayHead:
         head = log.at(found.text.location)
         if found.text.location <= place.reached or head.position == start.position:
             raise _error(found)
@@ -112,7 +114,7 @@ class StatementDml:
         self,
         log: RelayLog,
         start: SourceOffset,
-        place: Place,
+        place: OffsetPlace,
         end: RelayLocation,
         *,
         reached: GtidPosition | None = None,
@@ -154,7 +156,7 @@ class StatementDml:
         tables = changed_selection(self._tables, text.statement, text.server_version, known)
         return [] if tables is None else [_FoundStatement(text, tables)]
 
-    def _prepared_before(self, log: RelayLog, place: Place, xid: XaId) -> list[_FoundStatement]:
+    def _prepared_before(self, log: RelayLog, place: OffsetPlace, xid: XaId) -> list[_FoundStatement]:
         """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
         gone.
         """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.ranges.places import Place
+    from streaming_source.ranges.places import OffsetPlace
     from streaming_source.schema.changes import SchemaChanges
     from streaming_source.schema.following import Reread
     from streaming_source.schema.store import SchemaStore
@@ -98,7 +98,9 @@ class TableHistory:
         self._remember(_at(offset), state)
         return replace(offset, schema=self._stored(state))
 
-    def admit(self, log: RelayLog, start: SourceOffset, place: Place, head: RelayHead) -> tuple[RelayHead, str | None]:
+    def admit(
+        self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead
+    ) -> tuple[RelayHead, str | None]:
         """Return where the batch from `start` to `head` ends, and what its end says of the tables.
 
         Raises:
@@ -123,7 +125,9 @@ class TableHistory:
         self._remember((head.position, head.primary if several else None), state)
         return head, self._stored(state)
 
-    def stretches(self, log: RelayLog, start: SourceOffset, first: Place, end: RelayLocation) -> list[SchemaStretch]:
+    def stretches(
+        self, log: RelayLog, start: SourceOffset, first: OffsetPlace, end: RelayLocation
+    ) -> list[SchemaStretch]:
         """Return the range from `first` to `end` in stretches, in each of which the tables are the same."""
         if self._origin is None or self._origin.from_rows is not None:
             return [SchemaStretch(first.scan_from, end)]
@@ -206,7 +210,7 @@ class TableHistory:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def _steps(self, log: RelayLog, start: SourceOffset, place: Place, end: RelayLocation) -> list[TableStep]:
+    def _steps(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> list[TableStep]:
         wanted = _Followed(log, start.position, place.scan_from, end, [])
         if self._last is None or self._last[:4] != wanted[:4]:
             statements = statements_between(log, place.scan_from, end)
@@ -215,7 +219,7 @@ class TableHistory:
             self._last = wanted._replace(steps=self._follower.follow(self._state(start), statements))
         return self._last.steps
 
-    def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: Place) -> None:
+    def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
         """Ask again where the log goes on behind `start` only (failOnDataLoss=false): statements are missing."""
         if self._origin is None or self._origin.described:
             return

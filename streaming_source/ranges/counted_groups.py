@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.relay_log.xa import Prepared
-    from streaming_source.ranges.places import Place
+    from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
     Ints = npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ class CountedGroups:
     def transactions(self) -> int:
         return sum(map(len, self._pieces))
 
-    def begin_at(self, log: RelayLog, place: Place) -> None:
+    def begin_at(self, log: RelayLog, place: OffsetPlace) -> None:
         """Forget what lies before `place`; and all of it where the log is another one, or the place not in the counts.
 
         A count from a place that is not exact begins where all its groups lie behind.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog, RelayRange
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
-    from streaming_source.ranges.places import Place
+    from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
 INLINE_PARTITION_BYTES: Final = 100 << 20
@@ -120,8 +120,8 @@ class RangeCutter:
     def partitions(
         self,
         log: RelayLog,
-        first: Place,
-        last: Place,
+        first: OffsetPlace,
+        last: OffsetPlace,
         start: SourceOffset,
         end: SourceOffset,
         *,
@@ -241,7 +241,10 @@ def _sequence_numbers(position: GtidPosition) -> tuple[tuple[int, int], ...]:
 
 
 def _with_parts_apart(
-    log: RelayLog, stretch: SchemaStretch, places: tuple[Place, Place], parts: tuple[GroupPart | None, GroupPart | None]
+    log: RelayLog,
+    stretch: SchemaStretch,
+    places: tuple[OffsetPlace, OffsetPlace],
+    parts: tuple[GroupPart | None, GroupPart | None],
 ) -> list[tuple[RelayLocation, RelayLocation, bool]]:
     """Divide a stretch so that the transactions which the batch begins or ends inside of stand by themselves (True)."""
     (first, last), (begun, ended) = places, parts

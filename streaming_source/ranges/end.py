@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
-    from streaming_source.ranges.places import Feed, Place, RelayPlaces
+    from streaming_source.ranges.places import Feed, OffsetPlace, RelayPlaces
 
 
 def end_of_log(log: RelayLog, head: RelayHead) -> ServerEnd:
@@ -122,7 +122,7 @@ class ReadingEnd:
             return last is not None and self._places.of_start(start).reached >= last
         return True
 
-    def goal(self, place: Place) -> RelayLocation:
+    def goal(self, place: OffsetPlace) -> RelayLocation:
         """Return how far a batch from `place` may go: to the end, or to the head before that."""
         head, end = self._feed.head(), self._end
         if self._by_place:
@@ -134,7 +134,7 @@ class ReadingEnd:
             return self._feed.log.last_place(end.position) or head.location
         return min(head.location, self._places.arrived(end.position, place).reached)
 
-    def arrived(self, place: Place) -> RelayLocation:
+    def arrived(self, place: OffsetPlace) -> RelayLocation:
         """Wait for the end; return the head before a transaction that must not be taken, if there is something up to
         it.
         """

@@ -1,6 +1,6 @@
 """The places of offsets in the relay log, and what to do when the log has no such place.
 
-In: offsets. Out: `Place`s. An offset the replica has just reached is a place of the log by construction. After a
+In: offsets. Out: `OffsetPlace`s. An offset the replica has just reached is a place of the log by construction. After a
 restart the log may be gone, trimmed, or fetched from another server; then the replica starts again at the offset where
 the batch starts. (A daemon's log is as it is: what it does not hold is an error.) A server may interleave domains in
 another order than the one the offset comes from, and then the end of the batch is no place at all: the range is taken
@@ -112,7 +112,7 @@ class Feed(Protocol):
     def close(self) -> None: ...
 
 
-class Place(NamedTuple):
+class OffsetPlace(NamedTuple):
     """One place. All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two
     are one.
 
@@ -161,10 +161,10 @@ class RelayPlaces:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._places: OrderedDict[_Key, Place] = OrderedDict()
+        self._places: OrderedDict[_Key, OffsetPlace] = OrderedDict()
         self._epoch = feed.epoch
 
-    def remember(self, offset: SourceOffset, place: Place) -> None:
+    def remember(self, offset: SourceOffset, place: OffsetPlace) -> None:
         key = offset.position, offset.primary
         self._places[key] = place
         self._places.move_to_end(key)
@@ -177,13 +177,13 @@ class RelayPlaces:
             prepared = tuple(group for group in place.prepared if group not in gone)
             self._places[key] = place._replace(prepared=prepared)
 
-    def known(self, offset: SourceOffset) -> Place | None:
+    def known(self, offset: SourceOffset) -> OffsetPlace | None:
         if self._feed.epoch != self._epoch:
             self._epoch = self._feed.epoch
             self._places.clear()
         return self._places.get((offset.position, offset.primary))
 
-    def of_start(self, offset: SourceOffset) -> Place:
+    def of_start(self, offset: SourceOffset) -> OffsetPlace:
         """Return where a batch that starts at `offset` begins; start the replica there if need be.
 
         Raises:
@@ -199,13 +199,13 @@ class RelayPlaces:
                 f"the relay log does not lead through {begin.resume}.",
                 hint="It was changed by someone else. Restart the query: a replica of its own fetches the range again.",
             )
-        place = Place.exactly(resume)
+        place = OffsetPlace.exactly(resume)
         if begin.resume != begin.position:
             place = self.arrived(begin.position, place, begin)
         self.remember(offset, place)
         return place
 
-    def of_end(self, offset: SourceOffset, start: Place) -> Place:
+    def of_end(self, offset: SourceOffset, start: OffsetPlace) -> OffsetPlace:
         """Return where a batch that ends at `offset` ends; wait until the replica has got there."""
         self._refuse_another_server(offset)
         place = self.known(offset) or self.arrived(offset.position, start, offset)
@@ -233,7 +233,7 @@ class RelayPlaces:
                 hint="Connect to the server that the batch was read from, to repeat it.",
             )
 
-    def arrived(self, position: GtidPosition, start: Place, offset: SourceOffset | None = None) -> Place:
+    def arrived(self, position: GtidPosition, start: OffsetPlace, offset: SourceOffset | None = None) -> OffsetPlace:
         """Wait for a position behind `start`. `offset`, if it is of one, tells which of several places is meant.
 
         Raises:
@@ -244,18 +244,18 @@ class RelayPlaces:
             head = self._feed.head()
             location = self._feed.log.locate(position, offset.primary if offset is not None else None)
             if location is not None:
-                return Place.exactly(location, self.prepared_at(location, start))
+                return OffsetPlace.exactly(location, self.prepared_at(location, start))
             several = (offset is not None and offset.highest) or ambiguous(position, self._feed.log.order().highest)
             if covers(head.position, position) and not several:
                 return start._replace(reached=self._covering(position, start.scan_from, head))
             if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
                 self.make_room(start, position)
 
-    def prepared_at(self, location: RelayLocation, start: Place) -> Prepared:
+    def prepared_at(self, location: RelayLocation, start: OffsetPlace) -> Prepared:
         """Return the XA transactions open at a place behind `start`."""
         return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
 
-    def check_room(self, place: Place) -> None:
+    def check_room(self, place: OffsetPlace) -> None:
         """Raise if receiving waits for room that no one will make, because of a transaction that stays prepared.
 
         Raises:
@@ -268,7 +268,7 @@ class RelayPlaces:
                 hint="End it (XA RECOVER lists it), and raise relayMaxBytes so that its end can be received.",
             )
 
-    def make_room(self, start: Place, position: GtidPosition) -> None:
+    def make_room(self, start: OffsetPlace, position: GtidPosition) -> None:
         self._feed.release(start.keep_from)
         if self._feed.full:
             raise RelayError(

@@ -32,7 +32,7 @@ from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.planner import open_planner
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
-from streaming_source.ranges.places import Place
+from streaming_source.ranges.places import OffsetPlace
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -182,7 +182,7 @@ def compare_large(megabytes: int, cores: int) -> dict[str, Any]:
     first = log.locate(GtidPosition())
     if head is None or first is None:
         raise RuntimeError(f"{folder} holds no transaction")
-    places = Place.exactly(first), Place.exactly(head.location)
+    places = OffsetPlace.exactly(first), OffsetPlace.exactly(head.location)
     offsets = SourceOffset(GtidPosition(), GtidPosition()), SourceOffset(head.position, head.position)
     cutter = RangeCutter(TABLES, inline=False, size=PartitionSize(cores))
     cutter.partitions(log, *places, *offsets)  # compiles, and brings the file into memory

@@ -12,7 +12,7 @@ from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
 from replica.dump.rows_text import RangeOrigin, RowTexts
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class OurRow(NamedTuple):
 
 def reading(*files: Path) -> Reading:
     notices = Notices(io.StringIO())
-    return Reading([str(file) for file in files], Selection(), Names((), notices, OPTIONS.policy), notices)
+    return Reading([str(file) for file in files], ChosenTransactions(), Names((), notices, OPTIONS.policy), notices)
 
 
 def our_rows(*files: Path) -> Iterator[OurRow]:

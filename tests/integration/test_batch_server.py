@@ -18,7 +18,7 @@ from replica.errors import ConfigError, DataLossError, PositionPurgedError, Rela
 from replica.option_places import shown_instant
 from streaming_source.batch import folders as batch_folders
 from streaming_source.driver import driver_process
-from streaming_source.driver.driver_process import Driver
+from streaming_source.driver.driver_process import DriverProcess
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.source import MariaDbBinlogSource
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -185,7 +185,7 @@ def test_folders_go_with_their_driver_and_when_nobody_reads_them(
 def test_a_process_that_has_another_start_is_another_driver() -> None:
     me = driver_process.this_driver()
     assert driver_process.lives(me)
-    assert not driver_process.lives(Driver(me.pid, me.started + 1))
+    assert not driver_process.lives(DriverProcess(me.pid, me.started + 1))
 
 
 def test_a_daemons_log_is_read_where_it_is(server: MariaDb, moments: list[int], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from replica.dump.json_rows import write_json_rows
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.dump.sql import SqlDump
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.workload import DATABASE, TABLES, Workload
@@ -134,7 +134,7 @@ def tables(server: MariaDb) -> Tables:
 def reading(server: MariaDb, *, need_names: bool = False) -> Reading:
     files = [str(server.datadir / name) for name in server.binlogs()]
     notices = Notices(io.StringIO())
-    return Reading(files, Selection(), Names((), notices, OPTIONS.policy, need_names=need_names), notices)
+    return Reading(files, ChosenTransactions(), Names((), notices, OPTIONS.policy, need_names=need_names), notices)
 
 
 @pytest.fixture(scope="module")

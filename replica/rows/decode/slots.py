@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_TABLES: Final = 4096
 
 
-class Table:
+class CompiledTable:
     """One distinct table map: its plans for walking and for decoding."""
 
     def __init__(
@@ -151,9 +151,9 @@ class TableCache:
         self._resolver = resolver
         self._output = output
         self._policy = policy
-        self._tables: dict[bytes, Table] = {}
+        self._tables: dict[bytes, CompiledTable] = {}
 
-    def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> Table:
+    def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> CompiledTable:
         """Return the table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: which server
         wrote it.
         """
@@ -161,7 +161,7 @@ class TableCache:
         table = self._tables.get(content)
         if table is None:
             table_map = _parse(body, offset, mysql=mysql)
-            table = Table(table_map, self._resolver.resolve(table_map), self._output, self._policy)
+            table = CompiledTable(table_map, self._resolver.resolve(table_map), self._output, self._policy)
             if len(self._tables) >= MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
             self._tables[content] = table
@@ -185,7 +185,7 @@ def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
 class SlotTable:
     """The tables of one range, in the order of the scan's table maps, and their SLOT records."""
 
-    def __init__(self, tables: list[Table]) -> None:
+    def __init__(self, tables: list[CompiledTable]) -> None:
         self._tables = tables
         self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
         self._selected = _operations([table.operations for table in tables])
@@ -203,7 +203,7 @@ class SlotTable:
         self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
         self._keep: list[Records] = []
 
-    def table(self, slot: int) -> Table:
+    def table(self, slot: int) -> CompiledTable:
         return self._tables[slot]
 
     def selects(self, events: Records) -> npt.NDArray[np.bool_]:

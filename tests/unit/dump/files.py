@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from replica.dump.names import Names
 from replica.dump.notices import Notices
 from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:
@@ -22,11 +22,15 @@ def vector(name: str) -> Path:
 
 
 def reading(
-    files: Sequence[Path | str], *, patterns: Sequence[str] = (), selection: Selection | None = None, **more: Any
+    files: Sequence[Path | str],
+    *,
+    patterns: Sequence[str] = (),
+    selection: ChosenTransactions | None = None,
+    **more: Any,
 ) -> Reading:
     notices = Notices(io.StringIO())
     names = Names(patterns, notices, OPTIONS.policy, more.pop("schema", None), need_names=more.pop("need_names", False))
-    return Reading([str(file) for file in files], selection or Selection(), names, notices, **more)
+    return Reading([str(file) for file in files], selection or ChosenTransactions(), names, notices, **more)
 
 
 def said(read: Reading) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replica.dump.count import Summary
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.gtid import GtidPosition
 from tests.unit.dump.files import reading, said, vector
@@ -67,7 +67,7 @@ def test_numbers_that_go_back_are_said() -> None:
 
 
 def test_a_selection_counts_only_what_it_shows() -> None:
-    selection = Selection(start=GtidPosition.parse("0-1-13"), stop=GtidPosition.parse("0-1-16"))
+    selection = ChosenTransactions(start=GtidPosition.parse("0-1-13"), stop=GtidPosition.parse("0-1-16"))
     found = summary(vector("11.8/transactions"), selection=selection).as_json()
     assert found["transactions"] == 3
     assert found["tables"] == [{"database": "v", "table": "t", "insert": 2, "update": 0, "delete": 0}]
@@ -99,6 +99,6 @@ def test_changes_that_were_logged_as_statements_are_counted_by_table() -> None:
     assert re.search(r"changes logged as statements, without rows, of +statements\nv\.s +6\n", found.as_text())
     chosen = summary(vector("11.8/transactions"), patterns=["v.m"]).as_json()["statement_dml"]
     assert chosen["tables"] == [{"database": "v", "table": "m", "statements": 1}]
-    selection = Selection(start=GtidPosition.parse("0-1-21"), stop=GtidPosition.parse("0-1-22"))
+    selection = ChosenTransactions(start=GtidPosition.parse("0-1-21"), stop=GtidPosition.parse("0-1-22"))
     assert summary(vector("11.8/transactions"), selection=selection).statements == 1
     assert summary(vector("11.8/minimal_image")).statements == 0

@@ -4,7 +4,7 @@ import io
 from typing import Any
 
 from replica.dump.human import HumanDump
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.protocol.gtid import GtidPosition
 from tests.unit.dump.files import reading, vector
 
@@ -16,9 +16,11 @@ def text(*files: Any, **more: Any) -> str:
     return out.getvalue().decode()
 
 
-def only(gtid: str) -> Selection:
+def only(gtid: str) -> ChosenTransactions:
     domain, server, number = gtid.split("-")
-    return Selection(start=GtidPosition.parse(f"{domain}-{server}-{int(number) - 1}"), stop=GtidPosition.parse(gtid))
+    return ChosenTransactions(
+        start=GtidPosition.parse(f"{domain}-{server}-{int(number) - 1}"), stop=GtidPosition.parse(gtid)
+    )
 
 
 def test_a_transaction_reads_like_this() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from replica.dump.selection import Selection
+from replica.dump.selection import ChosenTransactions
 from replica.protocol.gtid import GtidPosition
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
@@ -22,25 +22,25 @@ LOG = groups((0, 1, 100), (0, 2, 200), (7, 1, 200), (0, 3, 300), (7, 2, 400))
 
 
 def test_everything_is_shown_unless_asked_otherwise() -> None:
-    selection = Selection()
+    selection = ChosenTransactions()
     assert selection.everything
     assert selection.shown(LOG).all()
     assert not selection.finished
 
 
 def test_the_start_is_what_the_reader_has() -> None:
-    shown = Selection(start=GtidPosition.parse("0-1-2")).shown(LOG)
+    shown = ChosenTransactions(start=GtidPosition.parse("0-1-2")).shown(LOG)
     assert shown.tolist() == [False, False, True, True, True]
 
 
 def test_the_stop_is_shown_and_other_domains_are_not() -> None:
-    selection = Selection(stop=GtidPosition.parse("0-1-2"))
+    selection = ChosenTransactions(stop=GtidPosition.parse("0-1-2"))
     assert selection.shown(LOG).tolist() == [True, True, False, False, False]
     assert selection.finished
 
 
 def test_reading_ends_when_every_domain_has_reached_its_stop() -> None:
-    selection = Selection(stop=GtidPosition.parse("0-1-2,7-1-5"))
+    selection = ChosenTransactions(stop=GtidPosition.parse("0-1-2,7-1-5"))
     selection.shown(LOG)
     assert not selection.finished
     selection.shown(groups((7, 6, 1)))
@@ -48,11 +48,11 @@ def test_reading_ends_when_every_domain_has_reached_its_stop() -> None:
 
 
 def test_times_are_of_the_commit_start_included() -> None:
-    shown = Selection(start_time=200, stop_time=300).shown(LOG)
+    shown = ChosenTransactions(start_time=200, stop_time=300).shown(LOG)
     assert shown.tolist() == [False, True, True, False, False]
 
 
 def test_sequence_numbers_are_unsigned() -> None:
     top = (1 << 64) - 1
-    shown = Selection(start=GtidPosition.parse("0-1-5")).shown(groups((0, 5, 0), (0, top, 0)))
+    shown = ChosenTransactions(start=GtidPosition.parse("0-1-5")).shown(groups((0, 5, 0), (0, top, 0)))
     assert shown.tolist() == [False, True]

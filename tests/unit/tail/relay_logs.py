@@ -12,7 +12,7 @@ from replica.protocol.encode import encode_rotate
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.tail.changes import Wanted
+from replica.tail.changes import ChosenInDomains
 from replica.tail.names import LiveNames
 from tests.kit.primary import packet
 from tests.unit.relay_writer.driving import receive
@@ -43,4 +43,4 @@ def recorded_log(
 def live_reading(log: RelayLog, patterns: Sequence[str] = (), **more: Any) -> tuple[Reading, LiveNames]:
     notices = Notices(io.StringIO())
     names = LiveNames(patterns, notices, OPTIONS.policy, more.pop("schema", None), more.pop("ask", None))
-    return Reading([str(log.directory)], Wanted(**more), names, notices), names
+    return Reading([str(log.directory)], ChosenInDomains(**more), names, notices), names

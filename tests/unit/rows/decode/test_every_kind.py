@@ -34,7 +34,7 @@ from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
     from replica.dump.templates import Program
-    from replica.rows.decode.slots import Table
+    from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
 
 UNHEARD_OF = 60  # a number that no kernel has a branch for
@@ -137,7 +137,7 @@ def dumped(sample: Sample, notation: int, program: Any) -> list[bytes]:
     return b"".join(texts.write(batch, RangeOrigin("f", 0)).data for batch in batches).splitlines()
 
 
-def json_program(table: Table) -> Program:
+def json_program(table: CompiledTable) -> Program:
     return json_rows.program(table, "both", unnamed=False)
 
 

@@ -15,7 +15,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.offsets.selection import Selection
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.ranges.cutting import SchemaStretch
-from streaming_source.ranges.places import Place
+from streaming_source.ranges.places import OffsetPlace
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.schema.store import SchemaStore
@@ -59,10 +59,10 @@ class Log(RelayFeed):
         changes = SchemaChanges(mode, COLUMNS, {T: LOADED}, POLICY)
         return TableHistory(tables, origin, changes, SchemaStore(None), **more)  # type: ignore[arg-type]
 
-    def place(self, position: str) -> Place:
+    def place(self, position: str) -> OffsetPlace:
         location = self.log.locate(GtidPosition.parse(position))
         assert location is not None
-        return Place.exactly(location)
+        return OffsetPlace.exactly(location)
 
     def stretches(self, history: TableHistory, start: SourceOffset) -> list[tuple[SchemaStretch, list[str] | None]]:
         found = history.stretches(self.log, start, self.place(str(start.position)), self.head().location)
@@ -224,7 +224,7 @@ def test_groups_of_before_the_batch_are_not_done_twice_where_domains_interleave(
     log = Log(tmp_path).write("ALTER TABLE d.t ADD b INT").write("", "ALTER TABLE d.t DROP b", domain=1)
     history = log.history()
     state = history.admit(log.log, history.starting(offset()), log.place(""), log.log.at(log.place("0-1-1").reached))[1]
-    place = Place(log.place("").reached, log.place("0-1-1").reached)
+    place = OffsetPlace(log.place("").reached, log.place("0-1-1").reached)
     found = log.history().stretches(log.log, offset("0-1-1", state), place, log.head().location)
     assert [_names(stretch) for stretch in found] == [["id", "a", "b"], ["id", "a"]]
 
@@ -248,7 +248,7 @@ def test_behind_a_gap_the_tables_are_read_again(tmp_path: Path) -> None:
     now = {T: table("id INT, b INT")}
     history = log.history(reread=lambda names: ({n: now[n] for n in names}, GtidPosition.parse("0-1-5")))
     start = history.starting(offset("0-1-3"))
-    place = Place.exactly(log.place("0-1-5").reached)
+    place = OffsetPlace.exactly(log.place("0-1-5").reached)
     found = history.stretches(log.log, start, place, log.head().location)
     assert [_names(stretch) for stretch in found] == [["id", "b"], ["id", "b", "c"]]
     without = log.history().stretches(log.log, start, place, log.head().location)

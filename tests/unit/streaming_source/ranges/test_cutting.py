@@ -18,7 +18,7 @@ from streaming_source.planning.planner import open_planner
 from streaming_source.ranges import cutting, partition_size
 from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
 from streaming_source.ranges.partition_size import PartitionSize
-from streaming_source.ranges.places import Place
+from streaming_source.ranges.places import OffsetPlace
 from streaming_source.rows.partition import InlineRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -68,10 +68,10 @@ class Log(RelayFeed):
         receive(self._writer, primary.wire())
         return self.head().location
 
-    def place(self, position: str) -> Place:
+    def place(self, position: str) -> OffsetPlace:
         location = self.log.locate(GtidPosition.parse(position))
         assert location is not None
-        return Place.exactly(location)
+        return OffsetPlace.exactly(location)
 
 
 def offset(position: str, part: GroupPart | None = None) -> SourceOffset:

@@ -42,9 +42,6 @@ _Result = TypeVar("_Result")
 _ALL = 1 << 62
 XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
 
-RelayCut = RelayHead
-"""Where a batch may end: the same four facts as about the head."""
-
 
 class RelayRange(NamedTuple):
     """Whole event groups: bytes [start, end) of a relay file, with or without a CRC32 behind each event."""
@@ -170,7 +167,7 @@ class RelayLog:
             found = self._locate_in(numbers[later - 1], position) if later else None
             return found or self._search(numbers, position)
 
-    def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayCut:
+    def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayHead:
         """Find the last group end at most `max_bytes` of groups after `start`, but at least one group, and not after
         `end`.
 
@@ -178,7 +175,7 @@ class RelayLog:
         """
         with self._lock:
             left = max_bytes
-            last: RelayCut | None = None
+            last: RelayHead | None = None
             for number, begin, limit in self._stretches(start, end):
                 found = self._last_end(number, begin, min(limit, begin + left))
                 if found is None and last is None:
@@ -285,7 +282,7 @@ class RelayLog:
             if begin < limit:
                 yield number, begin, limit
 
-    def _ends_after(self, base: RelayCut, limit: int) -> NDArray[np.int64]:
+    def _ends_after(self, base: RelayHead, limit: int) -> NDArray[np.int64]:
         """Find the group ends between an index entry and the next one that are no entries themselves."""
         number, begin = base.location
         stop = min(limit, begin + INDEX_EVERY_BYTES)
@@ -297,16 +294,16 @@ class RelayLog:
         ends = self._ends_after(base, end - 1)
         return int(ends[-1, slots.END_OFFSET]) if len(ends) else base.location.offset
 
-    def _at_row(self, base: RelayCut, ends: NDArray[np.int64], row: int) -> RelayCut:
+    def _at_row(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
         end = ends[row]
-        return RelayCut(
+        return RelayHead(
             RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
             position_after(base.position, ends[: row + 1]),
             BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
             int(end[slots.END_TIMESTAMP]),
         )
 
-    def _last_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+    def _last_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
         """Find the last group end in (begin, limit]."""
         base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
@@ -314,7 +311,7 @@ class RelayLog:
             return self._at_row(base, ends, len(ends) - 1)
         return base if base.location.offset > begin else None
 
-    def _first_end(self, number: int, begin: int, limit: int) -> RelayCut | None:
+    def _first_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
         """Find the first group end in (begin, limit]."""
         index = self._files.index(number)
         base = self._files.base(number, index.at_or_before(begin))
@@ -325,7 +322,7 @@ class RelayLog:
         entry = index.at_or_after(begin + 1)
         return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 
-    def _at(self, location: RelayLocation) -> RelayCut:
+    def _at(self, location: RelayLocation) -> RelayHead:
         """Return the facts about a location that has no groups before it in what was asked for."""
         head = self.head()
         if head is not None and head.location == location:
@@ -339,7 +336,7 @@ class RelayLog:
         base = self._files.base(number, self._files.index(number).reached(position))
         return self._locate_after(base, position)
 
-    def _locate_after(self, base: RelayCut, position: GtidPosition) -> RelayLocation | None:
+    def _locate_after(self, base: RelayHead, position: GtidPosition) -> RelayLocation | None:
         """Find `position` at an index entry or before the next one."""
         if base.position == position:
             return base.location

@@ -1,4 +1,4 @@
-"""`open_binlog`: a path or `-` to a `BinlogFile`, whatever the file is.
+"""The function `open_binlog`: a path or `-` to a `BinlogFile`, of any kind of file.
 
 Recognised by their first bytes, never by name: plain binlogs (mapped where they are regular files), gzip, zstd and xz
 around them, and files that MariaDB encrypted. Refused: other files (by what they are, where that can be told), files
@@ -36,8 +36,8 @@ def open_binlog(
 ) -> BinlogFile:
     """Open one binlog or relay log file; `-` is standard input.
 
-    `keys` opens files that MariaDB encrypted; the algorithm (`cbc` or `ctr`) is found out where it is not given.
-    Raises ConfigError where there is no readable file or not the right key, ProtocolError where it is no binlog.
+    `keys` opens files that MariaDB encrypted; the algorithm (`cbc` or `ctr`) is found out where it is not given. Raise
+    ConfigError where there is no readable file or not the right key, ProtocolError where it is no binlog.
     """
     name = str(path)
     if name == STANDARD_INPUT:
@@ -84,7 +84,7 @@ def _identify(descriptor: int, name: str, keys: KeyRing | None, algorithm: Algor
 
 
 def _read_head(reader: ByteSource, size: int) -> tuple[bytes, ProtocolError | None]:
-    """The first bytes, and what went wrong after them."""
+    """Read the first bytes, and say what went wrong after them."""
     buffer = bytearray(size)
     fill = 0
     try:

@@ -83,7 +83,7 @@ class Prefixed:
 
 
 class _Decompressor(Protocol):
-    """One member, as the lzma module has it."""
+    """A decompressor of one member, as the lzma module has it."""
 
     @property
     def eof(self) -> bool: ...
@@ -95,7 +95,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """zlib with lzma's interface."""
+    """A decompressor of zlib with lzma's interface."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(_GZIP_WRAPPER)
@@ -117,7 +117,7 @@ class _Gzip:
 
 
 class _Members:
-    """Members one after the other, as `gzip` and `xz` read them: zeros may pad the end."""
+    """The members one after the other, as `gzip` and `xz` read them: zeros may pad the end."""
 
     def __init__(self, source: FileReader, make: Callable[[], _Decompressor]) -> None:
         self._source = source
@@ -177,7 +177,7 @@ _DAMAGE: Final = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Decompressed:
-    """What is in a compressed file."""
+    """The content of a compressed file."""
 
     def __init__(self, name: str, source: FileReader, kind: str, start: Callable[[FileReader], _Readable]) -> None:
         self._name = name

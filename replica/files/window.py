@@ -34,7 +34,7 @@ GROWTH_BYTES: Final = 256 << 20
 
 
 class ByteSource(Protocol):
-    """Where a stream comes from."""
+    """The source of a stream."""
 
     def readinto(self, target: memoryview, /) -> int:
         """Put up to len(target) bytes there; 0 at the end. Errors are ProtocolError, after the last good byte."""
@@ -46,13 +46,13 @@ class Window(Protocol):
 
     @property
     def base(self) -> int:
-        """Where the file's first byte is or would be in memory."""
+        """The address where the file's first byte is or would be in memory."""
 
     def more(self, keep: int) -> bool:
         """Read on; False at the end of the file. Bytes before `keep` may go."""
 
     def view(self, begin: int, end: int) -> memoryview:
-        """The bytes [begin, end), read-only; they stay as they are."""
+        """Return the bytes [begin, end), read-only; they stay as they are."""
 
 
 class MappedWindow:
@@ -106,7 +106,7 @@ class StreamWindow:
         return self._buffer[begin - self._start : end - self._start].data.toreadonly()
 
     def _make_room(self, keep: int) -> None:
-        """At least READ_BYTES behind `end`, which move no byte that was given out."""
+        """Make room for at least READ_BYTES behind `end`, which moves no byte that was given out."""
         if len(self._buffer) - (self.end - self._start) >= READ_BYTES:
             return
         needed = self.end - keep + READ_BYTES
@@ -131,7 +131,7 @@ def _temporary() -> IO[bytes]:
 
 
 def _map(file: IO[bytes], size: int) -> NDArray[np.uint8]:
-    """The file made larger; earlier maps of it show the same bytes."""
+    """Map the file made larger; earlier maps of it show the same bytes."""
     try:
         os.posix_fallocate(file.fileno(), 0, size)  # without the room, writing to the map would end the process
     except OSError as error:

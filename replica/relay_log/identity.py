@@ -1,9 +1,9 @@
-"""Whose relay directory this is: the replica's own server id, who runs it, its open connections, and its sources.
+"""The identity of a relay directory: the replica's own server id, who runs it, its open connections, and its sources.
 
-In and out: `relay.identity`, a small JSON file beside the relay log, replaced as a whole. A server id that nobody
+In and out: `relay.identity`, a small JSON file beside the relay log, replaced as a whole. A server id that was not
 configured is drawn once and kept here, so that a replica that comes back is the same one to its primary. The
 connections let a replica that was killed, or cut off, end its own dump threads on the primaries, and no stranger's:
-thread ids begin anew when a server restarts, so the server's start time belongs to the proof. The sources tell which
+thread ids begin again when a server restarts, so the server's start time belongs to the proof. The sources tell which
 server each relay file was copied from, where the server id in its events may be that of several servers.
 
 A file that cannot be understood is an error, never a new identity: two replicas with one id throw each other out.
@@ -72,19 +72,21 @@ class Identity:
         return replace(self, connections=tuple(one for one in self.connections if not _same_place(one, ended)))
 
     def with_source(self, source: CopiedFrom) -> Identity:
-        """From this file on; what was said of it and of later ones, which were never begun, is void."""
+        """Return the identity with a source from this file on; what was said of it and of later ones, which were never
+        begun, is void.
+        """
         kept = [one for one in self.sources if one.file < source.file]
         if kept and kept[-1].uid == source.uid:
             return replace(self, sources=tuple(kept))
         return replace(self, sources=(*kept, source)[-MAX_SOURCES:])
 
     def source_of(self, file: int) -> str | None:
-        """The server that relay file `file` was copied from; None where nobody has noted it."""
+        """Return the server that relay file `file` was copied from; None where it was not noted."""
         return next((one.uid for one in reversed(self.sources) if one.file <= file), None)
 
 
 def source_of(directory: Path, file: int) -> str | None:
-    """The same, read from a directory; None too where its identity was removed or cannot be read."""
+    """Return the same, read from a directory; None too where its identity was removed or cannot be read."""
     try:
         identity = read_identity(directory)
     except RelayError:
@@ -99,11 +101,10 @@ def _same_place(one: DumpThread, other: DumpThread) -> bool:
 
 
 def read_identity(directory: Path) -> Identity | None:
-    """None where no replica has ever run.
+    """Read the identity; None where no replica has ever run.
 
     Raises:
         RelayError: the file cannot be read, or is not one of ours.
-
     """
     path = directory / IDENTITY_NAME
     try:
@@ -123,14 +124,13 @@ def read_identity(directory: Path) -> Identity | None:
 
 
 def take_identity(directory: Path, *, drawn: int, configured: bool, owner: Owner) -> Identity:
-    """Who we are from now on; call it with the directory's lock held.
+    """Decide who we are from now on; call this with the directory's lock held.
 
     Args:
         directory: the relay directory.
         drawn: the configured server id, or a random one for a directory that has none.
-        configured: whether somebody chose it: then it replaces the stored one.
+        configured: whether it was chosen: then it replaces the stored one.
         owner: who runs the replica.
-
     """
     stored = read_identity(directory)
     if stored is None:

@@ -5,7 +5,7 @@ modification time is when it was last seen. Retention marks a reader whose files
 `readers/<name>.dropped`, and that reader finds out before it reads on.
 
 The writer makes the folder and lets the group of the relay directory write there, each user only its own files (mode
-1770): a reader of another user has to be in that group. What they write there any user may read whom the directory
+1770): a reader of another user has to be in that group. What they write there, any user may read whom the directory
 lets in: the writer need not be in the group of a reader. Written by renaming, without fsync: a power cut ends the
 readers too, and they register again. Files that are torn or not ours are left out, with the reason.
 """
@@ -39,7 +39,9 @@ _FILE_MODE: Final = 0o644
 
 
 class Reader(NamedTuple):
-    """`location` and `position`: from where it may read again. `seen`: seconds since 1970 by this machine's clock."""
+    """A registration. `location` and `position`: from where it may read again. `seen`: seconds since 1970 by this
+    machine's clock.
+    """
 
     name: str
     location: RelayLocation
@@ -55,10 +57,12 @@ class RegisteredReaders(NamedTuple):
 
 
 class ReaderRegistration:
-    """One reader's own. Nothing is registered before the first `keep_from`; two readers must not share a name."""
+    """One reader's own registration. Nothing is registered before the first `keep_from`; two readers must not share a
+    name.
+    """
 
     def __init__(self, directory: Path, name: str) -> None:
-        """Raises ConfigError for a name that is empty or too long for a file name."""
+        """Take a name; raise ConfigError for one that is empty or too long for a file name."""
         self.name = name
         self._directory = directory
         self._path = directory / READERS_NAME / f"{_file_stem(name)}.json"
@@ -109,13 +113,13 @@ class ReaderRegistration:
             self.keep_from(*last)
 
     def check(self) -> None:
-        """Raises DataLossError where retention removed files that this reader still needed."""
+        """Raise DataLossError where retention removed files that this reader still needed."""
         dropped = _dropped(self._path)
         if dropped is not None and (self._last is None or self._last[0].file < dropped.file):
             raise self._lost(None, dropped)
 
     def close(self) -> None:
-        """For a reader that will not come back: nothing is kept for it any more."""
+        """Close the registration of a reader that will not come back: nothing is kept for it any more."""
         with self._writing():
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(PermissionError):
@@ -154,7 +158,9 @@ class _Dropped(NamedTuple):
 
 
 def make_readers_directory(directory: Path) -> None:
-    """Make the folder with its mode; one that is there follows the directory's group. Raises OSError."""
+    """Make the folder with its mode; one that is there follows the directory's group. An OSError is raised as it
+    comes.
+    """
     folder = directory / READERS_NAME
     if not folder.is_dir():
         with contextlib.suppress(FileExistsError):
@@ -173,12 +179,14 @@ def _follow_group(folder: Path, directory: Path) -> None:
 
 
 def registered_readers(directory: Path) -> list[Reader]:
-    """The readers of a relay directory, by name."""
+    """Return the readers of a relay directory, by name."""
     return survey_readers(directory).readers
 
 
 def survey_readers(directory: Path) -> RegisteredReaders:
-    """The same, with what else lies in the folder. Raises RelayError where there are more than MAX_READERS."""
+    """Survey the same, with what else lies in the folder. RelayError is raised where there are more than
+    MAX_READERS.
+    """
     readers, ignored = [], {}
     try:
         names = sorted(entry.name for entry in (directory / READERS_NAME).iterdir())
@@ -201,7 +209,9 @@ def survey_readers(directory: Path) -> RegisteredReaders:
 
 
 def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> None:
-    """Tell a reader, before its files go, that the log will begin with file `oldest`. Raises OSError."""
+    """Tell a reader, before its files go, that the log will begin with file `oldest`. An OSError is raised as it
+    comes.
+    """
     path = directory / READERS_NAME / f"{_file_stem(reader.name)}.json"
     content = {"version": VERSION, "file": oldest, "reason": reason}
     replace_file(_dropped_path(path), json.dumps(content).encode(), mode=_FILE_MODE)
@@ -209,12 +219,12 @@ def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> N
 
 
 def forget_reader(directory: Path, reader: Reader) -> None:
-    """Remove the registration of a reader that will not come back. Raises OSError."""
+    """Remove the registration of a reader that will not come back. An OSError is raised as it comes."""
     (directory / READERS_NAME / f"{_file_stem(reader.name)}.json").unlink(missing_ok=True)
 
 
 def forget_marks(directory: Path, before: float) -> None:
-    """Remove the marks of dropped readers that have not come back since `before`. Raises OSError."""
+    """Remove the marks of dropped readers that have not come back since `before`. An OSError is raised as it comes."""
     for path in (directory / READERS_NAME).glob("*.dropped"):
         with contextlib.suppress(FileNotFoundError):
             if path.lstat().st_mtime < before:
@@ -223,7 +233,7 @@ def forget_marks(directory: Path, before: float) -> None:
 
 @contextlib.contextmanager
 def removal_lock(directory: Path) -> Iterator[None]:
-    """Held while files are chosen and removed; raises BlockingIOError while a reader is just registering."""
+    """Hold the lock while files are chosen and removed; raise BlockingIOError while a reader is just registering."""
     with _held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
@@ -287,7 +297,7 @@ def _dropped(path: Path) -> _Dropped | None:
 
 
 def _is_gone(directory: Path, location: RelayLocation) -> bool:
-    """Whether the log got as far as `location`, and its file is no longer there."""
+    """Tell whether the log got as far as `location`, and its file is no longer there."""
     head = read_head(directory)
     reached = head is not None and RelayLocation(location.file, 0) < head.location
     return reached and not relay_path(directory, location.file).exists()

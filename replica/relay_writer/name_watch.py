@@ -70,7 +70,7 @@ class NameWatch:
                 raise removed(directory, str(last))
 
     def keeps_its_names(self) -> bool:
-        """Whether the log may still be written by name; where not, all else raises from now on."""
+        """Tell whether the log may still be written by name; where not, all else raises from now on."""
         with contextlib.suppress(RelayError):
             self.ensure_ours()
             return True

@@ -50,7 +50,7 @@ _REOPEN_BYTES = 2 << 20  # for a sidecar, and the head of a new file
 
 
 class RelayWriter:
-    """Use `open`. Methods are called by one thread; `head`, `position`, `committed` and the figures by any.
+    """The writer. Use `open`. Methods are called by one thread; `head`, `position`, `committed` and the figures by any.
 
     Every method that writes raises DiskFullError where the disk or the quota is full, RelayError for other errors.
     """
@@ -96,9 +96,9 @@ class RelayWriter:
     ) -> Self:
         """Recover the directory and go on behind its last complete group; `start` counts only where there is none.
 
-        As a function it is called only there, before anything of the directory is overwritten, and may refuse. None
-        leaves open where the log begins: `restart` settles it.
-        Raises RelayError where another replica holds the lock. A lock that was passed in is given back by `close` too.
+        If `start` is a function, it is called only there, before anything of the directory is overwritten, and may
+        refuse. None leaves open where the log begins: `restart` settles it. Raise RelayError where another replica
+        holds the lock. A lock that was passed in is given back by `close` too.
         """
         try:
             lock = lock or RelayLock(directory)
@@ -112,7 +112,7 @@ class RelayWriter:
 
     @property
     def head(self) -> RelayHead:
-        """Where the last complete group ends."""
+        """The place where the last complete group ends."""
         return self._snapshot.head
 
     @property
@@ -131,17 +131,17 @@ class RelayWriter:
 
     @property
     def highest(self) -> Highest:
-        """Behind which numbers those of a domain went back."""
+        """The numbers behind which those of a domain went back."""
         return self._order.highest
 
     def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
-        """A new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
+        """Begin a new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
         self._failure.check()
         self.rollback()
         self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
     def change_server(self) -> int:
-        """What comes next is another server's: the number of the relay file that it begins.
+        """Note that what comes next is another server's; return the number of the relay file that it begins.
 
         Two servers may have a binlog file of one name, one server id and one beginning.
         """
@@ -152,7 +152,9 @@ class RelayWriter:
         return self._files.next_number if file is None or has_groups else file.number
 
     def begin_file(self, fde: bytes) -> None:
-        """The primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one begins."""
+        """Begin with the primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one
+        begins.
+        """
         self._failure.check()
         state = self.state
         state[slots.CHECKSUM] = announced_checksum(memoryview(fde))
@@ -227,19 +229,19 @@ class RelayWriter:
         self.names.ensure_whole(self._head_file.file, self._snapshot)
 
     def total_bytes(self) -> int:
-        """Bytes in relay files, the open group's too."""
+        """Count the bytes in relay files, the open group's too."""
         return self._files.sealed.total()[1] + (self.state[slots.OFFSET] if self._files.current else 0)
 
     def file_count(self) -> int:
         return self._files.sealed.total()[0] + bool(self._files.current)
 
     def has_older_files(self) -> bool:
-        """Whether there are files before the one that holds the last complete group: only those can be purged."""
+        """Tell whether there are files before the one that holds the last complete group: only those can be purged."""
         oldest = self._files.sealed.oldest()
         return oldest is not None and oldest[0] < self._snapshot.file
 
     def free_bytes(self) -> int:
-        """What this process's user may still write on the log's disk."""
+        """Return what this process's user may still write on the log's disk."""
         try:
             return free_bytes(self.directory)
         except OSError as error:
@@ -248,8 +250,8 @@ class RelayWriter:
     def reopen(self) -> None:
         """Recover the log in place after a DiskFullError: same lock, same object, nothing committed is lost.
 
-        Raises DiskFullError while there is no room still, RelayError where the log was closed or is damaged. Takes as
-        long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
+        Raise DiskFullError while there is no room still, RelayError where the log was closed or is damaged. This takes
+        as long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
         """
         if not isinstance(self._failure.error, DiskFullError):
             self._failure.check()
@@ -324,12 +326,14 @@ class RelayWriter:
         self._snapshot = recovered.snapshot or self._snapshot
 
     def _publish_end(self) -> None:
-        """After a recovery. Where a log begins that got lost may be open still: then what was told of it stays."""
+        """Publish the end after a recovery. The beginning of a log that got lost may be open still: then what was told
+        of it stays.
+        """
         if self.begun or not self._told:
             self._head_file.publish(self._snapshot)
 
     def _begin_at(self, position: GtidPosition | None) -> None:
-        """As with an empty log: no file is open, and the next group goes into a new one."""
+        """Begin as with an empty log: no file is open, and the next group goes into a new one."""
         self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state, highest=self._order.highest)
         snapshot = self.state.snapshot(self._files.next_number, "")
         self._snapshot = snapshot if position is None else snapshot._replace(primary_position=BEGUN)

@@ -24,7 +24,7 @@ def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -
     """
     type_ = type_named(PREPARED.get(column.type, column.type), plan.data_type)
     assert type_ is not None, "only columns that are read are shown"  # noqa: S101
-    words = type_.written(column, plan)
+    words = type_.declared if type_.written is None else type_.written(column, plan)
     if unnamed and column.collation is None:
         words = next((words.replace(binary, f"{text} or {binary}") for binary, text in _BOTH if binary in words), words)
     return words + ("" if column.nullable else " NOT NULL")

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
-from replica.rows.types.entry import (
-    Json,
-    KindEntry,
-    Sql,
-    SqlName,
-    Told,
-    TypeEntry,
-    Variant,
-    Widens,
-    WireType,
-    WireValue,
-)
+from replica.rows.types.entry import SqlName, Told, TypeEntry, WireType, WireValue, printed
 from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from replica.rows.types.entry import KindEntry
+
 
 def _kind(kind: Kind, read: Callable[[bytes], Any]) -> KindEntry:
-    return KindEntry(
-        kind=kind,
-        binlog=WireValue(lambda data, _: read(data), Told.LENGTH),
-        arrow=pa.string(),
-        spark="STRING",
-        variant=Variant.TEXT,
-        json=Json.TEXT,
-        sql=Sql.QUOTED,
-        widens=Widens.NEVER,
-    )
+    return printed(kind, WireValue(lambda data, _: read(data), Told.LENGTH))
 
 
 def _type(word: str, kind: Kind, length: int) -> TypeEntry:
@@ -45,7 +25,6 @@ def _type(word: str, kind: Kind, length: int) -> TypeEntry:
         names=(SqlName.of(word.lower(), logged=length),),
         binlog=WireType((ColumnType.STRING,), f"1 + 0-{length}"),
         kind=kind,
-        written=lambda *_: word,
         remarks="Known from the catalog or the DDL only, else BINARY.",
     )
 

@@ -15,7 +15,6 @@ from replica.rows.types.entry import (
     Told,
     TypeEntry,
     Variant,
-    Widens,
     WireType,
     WireValue,
 )
@@ -32,7 +31,6 @@ def _kind(kind: Kind, binlog: WireValue) -> KindEntry:
         variant=Variant.BINARY,
         json=Json.HEX,
         sql=Sql.HEX,
-        widens=Widens.NEVER,
     )
 
 
@@ -56,7 +54,6 @@ TYPES = (
         binlog=WireType((ColumnType.VARCHAR,), "1-2 + n"),
         kind=Kind.BYTES,
         written=lambda column, plan: counted("VARBINARY", column, plan),
-        remarks="",
     ),
     TypeEntry(
         declared="TINYBLOB, BLOB, MEDIUMBLOB, LONGBLOB",
@@ -69,7 +66,6 @@ TYPES = (
         binlog=WireType((ColumnType.BLOB,), "1-4 + n"),
         kind=Kind.BYTES,
         written=lambda column, plan: sized("BLOB", column, plan),
-        remarks="",
     ),
     TypeEntry(
         declared="VARBINARY, BLOB types COMPRESSED",

@@ -21,6 +21,7 @@ from replica.rows.types.entry import (
     Widens,
     WireType,
     WireValue,
+    printed,
 )
 from replica.rows.types.kinds import Kind
 
@@ -45,16 +46,7 @@ KINDS = (
         sql=Sql.NUMBER,
         widens=Widens.DIGITS,
     ),
-    KindEntry(
-        kind=Kind.DECIMAL_TEXT,
-        binlog=WireValue(_text, Told.DIGITS),
-        arrow=pa.string(),
-        spark="STRING",
-        variant=Variant.TEXT,
-        json=Json.TEXT,
-        sql=Sql.QUOTED,
-        widens=Widens.NEVER,
-    ),
+    printed(Kind.DECIMAL_TEXT, WireValue(_text, Told.DIGITS)),
 )
 TYPES = (
     TypeEntry(

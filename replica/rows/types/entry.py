@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from replica.protocol.charset import Charset
     from replica.protocol.column_def import ColumnDef
@@ -131,13 +131,20 @@ class KindEntry:
     variant: Variant
     json: Json
     sql: Sql
-    widens: Widens
+    widens: Widens = Widens.NEVER
     as_text: Kind | None = None
     """The kind that is read instead under invalidDates=text. Only kinds of dates have one."""
     as_stored: Kind | None = None
     """The kind that is read instead under geometry=binary."""
     assemble: Callable[..., pa.Array] | None = None
     """Makes an array of what kernels wrote as bytes: (type, rows, validity, offsets, data). None: Arrow reads it so."""
+
+
+def printed(kind: Kind, binlog: WireValue, sql: Sql = Sql.QUOTED, json: Json = Json.TEXT) -> KindEntry:
+    """Make the entry of a kind that is put out as text, as SELECT prints it."""
+    return KindEntry(
+        kind=kind, binlog=binlog, arrow=pa.string(), spark="STRING", variant=Variant.TEXT, json=json, sql=sql
+    )
 
 
 class Parentheses(Enum):
@@ -200,13 +207,13 @@ class Wide(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeEntry:
-    """One type. `written` says it as in CREATE TABLE, as far as the stream tells."""
+    """One type. `written` says it as in CREATE TABLE, as far as the stream tells; None: that is as it is `declared`."""
 
     declared: str
     names: tuple[SqlName, ...]
     binlog: WireType
     kind: Kind
-    written: Callable[[ColumnDef, ColumnFacts], str]
-    remarks: str
+    written: Callable[[ColumnDef, ColumnFacts], str] | None = None
+    remarks: str = ""
     unsigned: Kind | None = None
     wide: Wide | None = None

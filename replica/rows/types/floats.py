@@ -15,7 +15,6 @@ from replica.rows.types.entry import (
     Told,
     TypeEntry,
     Variant,
-    Widens,
     WireType,
     WireValue,
 )
@@ -33,7 +32,6 @@ KINDS = (
         variant=Variant.FLOAT,
         json=Json.NUMBER,
         sql=Sql.NUMBER,
-        widens=Widens.NEVER,
     ),
     KindEntry(
         kind=Kind.DOUBLE,
@@ -43,7 +41,6 @@ KINDS = (
         variant=Variant.DOUBLE,
         json=Json.NUMBER,
         sql=Sql.NUMBER,
-        widens=Widens.NEVER,
     ),
 )
 TYPES = (
@@ -52,7 +49,6 @@ TYPES = (
         names=(SqlName.of("float", Parentheses.FLOAT, "FLOAT4"),),
         binlog=WireType((ColumnType.FLOAT,), "4"),
         kind=Kind.FLOAT,
-        written=lambda *_: "FLOAT",
         remarks=_EDGES,
     ),
     TypeEntry(
@@ -60,7 +56,6 @@ TYPES = (
         names=(SqlName.of("double", Parentheses.DIGITS, "FLOAT8"),),
         binlog=WireType((ColumnType.DOUBLE,), "8"),
         kind=Kind.DOUBLE,
-        written=lambda *_: "DOUBLE",
         remarks=_EDGES,
     ),
 )

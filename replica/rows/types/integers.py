@@ -48,7 +48,7 @@ def _kind(
     kind: Kind,
     binlog: WireValue,
     out: tuple[pa.DataType, str],
-    widens: Widens,
+    widens: Widens = Widens.NEVER,
     *,
     variant: Variant = Variant.INTEGER,
     json: Json = Json.NUMBER,
@@ -68,11 +68,11 @@ KINDS = (
     _kind(Kind.UINT24, _UNSIGNED, _INT32, Widens.UNSIGNED),
     _kind(Kind.INT32, _SIGNED, _INT32, Widens.SIGNED),
     _kind(Kind.UINT32, _UNSIGNED, _INT64, Widens.UNSIGNED),
-    _kind(Kind.INT64, _SIGNED, _INT64, Widens.NEVER, json=Json.LARGE),
-    _kind(Kind.UINT64, _UNSIGNED, _DECIMAL20, Widens.NEVER, variant=Variant.UNSIGNED, json=Json.LARGE),
-    _kind(Kind.BIT, _BIT, _INT64, Widens.NEVER, json=Json.LARGE),
-    _kind(Kind.BIT64, _BIT, _DECIMAL20, Widens.NEVER, variant=Variant.UNSIGNED, json=Json.LARGE),
-    _kind(Kind.YEAR, _YEAR, _INT32, Widens.NEVER, json=Json.YEAR),
+    _kind(Kind.INT64, _SIGNED, _INT64, json=Json.LARGE),
+    _kind(Kind.UINT64, _UNSIGNED, _DECIMAL20, variant=Variant.UNSIGNED, json=Json.LARGE),
+    _kind(Kind.BIT, _BIT, _INT64, json=Json.LARGE),
+    _kind(Kind.BIT64, _BIT, _DECIMAL20, variant=Variant.UNSIGNED, json=Json.LARGE),
+    _kind(Kind.YEAR, _YEAR, _INT32, json=Json.YEAR),
 )
 
 
@@ -89,7 +89,6 @@ def _integer(name: SqlName, code: ColumnType, width: int, signed: Kind, unsigned
         kind=signed,
         unsigned=unsigned,
         written=_written(word, unsigned),
-        remarks="",
     )
 
 
@@ -124,7 +123,6 @@ TYPES = (
         names=(SqlName.of("year", Parentheses.YEAR),),
         binlog=WireType((ColumnType.YEAR,), "1"),
         kind=Kind.YEAR,
-        written=lambda *_: "YEAR",
         remarks="0000 is 0.",
     ),
 )

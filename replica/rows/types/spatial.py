@@ -17,7 +17,6 @@ from replica.rows.types.entry import (
     Told,
     TypeEntry,
     Variant,
-    Widens,
     WireType,
     WireValue,
 )
@@ -54,7 +53,6 @@ KINDS = (
         variant=Variant.BINARY,
         json=Json.HEX,
         sql=Sql.HEX,
-        widens=Widens.NEVER,
         as_stored=Kind.BYTES,
         assemble=_geometries,
     ),

@@ -18,9 +18,9 @@ from replica.rows.types.entry import (
     Told,
     TypeEntry,
     Variant,
-    Widens,
     WireType,
     WireValue,
+    printed,
 )
 from replica.rows.types.kinds import Kind
 
@@ -35,7 +35,6 @@ _DAY = (pa.date32(), "DATE", Variant.DATE)
 _LOCAL = (pa.timestamp("us"), "TIMESTAMP_NTZ", Variant.TIMESTAMP_NTZ)
 _INSTANT = (pa.timestamp("us", tz="UTC"), "TIMESTAMP", Variant.TIMESTAMP)
 _LENGTH = (pa.duration("us"), "INTERVAL DAY TO SECOND", Variant.TEXT)
-_STRING = (pa.string(), "STRING", Variant.TEXT)
 
 
 def _utc(value: Any) -> object:
@@ -60,7 +59,6 @@ def _kind(
         variant=variant,
         json=json,
         sql=Sql.QUOTED,
-        widens=Widens.NEVER,
         as_text=as_text,
     )
 
@@ -99,26 +97,23 @@ KINDS = (
     ),
     _kind(Kind.TIME, Told.FRACTION_TEXT, _LENGTH, lambda d, _: v.time(d)),
     _kind(Kind.OLD_TIME, Told.NOTHING, _LENGTH, lambda d, _: v.old_time(d)),
-    _kind(Kind.DATE_TEXT, Told.NOTHING, _STRING, lambda d, _: v.format_date(v.date_parts(d))),
-    _kind(
+    printed(Kind.DATE_TEXT, WireValue(lambda d, _: v.format_date(v.date_parts(d)), Told.NOTHING)),
+    printed(
         Kind.DATETIME_TEXT,
-        Told.FRACTION_TEXT,
-        _STRING,
-        lambda d, column: v.format_datetime(v.datetime_parts(d), column.fsp),
+        WireValue(lambda d, column: v.format_datetime(v.datetime_parts(d), column.fsp), Told.FRACTION_TEXT),
     ),
-    _kind(Kind.OLD_DATETIME_TEXT, Told.NOTHING, _STRING, lambda d, _: v.format_datetime(v.old_datetime_parts(d), 0)),
-    _kind(
+    printed(
+        Kind.OLD_DATETIME_TEXT,
+        WireValue(lambda d, _: v.format_datetime(v.old_datetime_parts(d), 0), Told.NOTHING),
+    ),
+    printed(
         Kind.TIMESTAMP_TEXT,
-        Told.FRACTION_TEXT,
-        _STRING,
-        lambda d, column: v.format_timestamp(v.timestamp(d), column.fsp),
+        WireValue(lambda d, column: v.format_timestamp(v.timestamp(d), column.fsp), Told.FRACTION_TEXT),
         json=Json.UTC,
     ),
-    _kind(
+    printed(
         Kind.OLD_TIMESTAMP_TEXT,
-        Told.NOTHING,
-        _STRING,
-        lambda d, _: v.format_timestamp(v.old_timestamp(d), 0),
+        WireValue(lambda d, _: v.format_timestamp(v.old_timestamp(d), 0), Told.NOTHING),
         json=Json.UTC,
     ),
 )
@@ -136,13 +131,11 @@ def _type(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> 
 
 
 def _old(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> TypeEntry:
-    declared = f"{word}, old format"
     return TypeEntry(
-        declared=declared,
+        declared=f"{word}, old format",
         names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
         binlog=WireType((code,), str(width)),
         kind=kind,
-        written=lambda *_: declared,
         remarks=remarks,
     )
 
@@ -156,7 +149,6 @@ TYPES = (
         names=(SqlName.of("date"),),
         binlog=WireType((ColumnType.DATE,), "3"),
         kind=Kind.DATE,
-        written=lambda *_: "DATE",
         remarks=_CALENDAR,
     ),
     _type("DATETIME", ColumnType.DATETIME2, Kind.DATETIME, 5, _CALENDAR),

@@ -8,22 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from replica.protocol.constants import ColumnType
-from replica.rows.types.entry import (
-    Json,
-    KindEntry,
-    Parentheses,
-    Sql,
-    SqlName,
-    Told,
-    TypeEntry,
-    Variant,
-    Widens,
-    WireType,
-    WireValue,
-)
+from replica.rows.types.entry import Parentheses, Sql, SqlName, Told, TypeEntry, WireType, WireValue, printed
 from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
@@ -48,23 +34,10 @@ def _read(data: bytes, column: ColumnFacts) -> str:
     return column.charset.decode(data)
 
 
-def _kind(kind: Kind, told: Told) -> KindEntry:
-    return KindEntry(
-        kind=kind,
-        binlog=WireValue(_read, told),
-        arrow=pa.string(),
-        spark="STRING",
-        variant=Variant.TEXT,
-        json=Json.TEXT,
-        sql=Sql.CHARACTERS,
-        widens=Widens.NEVER,
-    )
-
-
 KINDS = (
-    _kind(Kind.TEXT, Told.TEXT),
-    _kind(Kind.LATIN1, Told.CHARSET),
-    _kind(Kind.ENCODED_TEXT, Told.CHARSET),
+    printed(Kind.TEXT, WireValue(_read, Told.TEXT), Sql.CHARACTERS),
+    printed(Kind.LATIN1, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
+    printed(Kind.ENCODED_TEXT, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
 )
 
 

@@ -18,7 +18,6 @@ from replica.rows.types.entry import (
     Told,
     TypeEntry,
     Variant,
-    Widens,
     WireType,
     WireValue,
 )
@@ -43,7 +42,6 @@ KINDS = (
         variant=Variant.FLOATS,
         json=Json.NUMBERS,
         sql=Sql.HEX,
-        widens=Widens.NEVER,
         assemble=_vectors,
     ),
 )

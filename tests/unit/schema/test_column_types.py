@@ -38,6 +38,7 @@ from tests.unit.schema.ddl import column, refusal
         ("LONG CHAR VARYING", "mediumtext"),
         ("LONG VARBINARY", "mediumblob"),
         ("CHAR(5) BYTE", "binary(5)"),
+        ("TEXT(300) BYTE", "blob"),
         ("CHAR(5) CHARACTER SET binary", "binary(5)"),
         ("TEXT CHARSET binary", "blob"),
         ("TEXT(63)", "tinytext"),

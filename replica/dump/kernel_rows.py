@@ -19,7 +19,16 @@ from replica.dump.kernel_escapes import (
     JSON,
     SQL,
 )
-from replica.dump.kernel_values import NOTE_DOUBLE, SLACK, NoteRecord, put_bytes, put_value, value_notes, value_room
+from replica.dump.kernel_values import (
+    NOTE_DOUBLE,
+    NOWHERE,
+    SLACK,
+    NoteRecord,
+    put_bytes,
+    put_value,
+    value_notes,
+    value_room,
+)
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_i1, load_i4, load_u1, load_u4, load_u8, store_u1, store_u8
 from replica.native.record import Record, part, word
@@ -241,6 +250,9 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
                     q = put_bytes(q, side + SideProgram.between)
                 q = put_bytes(q, column + ColumnProgram.prefix)
                 q, note = put_value(q, p, notation, style, note, out)
+                if q == NOWHERE:
+                    status = NOT_A_VALUE
+                    break
                 q = put_bytes(q, column + (ColumnProgram.suffix if load_u1(p) else ColumnProgram.null_suffix))
                 written += 1
                 column += ColumnProgram.BYTES

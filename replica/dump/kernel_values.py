@@ -48,6 +48,7 @@ SLACK = 32  # bytes behind the text, and behind each piece of a template: short 
 FIXED_ROOM = 96  # the longest text of a value that is neither text nor bytes: a DECIMAL is composed in 64
 LONG_TEXT = 4096  # above, characters that need an escape are counted before room is made for the text
 MOST_PER_BYTE = 6  # JSON's escape of a control character: \\u001f
+NOWHERE = 0  # no address: where the text ends of a value that no column gives
 EXACT_IN_JSON = 1 << 53  # readers of JSON take numbers for doubles, which hold integers up to here
 
 
@@ -102,9 +103,7 @@ def value_room(p: int, notation: int, style: int) -> int:
     if basic == 3:
         _, count = array_at(p)
         return count * 8 + 16
-    kind = head >> 2
-    known = kind == 0 or (kind >= 3 and kind <= 10) or kind == 14  # NULL, integers, DOUBLE, decimals, FLOAT
-    return FIXED_ROOM if basic == 0 and known else -1
+    return FIXED_ROOM if basic == 0 else -1
 
 
 @helper
@@ -197,6 +196,8 @@ def put_value(q: int, p: int, notation: int, style: int, note: int, out: int) ->
         q = put_hex(q + 2, p + 5, size)
         store_u1(q, 39)
         return q + 1, note
+    if kind < 8 or kind > 10:
+        return NOWHERE, note
     # DECIMAL in 4, 8 or 16 bytes.
     if notation == JSON:
         store_u1(q, 34)

@@ -1,9 +1,7 @@
 """Write what a primary writes: events with positions, event groups, binlog files, and the packets of a dump.
 
-    primary = Primary()
-    primary.open_file()                        # ROTATE, FORMAT_DESCRIPTION and GTID_LIST, as a dump begins
-    primary.transaction(Gtid(0, 1, 1))         # a group of events whose rows nobody decodes
-    start = primary.gtid()                     # or event by event; each says where it begins among all of them
+    primary = Primary.dump(Gtid(0, 1, 1))      # ROTATE, FORMAT_DESCRIPTION and GTID_LIST, and a group
+    start = primary.gtid()                     # or event by event; each says where it begins
     primary.event(INSERT, rows(...))
     primary.xid()
     primary.wire(semi_sync=True)               # packets;  bytes(primary): a range;  primary.binlog(): a binlog file
@@ -14,7 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
 from replica.protocol.encode import encode_event, encode_gtid_list, encode_rotate
@@ -46,6 +44,15 @@ class Primary:
     """Of the last GTID that was not given."""
     events: list[bytes] = field(default_factory=list)
     timestamp: int = TIMESTAMP
+
+    @classmethod
+    def dump(cls, *gtids: Gtid, **fields: Any) -> Self:
+        """One that has begun a dump, with a transaction of each GTID."""
+        primary = cls(**fields)
+        primary.open_file()
+        for gtid in gtids:
+            primary.transaction(gtid)
+        return primary
 
     def event(
         self,
@@ -110,6 +117,15 @@ class Primary:
 
     def xid(self, number: int = 0, timestamp: int | None = None) -> int:
         return self.event(EventType.XID, bodies.xid(number), timestamp=timestamp)
+
+    def rows(self, table_map: bytes, *events: tuple[int, bytes]) -> int:
+        """A transaction of a table map and rows events, given by type and body."""
+        start = self.gtid()
+        self.event(EventType.TABLE_MAP, table_map)
+        for kind, body in events:
+            self.event(kind, body)
+        self.xid()
+        return start
 
     def xa_prepared(self, name: str, *, one_phase: bool = False) -> int:
         """The event that ends such a group."""

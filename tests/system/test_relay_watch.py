@@ -26,8 +26,7 @@ def watch(tmp_path: Path) -> RelayWatch:
 
 
 def stream(*sequence: int) -> Primary:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for number in sequence:
         primary.transaction(Gtid(0, 1, number))
     return primary
@@ -165,8 +164,7 @@ def test_a_hole_behind_lost_files_is_refused(watch: RelayWatch) -> None:
 
 def counted(*groups: tuple[int, int]) -> Primary:
     """Groups of the domain whose sequence numbers go back: the number of each, and what it carries."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for number, carried in groups:
         primary.statement(Gtid(DOMAIN, 1, number), text=b"INSERT 'carried=%012d;'" % carried)
     return primary

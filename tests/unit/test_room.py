@@ -85,8 +85,7 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
 
 @in_own_time
 async def test_a_transaction_larger_than_the_limit_passes(relay: RelayWriter) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     primary.transaction(Gtid(0, 1, 1), (200_000,) * 5)
     session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Room(relay, max_relay_bytes=100_000))
     await play(session, sending(primary.wire()))

@@ -144,8 +144,7 @@ async def test_an_ack_wanted_in_a_file_is_of_that_file_though_the_next_one_has_b
 
 @in_own_time
 async def test_an_ack_beyond_4_gib_has_all_of_its_position(relay: RelayWriter) -> None:
-    primary = Primary(sequence=1)
-    primary.open_file()
+    primary = Primary.dump(sequence=1)
     primary.position = (1 << 32) - 100  # the next event's 32 bits wrap
     primary.events[0] = encode_rotate(FILE, (1 << 32) - 200, server_id=SERVER_ID, checksum=CRC32)
     primary.transaction(Gtid(0, 1, 1))

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(2, 9):
         primary.transaction(Gtid(0, 1, seq))
     with RelayWriter.open(tmp_path, start=GtidPosition.parse("0-1-1"), max_file_bytes=500) as relay:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """Five files or more of a few groups each."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for number in range(1, 61):
         primary.transaction(Gtid(0, 1, number), (100,))
     with RelayWriter.open(tmp_path / "relay", start=GtidPosition(), max_file_bytes=4000) as relay:

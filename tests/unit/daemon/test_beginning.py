@@ -35,8 +35,7 @@ def emptied(tmp_path: Path) -> Path:
     with opened(tmp_path) as relay:
         take_identity(tmp_path, drawn=7, configured=False, owner="daemon")
         relay.restart(GtidPosition.parse("0-1-7"))
-        primary = Primary()
-        primary.open_file()
+        primary = Primary.dump()
         for seq in (8, 9):
             primary.transaction(Gtid(0, 1, seq))
         receive(relay, primary.wire())
@@ -134,9 +133,7 @@ TORN: dict[str, Callable[[bytes], bytes]] = {"inside the first group": lambda da
 def test_a_first_file_torn_by_a_power_cut_begins_where_it_began_or_is_refused(tmp_path: Path, torn: str) -> None:
     with opened(tmp_path) as relay:
         relay.restart(GtidPosition.parse("0-1-7"))
-        primary = Primary()
-        primary.open_file()
-        primary.transaction(Gtid(0, 1, 8))
+        primary = Primary.dump(Gtid(0, 1, 8))
         receive(relay, primary.wire())
     (tmp_path / "relay.000001.idx").unlink()
     path = tmp_path / "relay.000001"

@@ -113,10 +113,10 @@ def test_payloads_that_are_bombs_together() -> None:
 @pytest.mark.parametrize("claimed", [100, 1 << 20, (1 << 31) - 2, HUGE])
 def test_images_of_a_compressed_rows_event(claimed: int) -> None:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3)]))
-    stream.event(EventType.WRITE_ROWS_COMPRESSED_V1, rows(1, 1, b"") + block(claimed, DEFLATED[:2000]))
-    stream.xid()
+    stream.rows(
+        table_map(1, [Column("id", 3)]),
+        (EventType.WRITE_ROWS_COMPRESSED_V1, rows(1, 1, b"") + block(claimed, DEFLATED[:2000])),
+    )
     decoder = RangeDecoder(Tables({"d.t": None}), DecodeOptions(shape="variant"))
 
     def read() -> None:
@@ -132,10 +132,7 @@ def test_a_compressed_column(column: Column, claimed: int) -> None:
     value = b"\x8c" + claimed.to_bytes(4, "big") + DEFLATED[2:2000]
     prefix = 4 if column.code == 140 else 2
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [column]))
-    stream.event(INSERT, rows(1, 1, b"\0" + len(value).to_bytes(prefix, "little") + value))
-    stream.xid()
+    stream.rows(table_map(1, [column]), (INSERT, rows(1, 1, b"\0" + len(value).to_bytes(prefix, "little") + value)))
     decoder = RangeDecoder(Tables({"d.t": None}), DecodeOptions(shape="variant"))
 
     def read() -> None:

@@ -67,8 +67,7 @@ def test_another_servers_number(log: RelayLog) -> None:
 
 
 def test_numbers_that_went_back_are_found_by_a_walk(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     order = [*range(50, 80), *range(1, 30), *range(80, 100)]
     for number in order:
         primary.statement(Gtid(0, 1, number), text=b"CREATE TABLE t (a INT)" + b" " * 300)

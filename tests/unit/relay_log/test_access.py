@@ -45,8 +45,7 @@ def modes(directory: Path) -> set[int]:
 
 def a_life(directory: Path) -> None:
     """Everything that is written into a relay directory by the replica."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(2, 9):
         primary.transaction(Gtid(0, 1, seq))
     with RelayWriter.open(directory, start=START, max_file_bytes=500) as relay:
@@ -128,9 +127,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
     victim.write_bytes(b"untouched")
     make_folder(tmp_path / "relay")
     (tmp_path / "relay" / name).symlink_to(victim)
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 2))
+    primary = Primary.dump(Gtid(0, 1, 2))
     refused = contextlib.suppress(RelayError)  # or the link is removed, as a torn file is
     with refused, RelayWriter.open(tmp_path / "relay", start=START) as relay:
         receive(relay, primary.wire())

@@ -194,8 +194,7 @@ def test_a_reader_beside_the_writer_sees_each_commit(tmp_path: Path) -> None:
     log = RelayLog(tmp_path)
     assert log.head() is None
     assert log.locate(GtidPosition()) is None
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     with RelayWriter.open(tmp_path, max_file_bytes=200_000) as relay:
         assert log.locate(GtidPosition()) == RelayLocation(1, 0)
         assert log.ranges(RelayLocation(1, 0), RelayLocation(1, 0), 100) == []
@@ -217,8 +216,7 @@ def test_a_reader_beside_the_writer_sees_each_commit(tmp_path: Path) -> None:
 def test_sequence_numbers_that_go_back(tmp_path: Path) -> None:
     # Without gtid_strict_mode a server may write 0-2-5 behind 0-1-900.
     chance = random.Random(3)
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     gtids = [Gtid(0, chance.choice([1, 2]), seq) for seq in chance.sample(range(1, 100_000), 900)]
     for gtid in gtids:
         primary.transaction(gtid, (chance.randrange(800),))

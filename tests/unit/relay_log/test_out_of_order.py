@@ -64,8 +64,7 @@ def went_back(gtids: Iterable[Gtid]) -> dict[int, int]:
 
 
 def wire_of(gtids: Iterable[Gtid], *, semi_sync: bool = False) -> bytes:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for number, gtid in enumerate(gtids):
         primary.transaction(gtid, (20 + number * 37 % 900,))
     return primary.wire(semi_sync=semi_sync, ack=semi_sync)

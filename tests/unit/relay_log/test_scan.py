@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def one_file(directory: Path, sizes: list[int]) -> tuple[Path, bytes]:
-    primary = Primary(zero_positions=True)
-    primary.open_file()
+    primary = Primary.dump(zero_positions=True)
     for seq, size in enumerate(sizes, 1):
         primary.transaction(Gtid(seq % 3, 1, seq), (size,))
     with RelayWriter.open(directory, max_file_bytes=1 << 30) as relay:

@@ -33,8 +33,7 @@ def filled(directory: Path, primary: Primary, *, max_file_bytes: int = 1 << 20) 
 
 def rare(groups: int = 800) -> Primary:
     """Long stretches without XA; x is prepared in one and committed in another, y never ended."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(1, groups):
         match seq:
             case 100:
@@ -106,8 +105,7 @@ def test_what_is_open_and_what_a_range_needs(tmp_path: Path) -> None:
 
 
 def test_positions_at_every_group_end_and_at_the_start_of_a_file(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(1, 30):
         primary.transaction(Gtid(0, 1, seq), (300,))
     log, _ = filled(tmp_path, primary, max_file_bytes=2000)
@@ -125,8 +123,7 @@ def test_positions_at_every_group_end_and_at_the_start_of_a_file(tmp_path: Path)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_logs_against_plain_bookkeeping(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     opened: dict[str, int] = {}
     commits: list[tuple[int, int]] = []  # sequence numbers of prepare and commit
     for seq in range(1, 300):
@@ -189,8 +186,7 @@ def test_more_open_transactions_than_any_server_has_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay_xa, "MAX_OPEN", 3)
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq, name in enumerate("abcd", 1):
         primary.xa_prepare(name, Gtid(0, 1, seq))
     log, end = filled(tmp_path, primary)

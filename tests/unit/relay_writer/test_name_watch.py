@@ -25,8 +25,7 @@ START = GtidPosition.parse("0-1-1")
 
 
 def some_groups() -> Primary:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(2, 5):
         primary.transaction(Gtid(0, 1, seq))
     return primary
@@ -75,8 +74,7 @@ def test_a_close_after_it_ends_without_an_error_and_touches_nothing(
 ) -> None:
     folder = tmp_path / "relay"
     relay = RelayWriter.open(folder, start=START)
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     receive(relay, primary.wire())  # a file without a group, which a close removes by its name
     loss(folder)
     left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

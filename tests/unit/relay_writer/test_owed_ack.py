@@ -29,8 +29,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 
 def begin(relay: RelayWriter, *, semi_sync: bool = True) -> tuple[Receiver, Primary]:
     """A dump whose first groups are skipped: its file begins, and the server is at SKIPPED_TO."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     receiver = Receiver(relay, semi_sync=semi_sync)
     feed(receiver, primary.wire(semi_sync=semi_sync))
     primary.events.clear()

@@ -104,8 +104,7 @@ def test_any_chunking_gives_what_the_plain_twin_reads(
 
 
 def test_one_byte_at_a_time(tmp_path: Path) -> None:
-    primary = Primary(zero_positions=True)
-    primary.open_file()
+    primary = Primary.dump(zero_positions=True)
     primary.transaction(Gtid(0, 1, 1), (3, 900))
     primary.rotate("bin.000008")
     primary.statement(Gtid(1, 1, 1))
@@ -128,8 +127,7 @@ def test_recorded_dumps_of_real_servers(tmp_path: Path, version: str, name: str)
 @pytest.mark.parametrize("semi_sync", [False, True])
 @pytest.mark.parametrize("event_bytes", [2**24 - 4, 2**24 - 3, 2**24 - 2, 2**24 - 1, 2**24, 2 * 0xFFFFFF - 1, 50 << 20])
 def test_events_around_the_packet_limit(tmp_path: Path, *, event_bytes: int, semi_sync: bool) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     primary.transaction(Gtid(0, 1, 1), (event_bytes - 23, 5))
     primary.transaction(Gtid(0, 1, 2))
     wire = primary.wire(semi_sync=semi_sync)
@@ -142,8 +140,7 @@ def test_events_around_the_packet_limit(tmp_path: Path, *, event_bytes: int, sem
 def test_a_streamed_event_that_ends_the_group(tmp_path: Path) -> None:
     # The terminal text and the CRC stand in the last bytes, wherever the pieces were cut.
     for cut in range(1, 20):
-        primary = Primary()
-        primary.open_file()
+        primary = Primary.dump()
         primary.statement(Gtid(0, 1, 1), text=b"CREATE TABLE t /* " + b"x" * 2000 + b"*/")
         primary.gtid(Gtid(0, 1, 2), GtidFlag.TRANSACTIONAL)
         primary.event(EventType.QUERY, bodies.query(b"")[:-2] + b"d" * 3000 + b"\0COMMIT")
@@ -156,8 +153,7 @@ def test_a_streamed_event_that_ends_the_group(tmp_path: Path) -> None:
 
 
 def test_positions_beyond_four_gigabytes(tmp_path: Path) -> None:
-    primary = Primary(zero_positions=True)
-    primary.open_file()
+    primary = Primary.dump(zero_positions=True)
     primary.position = (1 << 32) - 100  # the next event's 32 bits wrap
     primary.transaction(Gtid(0, 1, 1), (500,))
     wrapped = primary.position
@@ -170,9 +166,7 @@ def test_positions_beyond_four_gigabytes(tmp_path: Path) -> None:
 
 
 def test_heartbeats_move_no_position_but_tell_the_primarys_end(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     with RelayWriter.open(tmp_path) as relay:
         receiver = receive(relay, primary.wire())
         before = relay.head
@@ -185,9 +179,7 @@ def test_heartbeats_move_no_position_but_tell_the_primarys_end(tmp_path: Path) -
 
 
 def test_an_announced_none_strips_only_the_first_rotate(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     primary.events[0] = encode_rotate(FILE, 4, server_id=SERVER_ID, checksum=NONE)
     with RelayWriter.open(tmp_path) as relay:
         receive(relay, primary.wire())
@@ -197,15 +189,13 @@ def test_an_announced_none_strips_only_the_first_rotate(tmp_path: Path) -> None:
 
 def test_the_algorithm_follows_the_format_description(tmp_path: Path) -> None:
     # CRC32 -> NONE -> CRC32: the ROTATE and the artificial one after it still have the old file's algorithm.
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq, checksum in enumerate([NONE, CRC32, NONE], 1):
         primary.transaction(Gtid(0, 1, seq))
         first = len(primary.events)
         primary.rotate(f"bin.{seq:06d}")
         old, primary.checksum = primary.checksum, checksum
-        fresh = Primary(checksum=checksum, file=primary.file)
-        fresh.open_file()
+        fresh = Primary.dump(checksum=checksum, file=primary.file)
         primary.events[first + 1 :] = [
             encode_rotate(primary.file, 4, server_id=SERVER_ID, checksum=old),
             *fresh.events[1:],
@@ -219,9 +209,7 @@ def test_the_algorithm_follows_the_format_description(tmp_path: Path) -> None:
 
 
 def test_a_file_that_began_anew_discards_the_open_group(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     primary.transaction(Gtid(0, 1, 2), end="")  # the primary crashed here
     primary.open_file("bin.000008")
     primary.transaction(Gtid(0, 1, 2), (7,))
@@ -257,8 +245,7 @@ def test_changes_without_rows_are_counted(tmp_path: Path, stem: str, sizes: list
 
 
 def test_of_changes_without_rows_only_those_of_whole_groups_count(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for end in ("", "xid"):
         primary.gtid(Gtid(0, 1, 1), GtidFlag.TRANSACTIONAL)
         primary.query(b"UPDATE t SET a = 1", inside=True)
@@ -278,9 +265,7 @@ def test_of_changes_without_rows_only_those_of_whole_groups_count(tmp_path: Path
 
 
 def test_a_second_connection_goes_on_behind_the_last_complete_group(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     primary.transaction(Gtid(0, 1, 2), (3000,))
     wire = primary.wire()
     begin = primary.events[:3]
@@ -296,9 +281,7 @@ def test_a_second_connection_goes_on_behind_the_last_complete_group(tmp_path: Pa
 
 @pytest.mark.parametrize("semi_sync", [False, True])
 def test_an_error_packet_after_events(tmp_path: Path, *, semi_sync: bool) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     with RelayWriter.open(tmp_path) as relay:
         receiver = receive(relay, primary.wire(semi_sync=semi_sync), semi_sync=semi_sync)
         feed(receiver, pack(b"\xff\xd4\x04#HY000purged", 9), [3])
@@ -314,9 +297,7 @@ def test_an_end_packet(tmp_path: Path) -> None:
 
 def damaged() -> list[tuple[str, type[ReplicaError], bytes]]:
     def after_a_group(make: object) -> bytes:
-        primary = Primary()
-        primary.open_file()
-        primary.transaction(Gtid(0, 1, 1))
+        primary = Primary.dump(Gtid(0, 1, 1))
         primary.gtid(Gtid(0, 1, 2), GtidFlag.TRANSACTIONAL)
         return primary.wire() + make(primary)  # type: ignore[operator]
 
@@ -329,9 +310,7 @@ def damaged() -> list[tuple[str, type[ReplicaError], bytes]]:
         event[flip] ^= 1
         return packet(bytes(event))
 
-    orphan = Primary()
-    orphan.open_file()
-    orphan.transaction(Gtid(0, 1, 1))
+    orphan = Primary.dump(Gtid(0, 1, 1))
     orphan.event(EventType.TABLE_MAP, bytes(30))
     return [
         ("flipped body bit", ChecksumError, after_a_group(lambda _: rows(50))),
@@ -349,9 +328,7 @@ def damaged() -> list[tuple[str, type[ReplicaError], bytes]]:
 
 
 def short_gtid() -> bytes:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     primary.event(EventType.GTID, bytes(5))
     return primary.wire()
 
@@ -372,16 +349,13 @@ def test_what_is_refused_and_what_stays(
 
 
 def test_a_missing_semi_sync_header(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     with RelayWriter.open(tmp_path) as relay, pytest.raises(ProtocolError):
         receive(relay, primary.wire(semi_sync=False), semi_sync=True)
 
 
 def test_a_corrupted_streamed_event(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     primary.transaction(Gtid(0, 1, 2), (400_000,))
     wire = bytearray(primary.wire())
     wire[-200_000] ^= 0x10
@@ -393,8 +367,7 @@ def test_a_corrupted_streamed_event(tmp_path: Path) -> None:
 
 
 def test_dummy_events_of_old_servers_are_passed_over(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     primary.event(EventType.USER_VAR, struct.pack("<I", 9) + b"!dummyvar" + b"\1")
     primary.event(EventType.QUERY, bytes(14) + b"# Dummy event replacing event type 163 that slave cannot handle.")
     primary.transaction(Gtid(0, 1, 1))
@@ -405,9 +378,7 @@ def test_dummy_events_of_old_servers_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_last_wanted_ack_covers_complete_groups_only(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     wire = primary.wire(semi_sync=True, ack_last=True)
     first = primary.position
     with RelayWriter.open(tmp_path) as relay:
@@ -425,9 +396,7 @@ def test_the_last_wanted_ack_covers_complete_groups_only(tmp_path: Path) -> None
 
 
 def test_an_ack_names_the_file_its_event_stands_in(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
-    primary.transaction(Gtid(0, 1, 1))
+    primary = Primary.dump(Gtid(0, 1, 1))
     end, count = primary.position, len(primary.events)
     primary.rotate("bin.000008")
     wire = b"".join(packet(e, semi_sync=True, ack=i == count - 1) for i, e in enumerate(primary.events))
@@ -489,23 +458,20 @@ def read_ends(data: bytes) -> list[tuple[int, Gtid, int, int]]:
         length = int.from_bytes(data[at + 9 : at + 13], "little")
         events.append(data[at : at + length])
         at += length
-    head = Primary()
-    head.open_file()
+    head = Primary.dump()
     reading = read_plainly(b"".join(packet(e) for e in [*head.events, *events]))
     return reading.ends[0] if reading.ends else []
 
 
 def test_a_dummy_that_is_not_complete_is_not_passed_over(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     primary.event(EventType.QUERY, bytes(14) + b"# Dummy event" + b"x" * 100 + bytes(5000))
     with RelayWriter.open(tmp_path) as relay, pytest.raises(ProtocolError):
         receive(relay, primary.wire(), [600], stream_above=600)
 
 
 def test_sequence_numbers_use_all_64_bits(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     gtids = [Gtid(0xFFFFFFFF, 0xFFFFFFFF, 2**64 - 2), Gtid(0xFFFFFFFF, 0xFFFFFFFF, 2**64 - 1)]
     for gtid in gtids:
         primary.transaction(gtid)
@@ -520,8 +486,7 @@ def test_sequence_numbers_use_all_64_bits(tmp_path: Path) -> None:
 
 
 def test_the_last_domain_and_one_too_many(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for domain in range(4097):
         primary.gtid(Gtid(domain, 1, 1), GtidFlag.STANDALONE)
         primary.query(b"x")

@@ -24,8 +24,7 @@ GROUPS = 3
 
 def make(directory: Path, *, max_file_bytes: int = 1 << 20) -> list[tuple[int, GtidPosition]]:
     """A relay log of GROUPS small groups; the ends in its first file, with the positions there."""
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(1, GROUPS + 1):
         primary.transaction(Gtid(seq % 2, 1, seq), (20 * seq,), ["xid", "commit"][seq % 2])
     with RelayWriter.open(directory, max_file_bytes=max_file_bytes) as relay:
@@ -134,8 +133,7 @@ def test_a_hole_that_somebody_made_is_refused_and_nothing_is_touched(tmp_path: P
 
 
 def test_the_sidecar_is_made_again(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(1, 400):
         primary.transaction(Gtid(seq % 3, 1, seq), (seq * 7 % 3000,))
     with RelayWriter.open(tmp_path) as relay:

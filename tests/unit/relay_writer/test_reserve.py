@@ -47,8 +47,7 @@ def test_a_disk_with_little_left_keeps_it_for_what_is_written(tmp_path: Path, mo
 
 
 def test_finished_relay_files_hold_only_their_bytes(tmp_path: Path) -> None:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     primary.transaction(Gtid(0, 1, 1), (100_000,))
     with RelayWriter.open(tmp_path) as relay:
         receive(relay, primary.wire())

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 def primary_of(groups: int, size: int = 1000) -> Primary:
-    primary = Primary()
-    primary.open_file()
+    primary = Primary.dump()
     for seq in range(1, groups + 1):
         primary.transaction(Gtid(seq % 2, 1, seq), (size,))
     return primary
@@ -147,9 +146,7 @@ def test_restart_forgets_everything_but_the_numbers(tmp_path: Path) -> None:
         relay.restart(GtidPosition.parse("0-1-100"))
         assert relay.position == GtidPosition.parse("0-1-100")
         assert relay_numbers(tmp_path) == []
-        later = Primary()
-        later.open_file()
-        later.transaction(Gtid(0, 1, 101))
+        later = Primary.dump(Gtid(0, 1, 101))
         receive(relay, later.wire())
         assert relay.committed.file == 2
         assert RelayLog(tmp_path).locate(GtidPosition.parse("0-1-100")) is not None

@@ -228,10 +228,7 @@ def test_a_table_is_resolved_once_for_all_ranges() -> None:
 def test_columns_meet_by_name_and_missing_ones_are_null() -> None:
     stream = Primary()
     for columns, values in (([NAME, ID], [b"\x01a", b"\x05\0\0\0"]), ([ID], [b"\x06\0\0\0"])):
-        stream.gtid()
-        stream.event(EventType.TABLE_MAP, table_map(1, columns))
-        stream.event(INSERT, rows(1, len(columns), image(values)))
-        stream.xid()
+        stream.rows(table_map(1, columns), (INSERT, rows(1, len(columns), image(values))))
     extra = OutputColumn("added later", pa.decimal128(10, 2), "DECIMAL(10,2)")
     decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), (*OUTPUT, extra)))
     assert [array.to_pylist() for array in decoded.after] == [[5, 6], ["a", None], [None, None]]
@@ -240,10 +237,10 @@ def test_columns_meet_by_name_and_missing_ones_are_null() -> None:
 def test_a_text_column_that_changed_its_character_set_reads_right_on_both_sides_of_the_change() -> None:
     stream = Primary()
     for collation, text in ((45, "\u4e2d".encode()), (28, "\u4e2d".encode("gbk")), (8, b"\xe9")):
-        stream.gtid()
-        stream.event(EventType.TABLE_MAP, table_map(1, [Column("name", 15, b"\x28\0", collation=collation)]))
-        stream.event(INSERT, rows(1, 1, image([bytes([len(text)]) + text])))
-        stream.xid()
+        stream.rows(
+            table_map(1, [Column("name", 15, b"\x28\0", collation=collation)]),
+            (INSERT, rows(1, 1, image([bytes([len(text)]) + text]))),
+        )
     decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(), OUTPUT[1:]))
     assert decoded.after[0].to_pylist() == ["\u4e2d", "\u4e2d", "\u00e9"]
 

@@ -115,10 +115,10 @@ def test_spark_reads_every_variant_we_write(data: bytes) -> None:
 
 def wide_variant(width: int) -> dict[str, Any]:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column(f"column_{i}", 1) for i in range(width)]))
-    stream.event(INSERT, rows(1, width, image([bytes([i % 100]) for i in range(width)])))
-    stream.xid()
+    stream.rows(
+        table_map(1, [Column(f"column_{i}", 1) for i in range(width)]),
+        (INSERT, rows(1, width, image([bytes([i % 100]) for i in range(width)]))),
+    )
     check_twin(stream.binlog(), WANTED, DecodeOptions(shape="variant"))
     decoded = kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
     row = decoded.after[0][0].as_py()
@@ -173,10 +173,10 @@ def test_a_vector_fits_the_list_that_spark_has_for_it() -> None:
     known = ColumnSchema(name="v", data_type="vector", column_type="vector(2)", octets=8)
     tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", 15, b"\x08\0", collation=63)]))
-    stream.event(INSERT, rows(1, 1, image([struct.pack("<B2f", 8, 1.5, -2)]) + image([None])))
-    stream.xid()
+    stream.rows(
+        table_map(1, [Column("v", 15, b"\x08\0", collation=63)]),
+        (INSERT, rows(1, 1, image([struct.pack("<B2f", 8, 1.5, -2)]) + image([None]))),
+    )
     kind = pa.list_(pa.field("element", pa.float32()))
     output = [OutputColumn("v", kind, "ARRAY<FLOAT>")]
     (batch,) = RangeDecoder(tables, DecodeOptions(), output).decode(bytes(stream), checksum=True)
@@ -192,10 +192,10 @@ def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Sha
     known = ColumnSchema(name="v", data_type=data_type, column_type=data_type)
     tables = Tables({"d.t": TableSchema(database="d", table="t", columns=(known,))})
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column("v", code, metadata, collation=63)]))
-    stream.event(INSERT, rows(1, 1, image([size.to_bytes(prefix, "little") + bytes(size)])))
-    stream.xid()
+    stream.rows(
+        table_map(1, [Column("v", code, metadata, collation=63)]),
+        (INSERT, rows(1, 1, image([size.to_bytes(prefix, "little") + bytes(size)]))),
+    )
     policy = ValuePolicy(geometry="spark")
     output = [output_column(known, policy)] if shape != "variant" else None
     options = DecodeOptions(shape=shape, geometry="spark")
@@ -296,10 +296,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_column(
     column: Column, value: bytes, words: str, shape: Shape
 ) -> None:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), column]))
-    stream.event(INSERT, rows(1, 2, image([bytes(4), value])))
-    stream.xid()
+    stream.rows(table_map(1, [Column("id", 3), column]), (INSERT, rows(1, 2, image([bytes(4), value]))))
     data = bytes(stream)
     table = parse_table_map(scan(data, checksum=True).table_map_body(0))
     output = None if shape == "variant" else compile_layout(table, None, None, ValuePolicy()).outputs
@@ -316,10 +313,7 @@ def test_widths_that_do_not_fit_and_images_without_columns_are_refused() -> None
         (rows(1, 2, b"\0\0", before=[False, False]), "without any column"),
     ):
         stream = Primary()
-        stream.gtid()
-        stream.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), Column("v", 3)]))
-        stream.event(INSERT, body)
-        stream.xid()
+        stream.rows(table_map(1, [Column("id", 3), Column("v", 3)]), (INSERT, body))
         with pytest.raises(ProtocolError, match=words):
             kernel_rows(bytes(stream), RangeDecoder(WANTED, DecodeOptions(shape="variant")))
         with pytest.raises(ProtocolError, match=words):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantUtils
 
 from replica.errors import ProtocolError
-from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.texts import damaged_row, repaired
 from replica.rows.types.types import OutputColumn, ValuePolicy
@@ -72,11 +71,11 @@ def test_every_place_is_looked_at(size: int) -> None:
 
 def stream(value: bytes, collation: int = 45) -> Primary:
     made = Primary()
-    made.gtid()
-    made.event(EventType.TABLE_MAP, table_map(1, [Column("id", 3), Column("c", 252, b"\4", collation=collation)]))
-    made.event(INSERT, rows(1, 2, image([bytes(4), b"\2\0\0\0ok"]), flags=0))
-    made.event(INSERT, rows(1, 2, image([bytes(4), len(value).to_bytes(4, "little") + value])))
-    made.xid()
+    made.rows(
+        table_map(1, [Column("id", 3), Column("c", 252, b"\4", collation=collation)]),
+        (INSERT, rows(1, 2, image([bytes(4), b"\2\0\0\0ok"]), flags=0)),
+        (INSERT, rows(1, 2, image([bytes(4), len(value).to_bytes(4, "little") + value]))),
+    )
     return made
 
 

@@ -165,10 +165,7 @@ def test_what_is_left_is_what_a_full_decode_has(
 
 def partial(before: list[bool], after: list[bool], images: bytes) -> bytes:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, COLUMNS))
-    stream.event(UPDATE, rows(1, 3, images, before=before, after=after))
-    stream.xid()
+    stream.rows(table_map(1, COLUMNS), (UPDATE, rows(1, 3, images, before=before, after=after)))
     return bytes(stream)
 
 

@@ -159,10 +159,7 @@ def test_a_record_says_in_which_form_its_images_are(kind: int) -> None:
     extra = b"" if kind in (23, 166, 167, 168) else b"\x02\0"  # version 2: the length counts itself
     body = rows(7, 1, b"block", after=[True] if op == UPDATE else None)
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
-    stream.event(kind, body[:8] + extra + body[8:])
-    stream.xid()
+    stream.rows(table_map(7, [INT]), (kind, body[:8] + extra + body[8:]))
     data = bytes(stream)
     found = scan(data, checksum=True)
     form = {39: r.FORM_PARTIAL, 31: r.FORM_PLAIN, 23: r.FORM_PLAIN}.get(kind, r.FORM_COMPRESSED)
@@ -243,11 +240,7 @@ def test_several_tables_in_one_statement_and_none_beyond_its_end() -> None:
 
 def test_a_dummy_rows_event_only_ends_the_statement() -> None:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(7, [INT]))
-    stream.event(INSERT, rows(7, 1, ONE, flags=0))
-    stream.event(INSERT, rows(0xFFFFFF, 0, b""))
-    stream.xid()
+    stream.rows(table_map(7, [INT]), (INSERT, rows(7, 1, ONE, flags=0)), (INSERT, rows(0xFFFFFF, 0, b"")))
     assert len(scan(bytes(stream), checksum=True).events) == 1
 
 

@@ -70,10 +70,10 @@ def test_an_integer_keeps_its_value(wire: Wire, out: str, data: st.DataObject, *
 
 def test_a_decimal_gets_more_digits_before_the_point() -> None:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [Column("n", 246, b"\x05\x02")]))
-    stream.event(INSERT, rows(1, 1, image([struct.pack(">HB", 0x8000 | 123, 45)]) + image([None])))
-    stream.xid()
+    stream.rows(
+        table_map(1, [Column("n", 246, b"\x05\x02")]),
+        (INSERT, rows(1, 1, image([struct.pack(">HB", 0x8000 | 123, 45)]) + image([None]))),
+    )
     output = [OutputColumn("n", pa.decimal128(12, 2), "DECIMAL(12,2)")]
     (batch,) = RangeDecoder(WANTED, DecodeOptions(), output).decode(bytes(stream), checksum=True)
     (array,) = batch.after
@@ -95,10 +95,7 @@ def test_a_decimal_gets_more_digits_before_the_point() -> None:
 )
 def test_what_could_lose_values_or_show_others_is_refused(column: Column, out: pa.DataType, name: str) -> None:
     stream = Primary()
-    stream.gtid()
-    stream.event(EventType.TABLE_MAP, table_map(1, [column]))
-    stream.event(INSERT, rows(1, 1, image([None])))
-    stream.xid()
+    stream.rows(table_map(1, [column]), (INSERT, rows(1, 1, image([None]))))
     decoder = RangeDecoder(WANTED, DecodeOptions(), [OutputColumn("n", out, name)])
     with pytest.raises(SchemaError, match=f" in the binlog and {re.escape(name)} in the query"):
         list(decoder.decode(bytes(stream), checksum=True))

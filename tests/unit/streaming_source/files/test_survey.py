@@ -11,7 +11,7 @@ from replica.errors import DataLossError, ProtocolError, RelayError, SchemaError
 from streaming_source.files import cutting as file_cutting
 from streaming_source.files import partition as file_partition
 from tests.kit.primary import Primary
-from tests.kit.real_rows import TABLE, insert, prepare, transaction
+from tests.kit.real_rows import TABLE, prepare, transaction
 from tests.kit.rows import Column, table_map
 from tests.unit.streaming_source.binlog_files import BARE, crash, ddl, load, rows, values
 
@@ -62,12 +62,8 @@ def test_small_partitions_hold_every_row_once_and_in_order(write: Callable[..., 
 def test_stretches_without_wanted_rows_are_nobodys_work(write: Callable[..., Path], small_ranges: None) -> None:
     stream, empty = Primary(), Primary()
     for number in range(30):
-        stream.gtid()
-        insert(stream, number, body=TABLE if number in (3, 17) else OTHER)
-        stream.xid()
-        empty.gtid()
-        insert(empty, number, body=OTHER)
-        empty.xid()
+        transaction(stream, number, body=TABLE if number in (3, 17) else OTHER)
+        transaction(empty, number, body=OTHER)
     loaded = load(write(empty, stream, empty))
     assert values(loaded) == [(4, 3), (18, 17)]
     read = sum(s.end - s.start for partition in loaded.partitions for s in partition.stretches)
@@ -126,9 +122,7 @@ def test_xa_rows_of_other_tables_are_left_out_like_any_others(write: Callable[..
     first, second = Primary(), Primary()
     prepare(first, "x", 1)
     second.sequence = 1
-    second.gtid()
-    insert(second, 5, body=OTHER)
-    second.xid()
+    transaction(second, 5, body=OTHER)
     second.xa_end("x")
     assert [(i, a) for i, a in values(load(write(first, second), table="d.other"))] == [(2, 5)]
 
@@ -136,14 +130,10 @@ def test_xa_rows_of_other_tables_are_left_out_like_any_others(write: Callable[..
 def test_rows_without_names_are_called_what_the_ddl_before_them_said(write: Callable[..., Path]) -> None:
     first, second = Primary(), Primary()
     ddl(first, b"CREATE TABLE t (old INT)")
-    first.gtid()
-    insert(first, 1, body=BARE)
-    first.xid()
+    transaction(first, 1, body=BARE)
     second.sequence = first.sequence
     ddl(second, b"ALTER TABLE t CHANGE old new INT UNSIGNED")
-    second.gtid()
-    insert(second, -1, body=BARE)
-    second.xid()
+    transaction(second, -1, body=BARE)
     folder = write(first, second)
     shown = [row["after"]["metadata"] for row in rows(load(folder, tables="d.*"))]
     assert [b"old" in shown[0], b"new" in shown[1]] == [True, True]
@@ -154,9 +144,7 @@ def test_rows_without_names_are_called_what_the_ddl_before_them_said(write: Call
 
 def test_rows_that_nothing_names_are_refused_with_the_reason(write: Callable[..., Path], tmp_path: Path) -> None:
     stream = Primary()
-    stream.gtid()
-    insert(stream, 1, body=BARE)
-    stream.xid()
+    transaction(stream, 1, body=BARE)
     folder = write(stream)
     with pytest.raises(SchemaError, match=r"d\.t have no known names: its CREATE TABLE is not among.*schemaFile"):
         load(folder)
@@ -172,9 +160,7 @@ def test_the_newest_definition_of_a_table_makes_the_columns(write: Callable[...,
     first, second = Primary(), Primary()
     transaction(first, 1)
     second.sequence = first.sequence
-    second.gtid()
-    insert(second, 2, body=table_map(1, [Column("b", 3)]))
-    second.xid()
+    transaction(second, 2, body=table_map(1, [Column("b", 3)]))
     loaded = load(write(first, second))
     assert [c.name for c in loaded.plan.columns or ()] == ["b"]
     assert [row["after"] for row in rows(loaded)] == [{"b": None}, {"b": 2}]
@@ -182,9 +168,7 @@ def test_the_newest_definition_of_a_table_makes_the_columns(write: Callable[...,
 
 def unsigned(stream: Primary, number: int) -> None:
     """A row of the table as it is with INT UNSIGNED, which is BIGINT in Spark."""
-    stream.gtid()
-    insert(stream, number, body=table_map(1, [Column("a", 3, unsigned=True)]))
-    stream.xid()
+    transaction(stream, number, body=table_map(1, [Column("a", 3, unsigned=True)]))
 
 
 def test_a_type_that_changed_is_refused_before_any_task(write: Callable[..., Path]) -> None:

@@ -264,7 +264,7 @@ class Reading:
 
 
 def of_file(error: ProtocolError, part: Part) -> ProtocolError:
-    """The same error with the file's name and its place there; in a transaction from before the range it has none."""
+    """Name the file and the place there in an error; one in a transaction from before the range has no place."""
     notes = getattr(error, "__notes__", None)
     if notes:
         return type(error)(f"{part.name}: {error.placeless} ({'; '.join(notes)})", hint=error.hint)

@@ -239,6 +239,6 @@ class Walk:
 
 
 def relocated(error: ProtocolError, name: str, offset: int) -> ProtocolError:
-    """The same error with the file's name and its place counted from the file's start."""
+    """Make it the same error with the file's name and its place counted from the file's start."""
     message = error.placeless
     return type(error)(f"{name}: {message}", offset=offset + (error.offset or 0), hint=error.hint)

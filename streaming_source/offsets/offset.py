@@ -93,7 +93,7 @@ class SourceOffset:
 
     @property
     def place(self) -> SourceOffset:
-        """The same end of a group: what marks the offset, and what it says beside, left out."""
+        """Return the end of the group alone: what marks the offset, and what it says beside, left out."""
         return replace(self, anchor=False, part=None, begin=None, selection=None)
 
     def json(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Scan:
 
 
 def as_bytes(data: Bytes) -> npt.NDArray[np.uint8]:
-    """The same memory as a one-dimensional array of bytes."""
+    """Return the same memory as a one-dimensional array of bytes."""
     array: npt.NDArray[np.uint8] = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
         raise ValueError("a range is one contiguous run of bytes")
@@ -90,7 +90,7 @@ def scan(data: Bytes, *, checksum: bool) -> Scan:
 
 
 def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | None]:
-    """The same up to an event that must not be passed: the groups that ended before it, and what is wrong with it."""
+    """Scan a range up to an event that must not be passed; return the groups before it, and what is wrong with it."""
     buffer = as_bytes(data)
     found, error = _scan(buffer, None, checksum=checksum)
     if not isinstance(error, _NeedsExpansionError):
@@ -103,7 +103,7 @@ def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | No
 
 
 def relocated(error: ProtocolError, offset: int) -> ProtocolError:
-    """The same error at another offset."""
+    """Make it the same error at another offset."""
     message = error.placeless
     return type(error)(message, offset=offset, hint=error.hint)
 

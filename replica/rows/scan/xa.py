@@ -99,7 +99,7 @@ def find_xa_groups(data: Bytes, *, checksum: bool) -> list[XaGroup]:
 
 
 def xa_groups(found: Scan) -> list[XaGroup]:
-    """The same of a scan, with the groups' numbers."""
+    """List the XA groups of a scan, with their numbers."""
     if not found.xa_groups:
         return []
     first = len(BINLOG_MAGIC) if found.data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
@@ -195,7 +195,7 @@ def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[
 
 
 def unprepared_error(xa: XaGroup) -> DataLossError:
-    """For an XA COMMIT whose rows cannot be had."""
+    """Make the error for an XA COMMIT whose rows cannot be had."""
     return DataLossError(
         f"{xa.gtid} commits the XA transaction {describe(xa.xid)}, which was prepared before the reading began: "
         "its rows are not at hand.",
@@ -204,7 +204,7 @@ def unprepared_error(xa: XaGroup) -> DataLossError:
 
 
 def describe(xid: XaId) -> str:
-    """As XA COMMIT and XA ROLLBACK take it."""
+    """Write an XA id as XA COMMIT and XA ROLLBACK take it."""
     return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
 
 

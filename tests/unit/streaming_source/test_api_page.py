@@ -21,6 +21,8 @@ CALLABLES = {
     if inspect.isroutine(told)
 }
 
+VERBS = {"Ask", "Check", "Decode", "Make", "Read", "Reduce", "Say", "Stop", "Take", "Tell", "Wait"}
+
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m streaming_source.api_page > docs/api.md"
@@ -46,6 +48,12 @@ def test_each_call_describes_its_arguments_and_what_comes_back(name: str) -> Non
     for error, text in sections.get("Raises", []):
         assert error in public(MODULES[2])
         assert text.endswith(".")
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_each_call_begins_with_a_verb(name: str) -> None:
+    """A verb that is missing here is added; what else a sentence can begin with is without end."""
+    assert docstring(CALLABLES[name]).prose[0].split()[0] in VERBS
 
 
 def test_all_errors_are_public() -> None:

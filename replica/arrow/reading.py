@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from replica.arrow.table_rows import TableDecoder
-from replica.dump.names import Names
-from replica.dump.notices import Notices
-from replica.dump.reading import Reading
-from replica.dump.selection import ChosenTransactions
 from replica.errors import AmbiguousPositionError, ConfigError, RelayError
 from replica.files.keys import KeyRing
+from replica.log_reader.beginning import behind, earliest
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
+from replica.row_reader.live_names import DefinedBefore, LiveNames
+from replica.row_reader.names import Names
+from replica.row_reader.notices import Notices
+from replica.row_reader.prepared_before import PreparedBefore
+from replica.row_reader.reading import Reading
+from replica.row_reader.selection import ChosenTransactions
 from replica.rows.decode.decode import DecodeOptions
-from replica.tail.names import DefinedBefore, LiveNames
-from replica.tail.places import behind, earliest
-from replica.tail.tailing import PreparedBefore
 
 if TYPE_CHECKING:
     import os

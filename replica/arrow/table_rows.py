@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.arrow.change_batch import change_record_batch, change_schema
-from replica.dump.reading import mysql_gtids, of_file
-from replica.dump.without_rows import StatementChanges
 from replica.errors import ProtocolError, StatementDmlError
+from replica.row_reader.reading import mysql_gtids, of_file
+from replica.row_reader.without_rows import StatementChanges
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.slots import TableCache
 from replica.rows.scan.scan import scan
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from replica.dump.names import Names
-    from replica.dump.reading import Reading
     from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
+    from replica.row_reader.names import Names
+    from replica.row_reader.reading import Reading
     from replica.rows.scan.xa import CarriedGroup
     from replica.rows.tables.target import TableTarget
     from replica.rows.types.types import OutputColumn, ValuePolicy

@@ -16,22 +16,23 @@ import click
 
 from replica.command_options import Parsed, tables_option
 from replica.commands.place import LogChoice, placed
-from replica.dump.notices import Notices
 from replica.dump.output import interruptible, sleeper, standard_output
-from replica.dump.reading import OPTIONS, Reading
-from replica.dump.without_rows import StatementChanges
 from replica.errors import ConfigError
+from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
 from replica.log_reader.following import Follower, wait_for_log
 from replica.option_places import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation
+from replica.row_reader.live_names import DefinedBefore, LiveNames
+from replica.row_reader.notices import Notices
+from replica.row_reader.prepared_before import PreparedBefore
+from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.without_rows import StatementChanges
 from replica.tail import colours
 from replica.tail.changes import OPERATIONS, Changes, ChosenInDomains
-from replica.tail.names import DefinedBefore, LiveNames
-from replica.tail.places import Beginning, behind, earliest, last_transactions
 from replica.tail.source import Source, primary, relay_directory, warnings_logger
-from replica.tail.tailing import JsonLines, Output, PreparedBefore, PrettyLines, Tail
+from replica.tail.tailing import JsonLines, Output, PrettyLines, Tail
 from replica.tail.transactions import Transactions
 from replica.tail.writer_watch import WriterWatch
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from replica.row_reader.live_names import Ask
     from replica.schema.table import TableSchema
-    from replica.tail.names import Ask
 
 STATEMENT: Final = "statement"
 

@@ -17,17 +17,17 @@ from replica.dump.count import write_counts
 from replica.dump.event_json import write_events
 from replica.dump.human import HumanDump
 from replica.dump.json_rows import Image, write_json_rows
-from replica.dump.names import Names
-from replica.dump.notices import Notices
 from replica.dump.output import standard_output
-from replica.dump.progress import DumpProgress, TerminalProgress
-from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import ChosenTransactions
 from replica.dump.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.opening import STANDARD_INPUT
 from replica.option_places import instant
 from replica.protocol.gtid import GtidPosition
+from replica.row_reader.names import Names
+from replica.row_reader.notices import Notices
+from replica.row_reader.progress import DumpProgress, TerminalProgress
+from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.selection import ChosenTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,14 +17,14 @@ from replica.dump import kernel_count as k
 from replica.dump.event_words import type_name, utc
 from replica.dump.json_rows import OPERATIONS
 from replica.dump.json_text import json_line
-from replica.dump.names import CountedTables
-from replica.dump.reading import data_type, gtid_at
-from replica.dump.without_rows import ANY_TABLE, StatementChanges
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.native.arrays import address
 from replica.plain_text import one_line
 from replica.protocol.constants import BINLOG_MAGIC, EventType, event_name
+from replica.row_reader.names import CountedTables
+from replica.row_reader.reading import data_type, gtid_at
+from replica.row_reader.without_rows import ANY_TABLE, StatementChanges
 from replica.rows.decode.batch import Groups
 from replica.rows.decode.decode import UnreadableGroup, count_by_table
 from replica.rows.scan import records as r
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.reading import Reading
     from replica.log_reader.part import Part
     from replica.native.record import Records
+    from replica.row_reader.reading import Reading
     from replica.rows.decode.batch import TableName
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.known_tables import TableName as StatementTable

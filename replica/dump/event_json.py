@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from replica.dump.event_words import statement_text, type_name, utc, xa_words
+from replica.dump.event_words import type_name, utc, xa_words
 from replica.dump.json_text import json_line
 from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import CHECKSUM_LENGTH, ColumnType
@@ -26,13 +26,14 @@ from replica.protocol.events import (
 )
 from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.gtid import Gtid
+from replica.row_reader.statement_text import statement_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica.dump.reading import Reading
     from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
+    from replica.row_reader.reading import Reading
 
 _LARGE = frozenset({"images", "payload", "content"})
 """Fields shown by their size: what they hold is shown elsewhere."""

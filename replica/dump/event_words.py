@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from replica.dump.column_names import quoted
-from replica.errors import ReplicaError
 from replica.plain_text import one_line
 from replica.protocol import events as e
-from replica.protocol.charset import charset_of
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, event_name
 from replica.protocol.values import decimal
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from replica.protocol.header import Event
-    from replica.protocol.query import StatusVars
 
 _GTID_WORDS: Final = {
     GtidFlag.DDL: "ddl",
@@ -49,16 +46,6 @@ def type_name(kind: int) -> str:
     """Name the type of an event, such as `Write_rows_v1`."""
     name, _, number = event_name(kind).partition(" (")
     return name.capitalize() if number else event_name(kind)
-
-
-def statement_text(query: bytes, status: StatusVars | None = None) -> str:
-    """Decode a statement's characters. Without a known character set bytes are taken for UTF-8."""
-    if status is not None and status.charset is not None:
-        try:
-            return charset_of(status.charset[0]).decode(query)
-        except ReplicaError:
-            pass  # a collation of a newer server: keywords and most names are ASCII in every set
-    return query.decode("utf-8", "replace")
 
 
 def group_words(event: Event) -> str:

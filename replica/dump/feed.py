@@ -13,10 +13,10 @@ from replica.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.dump.reading import ShownRows
     from replica.dump.rows_text import RowTexts
     from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
+    from replica.row_reader.reading import ShownRows
 
 
 class Chunk(NamedTuple):

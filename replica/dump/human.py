@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from replica.dump.column_names import declaration, quoted
-from replica.dump.event_words import event_words, group_words, statement_text, utc
+from replica.dump.event_words import event_words, group_words, utc
 from replica.dump.kernel_escapes import PLAIN
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
-from replica.dump.without_rows import parts_with_notice
 from replica.plain_text import one_line, printable
 from replica.protocol.events import (
     AnnotateRowsEvent,
@@ -24,11 +23,13 @@ from replica.protocol.events import (
     QueryEvent,
     RowsQueryEvent,
 )
+from replica.row_reader.statement_text import statement_text
+from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
-    from replica.dump.reading import Reading
     from replica.protocol.header import Event
+    from replica.row_reader.reading import Reading
     from replica.rows.decode.slots import CompiledTable
 
 VERBS: Final = {r.OP_INSERT: "INSERT INTO", r.OP_UPDATE: "UPDATE", r.OP_DELETE: "DELETE FROM"}

@@ -17,11 +17,11 @@ from replica.dump.json_text import as_json
 from replica.dump.kernel_escapes import JSON
 from replica.dump.rows_text import RangeOrigin, RowTexts
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
-from replica.dump.without_rows import parts_with_notice
+from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
-    from replica.dump.reading import Reading
+    from replica.row_reader.reading import Reading
     from replica.rows.decode.slots import CompiledTable
 
 Image = Literal["both", "before", "after"]

@@ -23,11 +23,11 @@ from replica.protocol.rows_event import RowsEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.dump.reading import Reading
     from replica.dump.rows_text import RowTexts
     from replica.log_reader.part import Part
     from replica.protocol.binlog_file import FileEvent
     from replica.protocol.header import Event
+    from replica.row_reader.reading import Reading
 
 
 class Role(Enum):

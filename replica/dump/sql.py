@@ -16,13 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from replica.dump.column_names import quoted
-from replica.dump.event_words import INSERT_ID, group_words, statement_text, user_variable
+from replica.dump.event_words import INSERT_ID, group_words, user_variable
 from replica.dump.kernel_escapes import SQL
 from replica.dump.listing import Item, Role, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_of, settings_of_rows
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Shown, Side, shown_columns
-from replica.dump.without_rows import parts_with_notice
 from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
 from replica.protocol.charset import BINARY, charset_of
@@ -40,14 +39,16 @@ from replica.protocol.events import (
     UserVarEvent,
     XaPrepareEvent,
 )
+from replica.row_reader.statement_text import statement_text
+from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
-    from replica.dump.reading import Reading
     from replica.log_reader.part import Part
     from replica.protocol.header import Event
+    from replica.row_reader.reading import Reading
     from replica.rows.decode.slots import CompiledTable
 
 HEAD: Final = f"""\

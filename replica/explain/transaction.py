@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.dump.event_words import event_words, statement_text, type_name, utc, xa_words
-from replica.dump.without_rows import StatementChanges
+from replica.dump.event_words import event_words, type_name, utc, xa_words
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
+from replica.row_reader.statement_text import statement_text
+from replica.row_reader.without_rows import StatementChanges
 from replica.rows.decode.decode import count_by_table
 from replica.rows.scan.scan import scan
 from replica.rows.tables.target import TableTarget

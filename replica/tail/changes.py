@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from replica.dump.rows_text import RangeOrigin
-from replica.dump.selection import ChosenTransactions
+from replica.row_reader.selection import ChosenTransactions
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.reading import Reading
     from replica.dump.rows_text import RowTexts, Texts
     from replica.log_reader.part import Part
+    from replica.row_reader.reading import Reading
     from replica.rows.decode.batch import ChangeBatch, Groups
 
 OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
+    from replica.row_reader.live_names import Ask
     from replica.schema.table import TableSchema
-    from replica.tail.names import Ask
 
 
 class Source(NamedTuple):

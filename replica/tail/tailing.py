@@ -6,7 +6,6 @@ wanted rows come in their place among the others.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -14,12 +13,7 @@ from replica.dump.json_rows import program as json_program
 from replica.dump.kernel_escapes import JSON, PLAIN
 from replica.dump.rows_text import RowTexts
 from replica.dump.unseen import visible
-from replica.errors import DataLossError
-from replica.log_reader.in_relay_log import RelayLogReader
 from replica.plain_text import one_line
-from replica.relay_log.location import RelayLocation
-from replica.relay_log.xa import prepared_at
-from replica.rows.scan.xa import XaAction, find_xa_groups
 from replica.tail.row_lines import program as plain_program
 
 if TYPE_CHECKING:
@@ -28,17 +22,16 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from replica.dump.notices import Notices
-    from replica.dump.reading import Reading
     from replica.dump.templates import Program
-    from replica.dump.without_rows import StatementChanges, WithoutRows
     from replica.log_reader.part import Part
-    from replica.protocol.transaction_events import XaId
-    from replica.relay_log.log import RelayLog
+    from replica.row_reader.live_names import LiveNames
+    from replica.row_reader.notices import Notices
+    from replica.row_reader.prepared_before import PreparedBefore
+    from replica.row_reader.reading import Reading
+    from replica.row_reader.without_rows import StatementChanges, WithoutRows
     from replica.rows.decode.batch import Groups
     from replica.rows.decode.slots import CompiledTable
     from replica.tail.changes import Changes, TransactionRows
-    from replica.tail.names import LiveNames
     from replica.tail.transactions import Transactions
 
 
@@ -166,38 +159,3 @@ class Tail:
                 return False
             self.transactions += self.output.without_rows(part, groups, number)
         return True
-
-
-class PreparedBefore:
-    """The XA transactions that were prepared before `start`, for a reading that began there.
-
-    The log before `start` is looked through when the first of them is committed, which rarely happens: it may be long.
-    """
-
-    def __init__(self, log: RelayLog, start: RelayLocation) -> None:
-        self._log = log
-        self._start = start
-        self._seen: set[XaId] = set()
-        self._done = False
-
-    def supply(self, reading: Reading, part: Part) -> None:
-        """Give the reading what the part commits, before it reads the part. What was purged it says itself."""
-        if self._done:
-            return
-        for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
-            if group.action is XaAction.PREPARE:
-                self._seen.add(group.xid)
-            elif group.xid in self._seen:
-                self._seen.remove(group.xid)
-            elif group.action is XaAction.COMMIT:
-                self._done = True
-                with contextlib.suppress(DataLossError):
-                    self._carry(reading)
-                return
-
-    def _carry(self, reading: Reading) -> None:
-        reader = RelayLogReader(self._log)
-        for group in prepared_at(self._log, self._start):
-            end = RelayLocation(group.location.file, group.bytes.end)
-            for part in reader.parts(group.location, end):
-                reading.carry(part)

@@ -11,24 +11,25 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.dump.event_words import statement_text, utc, xa_words
+from replica.dump.event_words import utc, xa_words
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
+from replica.row_reader.statement_text import statement_text
 from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replica.dump.without_rows import WithoutRows
     from replica.log_reader.part import Part
     from replica.protocol.header import Event
+    from replica.row_reader.live_names import LiveNames
+    from replica.row_reader.without_rows import WithoutRows
     from replica.rows.decode.batch import Groups
     from replica.rows.decode.slots import CompiledTable
     from replica.tail.changes import TransactionRows
     from replica.tail.colours import Colours
-    from replica.tail.names import LiveNames
 
 SHOWN_STATEMENTS: Final = 8
 """The statements of one transaction that are shown; a million would hide the rows."""

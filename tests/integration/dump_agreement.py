@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.dump.json_rows import program
 from replica.dump.kernel_escapes import JSON
-from replica.dump.names import Names
-from replica.dump.notices import Notices
-from replica.dump.reading import OPTIONS, Reading
 from replica.dump.rows_text import RangeOrigin, RowTexts
-from replica.dump.selection import ChosenTransactions
+from replica.row_reader.names import Names
+from replica.row_reader.notices import Notices
+from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.selection import ChosenTransactions
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.dump.json_rows import write_json_rows
-from replica.dump.names import Names
-from replica.dump.notices import Notices
-from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import ChosenTransactions
 from replica.dump.sql import SqlDump
+from replica.row_reader.names import Names
+from replica.row_reader.notices import Notices
+from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.selection import ChosenTransactions
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.workload import DATABASE, TABLES, Workload
 from tests.integration.type_cases import CASES

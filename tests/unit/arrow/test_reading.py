@@ -24,7 +24,7 @@ from replica.protocol.transaction_events import GtidEvent
 from replica.rows.oracle.rows import typed
 from replica.schema.history import SchemaHistory
 from tests.unit.dump.files import vector
-from tests.unit.dump.test_reading import split
+from tests.unit.row_reader.test_reading import split
 from tests.unit.rows.twin import Tables, reference_rows
 from tests.unit.tail.relay_logs import recorded_log
 from tests.vectors.load import VERSIONS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from replica.dump.names import Names
-from replica.dump.notices import Notices
-from replica.dump.reading import OPTIONS, Reading
-from replica.dump.selection import ChosenTransactions
+from replica.row_reader.names import Names
+from replica.row_reader.notices import Notices
+from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.selection import ChosenTransactions
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:

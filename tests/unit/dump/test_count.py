@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from replica.dump.count import Summary
-from replica.dump.selection import ChosenTransactions
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.gtid import GtidPosition
+from replica.row_reader.selection import ChosenTransactions
 from tests.unit.dump.files import reading, said, vector
 from tests.unit.dump.test_json_rows import rows
 from tests.vectors.load import BINLOGS, name_of

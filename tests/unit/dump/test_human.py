@@ -4,8 +4,8 @@ import io
 from typing import Any
 
 from replica.dump.human import HumanDump
-from replica.dump.selection import ChosenTransactions
 from replica.protocol.gtid import GtidPosition
+from replica.row_reader.selection import ChosenTransactions
 from tests.unit.dump.files import reading, vector
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from replica.dump.notices import Notices
-from replica.dump.reading import OPTIONS, Reading
 from replica.protocol.constants import ChecksumAlgorithm
 from replica.protocol.encode import encode_rotate
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
+from replica.row_reader.live_names import LiveNames
+from replica.row_reader.notices import Notices
+from replica.row_reader.reading import OPTIONS, Reading
 from replica.tail.changes import ChosenInDomains
-from replica.tail.names import LiveNames
 from tests.kit.primary import packet
 from tests.unit.relay_writer.driving import receive
 from tests.vectors.load import raw_events

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.dump.json_rows import write_json_rows
-from replica.dump.notices import Notices
-from replica.dump.without_rows import StatementChanges
 from replica.errors import DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation, index_path, relay_path
+from replica.row_reader.live_names import DefinedBefore
+from replica.row_reader.notices import Notices
+from replica.row_reader.prepared_before import PreparedBefore
+from replica.row_reader.without_rows import StatementChanges
 from replica.tail.changes import OPERATIONS, Changes
 from replica.tail.colours import Colours
-from replica.tail.names import DefinedBefore
-from replica.tail.tailing import JsonLines, PreparedBefore, PrettyLines, Tail
+from replica.tail.tailing import JsonLines, PrettyLines, Tail
 from replica.tail.transactions import Transactions
 from tests.unit.dump.files import reading as file_reading
 from tests.unit.dump.files import said, vector

@@ -1,4 +1,4 @@
-"""Binlog files as the dump reads them: ranges of whole groups, the events in them, and their rows as VARIANT.
+"""Binlog files with their rows: ranges of whole groups, the events in them, and their rows as VARIANT.
 
 In: file names in the order of the log, and what is asked for. Out: `Part`s, one a range, with their events (decoded on
 demand) and the batches of their wanted rows. What crosses ranges and files is kept here: prepared XA transactions until
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from replica.dump.progress import DumpProgress
 from replica.errors import DataLossError, ProtocolError
 from replica.files.ranges import relocated
 from replica.log_reader.in_files import FilesReader
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
+from replica.row_reader.progress import DumpProgress
 from replica.rows.decode.batch import Groups
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGroup
 from replica.rows.decode.faults import DAMAGED
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.names import Names
-    from replica.dump.notices import Notices
-    from replica.dump.selection import ChosenTransactions
     from replica.files.binlog import BinlogFile
     from replica.files.keys import KeyRing
     from replica.log_reader.part import Part
     from replica.protocol.header import Event
     from replica.protocol.transaction_events import XaId
+    from replica.row_reader.names import Names
+    from replica.row_reader.notices import Notices
+    from replica.row_reader.selection import ChosenTransactions
     from replica.rows.decode.batch import ChangeBatch
 
 CARRIED_IN_MEMORY: Final = 32 << 20

@@ -1,4 +1,4 @@
-"""The progress of the dump, on a terminal's standard error: bytes, rate, time left. Silent for what takes a moment."""
+"""The progress of a reading of files, on a terminal's standard error: bytes, rate, time left. Silent for moments."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from replica.dump import progress as module
-from replica.dump.progress import DumpProgress, TerminalProgress
+from replica.row_reader import progress as module
+from replica.row_reader.progress import DumpProgress, TerminalProgress
 from tests.unit.dump.files import reading, vector
 
 if TYPE_CHECKING:

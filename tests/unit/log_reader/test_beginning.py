@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, DataLossError
+from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.rows.scan.scan import scan
-from replica.tail.places import Beginning, behind, earliest, last_transactions
 from tests.unit.relay_log.test_log import START, Place, fill
 from tests.unit.tail.relay_logs import recorded_log
 

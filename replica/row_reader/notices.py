@@ -1,4 +1,4 @@
-"""The notices of a dump, beside its output: lines on standard error, each once, and the exit code they end in."""
+"""The notices of a reading, beside its output: lines on standard error, each once, and the exit code they end in."""
 
 from __future__ import annotations
 

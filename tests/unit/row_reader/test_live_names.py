@@ -3,14 +3,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from replica.dump.notices import Notices
-from replica.dump.reading import OPTIONS
 from replica.errors import SchemaError
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.events import TableMapEvent
 from replica.relay_log.location import RelayLocation
+from replica.row_reader.live_names import DefinedBefore, LiveNames
+from replica.row_reader.notices import Notices
+from replica.row_reader.reading import OPTIONS
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.tail.names import DefinedBefore, LiveNames
 from tests.unit.tail.relay_logs import recorded_log
 from tests.vectors.load import HERE
 

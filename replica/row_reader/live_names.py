@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.dump.names import Names, read_schema_file
 from replica.errors import ReplicaError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.events import QueryEvent
+from replica.row_reader.names import Names, read_schema_file
 from replica.schema.history import SchemaHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from replica.dump.notices import Notices
     from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
+    from replica.row_reader.notices import Notices
     from replica.rows.tables.target import TableTarget
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema

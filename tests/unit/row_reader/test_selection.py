@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from replica.dump.selection import ChosenTransactions
 from replica.protocol.gtid import GtidPosition
+from replica.row_reader.selection import ChosenTransactions
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.dump.event_words import statement_text
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.protocol.constants import BINLOG_MAGIC
+from replica.row_reader.statement_text import statement_text
 from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
 from replica.schema.temporary_tables import TemporaryTables
@@ -19,8 +19,8 @@ from replica.schema.temporary_tables import TemporaryTables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.dump.reading import Reading
     from replica.log_reader.part import Part
+    from replica.row_reader.reading import Reading
     from replica.schema.known_tables import TableName
 
 ANY_TABLE = "any table"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import io
 
-from replica.dump import notices as module
-from replica.dump.notices import Notices
 from replica.errors import DataLossError, SchemaError
+from replica.row_reader import notices as module
+from replica.row_reader.notices import Notices
 
 
 def test_each_is_said_once() -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.dump import reading as module
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.events import GtidEvent
 from replica.protocol.gtid import Gtid
+from replica.row_reader import reading as module
 from tests.unit.dump.files import reading, said, vector
 from tests.unit.dump.test_json_rows import rows, write_json_rows
 

@@ -1,4 +1,4 @@
-"""The dump's tables: those that the patterns want and that can be decoded, with what is to be said about the others.
+"""The tables of a reading: those that the patterns want and that can be decoded, with what is to be said of the others.
 
 In: patterns, and a file of CREATE TABLE statements (optional). What columns are called comes from the row metadata,
 else from DDL in the files, else from that file, else they are @1, @2, …: the decoder's resolver for files does it.
@@ -21,9 +21,9 @@ from replica.schema.history import SchemaHistory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.dump.notices import Notices
     from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
+    from replica.row_reader.notices import Notices
     from replica.rows.types.types import ValuePolicy
 
 

@@ -1,0 +1,53 @@
+"""Finds the XA transactions that were prepared before a reading of a relay log begins, once it meets their end."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from replica.errors import DataLossError
+from replica.log_reader.in_relay_log import RelayLogReader
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.xa import prepared_at
+from replica.rows.scan.xa import XaAction, find_xa_groups
+
+if TYPE_CHECKING:
+    from replica.log_reader.part import Part
+    from replica.protocol.transaction_events import XaId
+    from replica.relay_log.log import RelayLog
+    from replica.row_reader.reading import Reading
+
+
+class PreparedBefore:
+    """The XA transactions that were prepared before `start`, for a reading that began there.
+
+    The log before `start` is looked through when the first of them is committed, which rarely happens: it may be long.
+    """
+
+    def __init__(self, log: RelayLog, start: RelayLocation) -> None:
+        self._log = log
+        self._start = start
+        self._seen: set[XaId] = set()
+        self._done = False
+
+    def supply(self, reading: Reading, part: Part) -> None:
+        """Give the reading what the part commits, before it reads the part. What was purged it says itself."""
+        if self._done:
+            return
+        for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
+            if group.action is XaAction.PREPARE:
+                self._seen.add(group.xid)
+            elif group.xid in self._seen:
+                self._seen.remove(group.xid)
+            elif group.action is XaAction.COMMIT:
+                self._done = True
+                with contextlib.suppress(DataLossError):
+                    self._carry(reading)
+                return
+
+    def _carry(self, reading: Reading) -> None:
+        reader = RelayLogReader(self._log)
+        for group in prepared_at(self._log, self._start):
+            end = RelayLocation(group.location.file, group.bytes.end)
+            for part in reader.parts(group.location, end):
+                reading.carry(part)

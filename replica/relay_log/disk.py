@@ -35,7 +35,7 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
             hint="Remove it: what is written into the relay log goes through no link, which may lead anywhere.",
         )
     return RelayError(
-        f"{what}.", hint="Mend the disk or the folder, then start again: nothing that was acknowledged is lost."
+        f"{what}.", hint="Repair the disk or the folder, then start again: nothing that was acknowledged is lost."
     )
 
 

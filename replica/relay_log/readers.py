@@ -140,7 +140,7 @@ class ReaderRegistration:
         except OSError as error:
             raise RelayError(
                 f"The reader {self.name!r} cannot be registered in {folder}: {error.strerror or error}.",
-                hint="Free space there, or mend the folder.",
+                hint="Free space there, or repair the folder.",
             ) from error
 
     def _lost(self, number: int | None, dropped: _Dropped | None) -> DataLossError:

@@ -98,7 +98,7 @@ class Retention:
         if head is None:
             return Removed()
         try:
-            with contextlib.suppress(OSError):  # a full disk is what this mends
+            with contextlib.suppress(OSError):  # a full disk is what this helps against
                 make_readers_directory(self._directory)
             self._clock.tick(now, monotonic_s)
             self._files.extend(head.location.file - 1)

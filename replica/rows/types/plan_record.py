@@ -12,7 +12,7 @@ class PlanRecord(Record):
 
     kind = word("types.Kind, or KIND_*")
     width = word("bytes on the wire, or minus the bytes of the length prefix")
-    a = word("fraction bytes; DECIMAL: decimal_shape(); BINARY and kin: the padded length")
+    a = word("fraction bytes; DECIMAL: decimal_shape(); BINARY and the like: the padded length")
     b = word("dates, text: 1 if an invalid one is an error; text of temporals: fraction digits; DECIMAL: scale")
     aux = word("address of labels or of a character table; DECIMAL in VARIANT: bytes of the number")
     values = word("address of the values or int32 offsets, 0: not wanted; VARIANT: rank of the name, or -1")

@@ -116,7 +116,7 @@ class RowTexts:
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.LargeStringArray | None,
     ) -> tuple[Records, list[object]]:
-        """The kernel's view of the batch, and what has to live as long."""
+        """Return the kernel's view of the batch, and what has to live as long."""
         assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
         assert batch.events is not None  # noqa: S101
         record = np.zeros((), k.BatchRecord.dtype)

@@ -74,7 +74,7 @@ class Program:
     _keep: list[object] = field(default_factory=list)
 
     def add(self, names: int, sides: Sequence[Side]) -> None:
-        """The next operation: the sides in the order they are written."""
+        """Add the next operation: the sides in the order they are written."""
         record = np.zeros((), k.RowProgram.dtype)
         record["side_count"], record["names"] = len(sides), names
         for target, side in zip(record["sides"], sides, strict=False):
@@ -96,7 +96,7 @@ class Program:
         return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
 
     def _piece(self, text: str) -> tuple[int, int]:
-        """A TemplatePiece that lives as long as the program."""
+        """Put a TemplatePiece that lives as long as the program."""
         data = piece(text)
         return self._hold(data), len(data)
 

@@ -26,10 +26,10 @@ VERSION: Final = 1
 MAX_BYTES: Final = 64 << 10
 """A real one has some hundred bytes; a larger file is not ours."""
 MAX_CONNECTIONS: Final = 16
-"""Primaries that are remembered; nobody fails over between more."""
+"""Primaries that are remembered; no one fails over between more."""
 
 MAX_SOURCES: Final = 64
-"""Changes of server that are remembered; older relay files are of a server nobody can name."""
+"""Changes of server that are remembered; older relay files are of a server no one can name."""
 
 Owner = Literal["daemon", "embedded"]
 

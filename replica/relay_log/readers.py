@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 READERS_NAME: Final = "readers"
 VERSION: Final = 1
-MAX_READERS: Final = 1000  # some for each query; beyond it somebody makes a new name for each start
+MAX_READERS: Final = 1000  # some for each query; beyond it someone makes a new name for each start
 _MAX_NAME_BYTES: Final = 200  # of a file name's 255
 _MAX_FILE_BYTES: Final = 128 << 10  # a position of 4096 domains, written out
 _MODE: Final = 0o1770
@@ -50,7 +50,7 @@ class Reader(NamedTuple):
 
 
 class RegisteredReaders(NamedTuple):
-    """`ignored`: why a file in the folder is no registration, by file name."""
+    """The readers of a folder. `ignored`: why a file in the folder is no registration, by file name."""
 
     readers: list[Reader]
     ignored: dict[str, str]
@@ -148,7 +148,7 @@ class ReaderRegistration:
         why = f": {dropped.reason}" if dropped is not None else ""
         return DataLossError(
             f"{what} no longer there for the reader {self.name!r}{why}.",
-            hint="Raise relay_max_bytes of the replica, or set its slow_readers=pause; then start this reader anew.",
+            hint="Raise relay_max_bytes of the replica, or set its slow_readers=pause; then start this reader again.",
         )
 
 

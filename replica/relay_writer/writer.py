@@ -5,7 +5,7 @@ MariaDB's binlog format, their sidecars, the published head. A new file begins w
 end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
 background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
 `reopen` recovers a log whose disk was full, opening the directory again any other. So it does once a file that it holds
-open has lost its name (name_watch.py): then it also touches nothing by name any more, which may be somebody else's.
+open has lost its name (name_watch.py): then it also touches nothing by name any more, which may be someone else's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BINARY, VARBINARY and the BLOB types, and bytes that nobody asked for."""
+"""BINARY, VARBINARY and the BLOB types, and bytes that no one asked for."""
 
 from __future__ import annotations
 

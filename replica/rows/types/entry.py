@@ -1,6 +1,6 @@
 """Say what the registry holds of a type: its own entry, and one for each kind that its values are read as.
 
-A type is what somebody declares in SQL (`TypeEntry`). A kind is one way in which a value lies on the wire together with
+A type is what someone declares in SQL (`TypeEntry`). A kind is one way in which a value lies on the wire together with
 what becomes of it (`KindEntry`): kernels dispatch on its number. A type has one kind, or a few among which its sign,
 its digits, its character set and the reader's policy choose.
 

@@ -1,4 +1,4 @@
-"""ENUM and SET: numbers on the wire, labels for whoever reads them."""
+"""ENUM and SET: numbers on the wire, labels for their readers."""
 
 from __future__ import annotations
 

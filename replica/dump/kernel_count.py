@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.native.kernel_header import event_type, whole_length
+from replica.native.memory import load_u8, store_u8
 from replica.native.record import Record, word
 
 TYPES = 256
-HEADER = 19
 
 
 class TypeCount(Record):
@@ -31,12 +31,10 @@ def count_types(data: int, spans: int, span_count: int, counts: int) -> int:
         at = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.start)
         end = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.end)
         while at < end:
-            if end - at < HEADER:
+            length = whole_length(data + at, end - at, 0)
+            if length == 0:
                 return at + 1
-            length = load_u4(data + at + 9)
-            if length < HEADER or length > end - at:
-                return at + 1
-            entry = counts + load_u1(data + at + 4) * TypeCount.BYTES
+            entry = counts + event_type(data + at) * TypeCount.BYTES
             store_u8(entry + TypeCount.events, load_u8(entry + TypeCount.events) + 1)
             store_u8(entry + TypeCount.size, load_u8(entry + TypeCount.size) + length)
             at += length

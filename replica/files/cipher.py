@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from replica.files import kernel_cipher as k
 from replica.native.arrays import address
+from replica.protocol.constants import LENGTH_AT
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -98,10 +99,10 @@ class EventStream:
 
     def first(self, head: bytes, *, last: bool = False) -> bytes:
         """The start of the event: HEAD_BYTES and whole blocks, unless it is all of it."""
-        length = head[k.LENGTH_AT : k.LENGTH_AT + 4]
-        message = head[k.MESSAGE_AT : k.LENGTH_AT] + head[: k.MESSAGE_AT] + head[k.LENGTH_AT + 4 :]
+        length = head[LENGTH_AT : LENGTH_AT + 4]
+        message = head[k.MESSAGE_AT : LENGTH_AT] + head[: k.MESSAGE_AT] + head[LENGTH_AT + 4 :]
         plain = self.next(message, last=last)
-        moved = k.LENGTH_AT - k.MESSAGE_AT
+        moved = LENGTH_AT - k.MESSAGE_AT
         return plain[moved : moved + 4] + plain[:moved] + length + plain[moved + 4 :]
 
     def next(self, piece: bytes, *, last: bool = False) -> bytes:

@@ -19,7 +19,7 @@ from replica.files import kernel_cipher as k
 from replica.files.cipher import BATCH_BYTES, HEAD_BYTES, EventCipher, EventStream
 from replica.native.arrays import address
 from replica.protocol.checksum import event_crc32
-from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES
+from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, LENGTH_AT, MAX_EVENT_BYTES, TYPE_AT
 from replica.protocol.events import decode_description
 from replica.protocol.header import HEADER, EventHeader
 
@@ -121,7 +121,7 @@ class Decrypted:
 
     def _describes(self, event: memoryview) -> bool:
         """Take in a FORMAT_DESCRIPTION event, as relay logs have one for each connection to their primary."""
-        if event[k.TYPE_AT] != k.DESCRIPTION:
+        if event[TYPE_AT] != k.DESCRIPTION:
             return False
         try:
             self._checksums(decode_description(event).checksum)
@@ -168,7 +168,7 @@ class Decrypted:
         if not self._trailer or self._fill < HEAD_BYTES:
             return None
         raw = self._raw[: self._fill]
-        lengths = sum(raw[k.LENGTH_AT + i : self._fill - 3 + i].astype(np.int64) << (8 * i) for i in range(4))
+        lengths = sum(raw[LENGTH_AT + i : self._fill - 3 + i].astype(np.int64) << (8 * i) for i in range(4))
         places = np.flatnonzero((lengths >= self._least) & (lengths <= LOOKED_AT))
         tries = places[places >= begin][:MAX_TRIES].tolist()
         return next((place for place in tries if self._matches(place)), None)
@@ -178,7 +178,7 @@ class Decrypted:
         return not self._trailer or self._fill - place < HEAD_BYTES or self._header_fits(place) or self._matches(place)
 
     def _length(self, place: int) -> int:
-        return int.from_bytes(self._raw[place + k.LENGTH_AT : place + k.LENGTH_AT + 4].tobytes(), "little")
+        return int.from_bytes(self._raw[place + LENGTH_AT : place + LENGTH_AT + 4].tobytes(), "little")
 
     def _matches(self, place: int) -> bool:
         length = self._length(place)

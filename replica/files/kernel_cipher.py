@@ -11,11 +11,10 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
 from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
+from replica.protocol.constants import LENGTH_AT, TYPE_AT, EventType
 
 BLOCK = 16
-TYPE_AT = 4
-DESCRIPTION = 15
-LENGTH_AT = 9
+DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 MESSAGE_AT = 4
 # Result words of `gather`.
 EVENTS = 0

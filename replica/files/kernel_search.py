@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from replica.files.kernel_groups import BEGINS, KINDS, MYSQL_BEGINS, NEVER, REFUSED
+from replica.files.kernel_groups import is_strange
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
-from replica.native.memory import load_u1, load_u4
-from replica.protocol.constants import HEADER_LENGTH
+from replica.native.kernel_group import BEGIN, CONTROL, MYSQL_BEGIN
+from replica.native.kernel_header import HEADER, LENGTH_AT, LOG_POS_AT, claimed_length, role_of, whole_length
+from replica.native.memory import load_u4
 
-_HEADER: Final = HEADER_LENGTH
 # Outside of groups no server writes a larger event, but for a GTID_LIST of thousands of servers: what `find_start`
 # believes to be an event is no larger, so that one look at damaged bytes costs little.
 MAX_START_BYTES = 64 << 10
@@ -26,10 +26,8 @@ _CHAIN: Final = 4  # events in a row that have to look right where there are no 
 @helper
 def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
     """Whether a header at `offset` could be one of an event that ends at or before `end`."""
-    if end - offset < _HEADER:
-        return False
-    length = load_u4(base + offset + 9)
-    return KINDS[load_u1(base + offset + 4)] != REFUSED and _HEADER + trailer <= length <= end - offset
+    at = base + offset
+    return whole_length(at, end - offset, trailer) != 0 and not is_strange(role_of(at))
 
 
 @kernel
@@ -39,15 +37,14 @@ def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> i
     With checksums the event must match its own; without, several events must follow.
     """
     largest = MAX_START_BYTES if aligned else _UNALIGNED_START_BYTES
-    for offset in range(begin, end - _HEADER - trailer + 1):
+    for offset in range(begin, end - HEADER - trailer + 1):
         at = base + offset
-        meaning = KINDS[load_u1(at + 4)]
-        if meaning not in (NEVER, BEGINS, MYSQL_BEGINS):
+        if role_of(at) not in (CONTROL, BEGIN, MYSQL_BEGIN):
             continue
-        length = load_u4(at + 9)
-        if length < _HEADER + trailer or length > largest or length > end - offset:
+        length = claimed_length(at, trailer)
+        if length == 0 or length > largest or length > end - offset:
             continue
-        if aligned and load_u4(at + 13) != (offset + length) & 0xFFFFFFFF:
+        if aligned and load_u4(at + LOG_POS_AT) != (offset + length) & 0xFFFFFFFF:
             continue
         if trailer:
             # A FORMAT_DESCRIPTION of an open file does not match: it stands at the start of a file, where none is lost.
@@ -57,7 +54,7 @@ def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> i
         following = offset + length
         chain = 1
         while chain < _CHAIN and following < end and _looks_right(base, following, end, trailer):
-            following += load_u4(base + following + 9)
+            following += load_u4(base + following + LENGTH_AT)
             chain += 1
         if chain == _CHAIN or following == end:
             return offset

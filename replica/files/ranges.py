@@ -15,6 +15,7 @@ from replica.files import kernel_groups as k
 from replica.files.damage import Damage
 from replica.files.kernel_search import MAX_START_BYTES, find_start
 from replica.native.arrays import address
+from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
 from replica.protocol.events import FormatDescriptionEvent, decode_description
 from replica.protocol.header import HEADER, EventHeader
@@ -106,7 +107,7 @@ class Walk:
                 return False, None
             error = None
             if reason == k.NEED_BYTES:
-                if self._window.end >= self._stop or not self._window.more(self._get(k.BEGIN)):
+                if self._window.end >= self._stop or not self._window.more(self._get(k.START)):
                     return True, self._end_error()
             elif reason == k.DESCRIPTION:
                 error = self._pass_description()
@@ -127,17 +128,17 @@ class Walk:
 
     def _begin_at(self, offset: int) -> None:
         self._description = self._current
-        for word in (k.CURSOR, k.BEGIN, k.CUT):
+        for word in (k.CURSOR, k.START, k.CUT):
             self._set(word, offset)
         self._set(k.TARGET, offset + self._max_bytes)
         for word in (k.GROUP, k.APART, k.GROUP_EVENTS):
             self._set(word, 0)
 
     def _cut(self) -> Iterator[FileRange]:
-        begin, end = self._get(k.BEGIN), self._get(k.CUT)
+        begin, end = self._get(k.START), self._get(k.CUT)
         if end > begin:
             yield self._range(begin, end, whole=True)
-        self._set(k.BEGIN, end)
+        self._set(k.START, end)
         self._set(k.TARGET, end + self._max_bytes)
         if self._current_at < end:
             self._description = self._current
@@ -160,12 +161,12 @@ class Walk:
         except ProtocolError as error:
             return relocated(error, self._name, cursor - (error.offset or 0))
         self._current_at = cursor
-        if cursor == self._get(k.BEGIN):
+        if cursor == self._get(k.START):
             self._description = self._current
         self._set(k.TRAILER, CHECKSUM_LENGTH if self._current.checksum else 0)
         self._set(k.CURSOR, end)
         self._set(k.GROUP_EVENTS, self._get(k.GROUP_EVENTS) + 1)
-        if self._get(k.GROUP) == k.NO_GROUP:
+        if self._get(k.GROUP) == NO_GROUP:
             self._set(k.CUT, end)
             self._set(k.GROUP_EVENTS, 0)
         return None

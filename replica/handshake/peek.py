@@ -18,10 +18,10 @@ from replica.handshake.dump_error import dump_error
 from replica.handshake.login import LOOK_BYTES
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
 from replica.protocol.commands import com_binlog_dump
-from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, DumpFlag, EventType, HeaderFlag
+from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, ROLES, DumpFlag, EventType, HeaderFlag
+from replica.protocol.event_row import Role
 from replica.protocol.events import GtidEvent, decode, decode_description
 from replica.protocol.fingerprint import LONGEST_EVENT, FingerprintBuilder
-from replica.protocol.groups import ENDS_TRANSACTION, NEVER_IN_A_GROUP
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.packets import ErrPacket
@@ -96,7 +96,7 @@ async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
                 body = Cursor(event, HEADER_LENGTH)
                 sequence, domain = body.u64(), body.u32()
                 return GroupHere(inside=False, gtid=Gtid(domain, header.server_id, sequence))
-            if header.event_type not in NEVER_IN_A_GROUP:
+            if ROLES[header.event_type] is not Role.CONTROL:
                 return GroupHere(inside=True, gtid=None)
     return GroupHere(inside=False, gtid=None)
 
@@ -133,9 +133,9 @@ async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fi
                     return None
                 if here.gtid == gtid:
                     builder = FingerprintBuilder(gtid)
-            elif builder is not None and description is not None and kind not in NEVER_IN_A_GROUP:
+            elif builder is not None and description is not None and ROLES[kind] is not Role.CONTROL:
                 builder.feed(event, description)
-                if builder.done or kind in ENDS_TRANSACTION:
+                if builder.done or ROLES[kind] is Role.END:
                     break
     return None if builder is None else builder.result()
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import ProtocolError
 from replica.files.ranges import FileRange, relocated
 from replica.protocol.binlog_file import FileEvent
-from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType, GtidFlag
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, ROLES, TYPE_AT, EventType, GtidFlag
+from replica.protocol.event_row import Role
 from replica.protocol.events import decode, decode_description
 from replica.protocol.header import parse_header
 from replica.protocol.table_map import TableMapEvent, parse_table_map
-from replica.rows.scan.scan import TYPE_AT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from replica.protocol.header import Event
 
 _FLAGS2: Final = HEADER_LENGTH + 12
-_MYSQL_GTIDS: Final = (EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG)
 
 
 class Part(NamedTuple):
@@ -36,7 +35,7 @@ class Part(NamedTuple):
     def defines(self) -> bool:
         """True where there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
         data = self.piece.data
-        if len(data) <= _FLAGS2 or data[TYPE_AT] in _MYSQL_GTIDS:
+        if len(data) <= _FLAGS2 or ROLES[data[TYPE_AT]] is Role.MYSQL_BEGIN:
             return True
         return data[TYPE_AT] == EventType.GTID and bool(data[_FLAGS2] & GtidFlag.DDL)
 

@@ -24,7 +24,7 @@ KERNELS: list[Any] = []
 KERNEL_SOURCES = (
     "native/*.py",
     "protocol/constants.py",
-    "protocol/groups.py",
+    "protocol/event_row.py",
     "**/kernel*.py",
     "relay_log/slots.py",
     "relay_log/state.py",

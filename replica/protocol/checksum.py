@@ -9,10 +9,15 @@ from __future__ import annotations
 from zlib import crc32
 
 from replica.errors import ChecksumError, TruncatedError
-from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, HeaderFlag
-
-_TYPE_AT = 4
-_FLAGS_AT = 17
+from replica.protocol.constants import (
+    CHECKSUM_LENGTH,
+    FLAGS_AT,
+    HEADER_LENGTH,
+    TYPE_AT,
+    ChecksumAlgorithm,
+    EventType,
+    HeaderFlag,
+)
 
 
 def event_crc32(data: memoryview) -> int:
@@ -21,10 +26,10 @@ def event_crc32(data: memoryview) -> int:
     A FORMAT_DESCRIPTION event is counted with BINLOG_IN_USE cleared: the server sets that bit in a file it has open and
     clears it at close without writing the checksum again.
     """
-    if data[_TYPE_AT] != EventType.FORMAT_DESCRIPTION:
+    if data[TYPE_AT] != EventType.FORMAT_DESCRIPTION:
         return crc32(data)
-    flags = data[_FLAGS_AT] & ~HeaderFlag.BINLOG_IN_USE
-    return crc32(data[_FLAGS_AT + 1 :], crc32(bytes((flags,)), crc32(data[:_FLAGS_AT])))
+    flags = data[FLAGS_AT] & ~HeaderFlag.BINLOG_IN_USE
+    return crc32(data[FLAGS_AT + 1 :], crc32(bytes((flags,)), crc32(data[:FLAGS_AT])))
 
 
 def strip(event: memoryview, algorithm: int) -> memoryview:

@@ -9,9 +9,17 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from replica.protocol.event_row import BOTH, MARIADB, MYSQL, NOBODY, READ, SINCE_10_2, EventRow, Role, Writers
+
 BINLOG_MAGIC: Final = b"\xfebin"
 HEADER_LENGTH: Final = 19
 """Bytes of the header every event starts with."""
+TYPE_AT: Final = 4
+SERVER_AT: Final = 5
+LENGTH_AT: Final = 9
+LOG_POS_AT: Final = 13
+FLAGS_AT: Final = 17
+"""Offsets in the header; the timestamp stands at 0."""
 CHECKSUM_LENGTH: Final = 4
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
 """Offset of the first event in a binlog file."""
@@ -21,89 +29,100 @@ MAX_COLUMNS: Final = 4096
 """The server's MAX_FIELDS; a table map with more is corrupt."""
 
 
-class EventType(IntEnum):
-    """Log_event_type of the server, MariaDB's and MySQL's."""
-
-    UNKNOWN = 0
-    START_V3 = 1
-    QUERY = 2
-    STOP = 3
-    ROTATE = 4
-    INTVAR = 5
-    LOAD = 6
-    SLAVE = 7
-    CREATE_FILE = 8
-    APPEND_BLOCK = 9
-    EXEC_LOAD = 10
-    DELETE_FILE = 11
-    NEW_LOAD = 12
-    RAND = 13
-    USER_VAR = 14
-    FORMAT_DESCRIPTION = 15
-    XID = 16
-    BEGIN_LOAD_QUERY = 17
-    EXECUTE_LOAD_QUERY = 18
-    TABLE_MAP = 19
-    PRE_GA_WRITE_ROWS = 20
-    PRE_GA_UPDATE_ROWS = 21
-    PRE_GA_DELETE_ROWS = 22
-    WRITE_ROWS_V1 = 23
-    UPDATE_ROWS_V1 = 24
-    DELETE_ROWS_V1 = 25
-    INCIDENT = 26
-    HEARTBEAT = 27
-    IGNORABLE = 28
-    ROWS_QUERY = 29
-    WRITE_ROWS = 30
-    UPDATE_ROWS = 31
-    DELETE_ROWS = 32
-    GTID_LOG = 33
-    ANONYMOUS_GTID = 34
-    PREVIOUS_GTIDS = 35
-    TRANSACTION_CONTEXT = 36
-    VIEW_CHANGE = 37
-    XA_PREPARE = 38
-    PARTIAL_UPDATE_ROWS = 39
-    TRANSACTION_PAYLOAD = 40
-    HEARTBEAT_V2 = 41
-    GTID_TAGGED_LOG = 42
-    ANNOTATE_ROWS = 160
-    BINLOG_CHECKPOINT = 161
-    GTID = 162
-    GTID_LIST = 163
-    START_ENCRYPTION = 164
-    QUERY_COMPRESSED = 165
-    WRITE_ROWS_COMPRESSED_V1 = 166
-    UPDATE_ROWS_COMPRESSED_V1 = 167
-    DELETE_ROWS_COMPRESSED_V1 = 168
-    WRITE_ROWS_COMPRESSED = 169
-    UPDATE_ROWS_COMPRESSED = 170
-    DELETE_ROWS_COMPRESSED = 171
-    PARTIAL_ROW_DATA = 172
+_ROWS: Final = "rows_event.decode_rows"
+_ENUM: Final = "MariaDB 10.11.18, sql/log_event.h, Log_event_type"
+_HEARTBEAT: Final = "MariaDB 10.11.18, sql/sql_repl.cc, send_heartbeat_event"
+_FRAGMENTS: Final = "MariaDB's documentation, Partial_rows_log_event (MDEV-32570)"
 
 
-HISTORICAL: Final = frozenset(
-    {
-        EventType.START_V3,
-        EventType.LOAD,
-        EventType.SLAVE,
-        EventType.CREATE_FILE,
-        EventType.EXEC_LOAD,
-        EventType.NEW_LOAD,
-        EventType.PRE_GA_WRITE_ROWS,
-        EventType.PRE_GA_UPDATE_ROWS,
-        EventType.PRE_GA_DELETE_ROWS,
-    }
-)
-"""Events of servers before MySQL 5.1 (LOAD DATA of old, rows before their release), which nothing writes today."""
+class EventType(EventRow):
+    """Log_event_type of the server, MariaDB's and MySQL's: the table of all that is known of them (event_row.py)."""
+
+    UNKNOWN = 0, "", Role.STRANGER, NOBODY, _ENUM
+    START_V3 = 1, "", Role.REFUSED, NOBODY, _ENUM
+    QUERY = 2, "query.decode_query", Role.STATEMENT, BOTH, "Query_log_event"
+    STOP = 3, "file_events.decode_stop", Role.CONTROL, BOTH, "Stop_log_event"
+    ROTATE = 4, "file_events.decode_rotate", Role.CONTROL, BOTH, "Rotate_log_event"
+    INTVAR = 5, "statement_events.decode_intvar", Role.MEMBER, BOTH, "Intvar_log_event"
+    LOAD = 6, "", Role.REFUSED, NOBODY, _ENUM
+    SLAVE = 7, "", Role.REFUSED, NOBODY, _ENUM
+    CREATE_FILE = 8, "", Role.REFUSED, NOBODY, _ENUM
+    APPEND_BLOCK = 9, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Append_block_log_event"
+    EXEC_LOAD = 10, "", Role.REFUSED, NOBODY, _ENUM
+    DELETE_FILE = 11, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Delete_file_log_event"
+    NEW_LOAD = 12, "", Role.REFUSED, NOBODY, _ENUM
+    RAND = 13, "statement_events.decode_rand", Role.MEMBER, BOTH, "Rand_log_event"
+    USER_VAR = 14, "statement_events.decode_user_var", Role.MEMBER, BOTH, "User_var_log_event"
+    FORMAT_DESCRIPTION = 15, "", Role.CONTROL, BOTH, "Format_description_log_event"
+    XID = 16, "transaction_events.decode_xid", Role.END, BOTH, "Xid_log_event"
+    BEGIN_LOAD_QUERY = 17, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Begin_load_query_log_event"
+    EXECUTE_LOAD_QUERY = (
+        18,
+        "statement_events.decode_execute_load_query",
+        Role.LOAD,
+        BOTH,
+        "Execute_load_query_log_event",
+    )
+    TABLE_MAP = 19, "table_map.decode_table_map", Role.MEMBER, BOTH, "Table_map_log_event"
+    PRE_GA_WRITE_ROWS = 20, "", Role.REFUSED, NOBODY, _ENUM
+    PRE_GA_UPDATE_ROWS = 21, "", Role.REFUSED, NOBODY, _ENUM
+    PRE_GA_DELETE_ROWS = 22, "", Role.REFUSED, NOBODY, _ENUM
+    WRITE_ROWS_V1 = 23, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    UPDATE_ROWS_V1 = 24, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    DELETE_ROWS_V1 = 25, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    INCIDENT = 26, "file_events.decode_incident", Role.LOST, BOTH, "Incident_log_event"
+    HEARTBEAT = 27, "file_events.decode_heartbeat", Role.CONTROL, BOTH, _HEARTBEAT
+    IGNORABLE = 28, "unknown.decode_unknown", Role.PASSED, MYSQL, "Ignorable_event"
+    ROWS_QUERY = 29, "statement_events.decode_rows_query", Role.MEMBER, Writers("", "5.6"), "Rows_query_event"
+    WRITE_ROWS = 30, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    UPDATE_ROWS = 31, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    DELETE_ROWS = 32, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    GTID_LOG = 33, "mysql_gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    ANONYMOUS_GTID = 34, "mysql_gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    PREVIOUS_GTIDS = 35, "mysql_gtid.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
+    TRANSACTION_CONTEXT = 36, "unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "Transaction_context_event"
+    VIEW_CHANGE = 37, "unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "View_change_event"
+    XA_PREPARE = 38, "transaction_events.decode_xa_prepare", Role.END, Writers("10.5", "5.7"), "XA_prepare_log_event"
+    PARTIAL_UPDATE_ROWS = 39, _ROWS, Role.MEMBER, Writers("", "8.0"), "Update_rows_event"
+    TRANSACTION_PAYLOAD = (
+        40,
+        "transaction_payload.decode_transaction_payload",
+        Role.PAYLOAD,
+        Writers("", "8.0.20"),
+        "Transaction_payload_event",
+    )
+    HEARTBEAT_V2 = 41, "file_events.decode_heartbeat_v2", Role.CONTROL, Writers("", "8.0.26"), "Heartbeat_event_v2"
+    GTID_TAGGED_LOG = 42, "mysql_gtid.decode_tagged_gtid", Role.MYSQL_BEGIN, Writers("", "8.3"), "Gtid_event"
+    ANNOTATE_ROWS = 160, "statement_events.decode_annotate_rows", Role.MEMBER, MARIADB, "Annotate_rows_log_event"
+    BINLOG_CHECKPOINT = (
+        161,
+        "file_events.decode_binlog_checkpoint",
+        Role.CONTROL,
+        MARIADB,
+        "Binlog_checkpoint_log_event",
+    )
+    GTID = 162, "transaction_events.decode_gtid", Role.BEGIN, MARIADB, "Gtid_log_event"
+    GTID_LIST = 163, "transaction_events.decode_gtid_list", Role.CONTROL, MARIADB, "Gtid_list_log_event"
+    START_ENCRYPTION = 164, "file_events.decode_start_encryption", Role.CONTROL, MARIADB, "Start_encryption_log_event"
+    QUERY_COMPRESSED = 165, "query.decode_query", Role.COMPRESSED_STATEMENT, SINCE_10_2, "Query_compressed_log_event"
+    WRITE_ROWS_COMPRESSED_V1 = 166, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    UPDATE_ROWS_COMPRESSED_V1 = 167, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    DELETE_ROWS_COMPRESSED_V1 = 168, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    WRITE_ROWS_COMPRESSED = 169, _ROWS, Role.MEMBER, READ, "Rows_log_event"
+    UPDATE_ROWS_COMPRESSED = 170, _ROWS, Role.MEMBER, READ, "Rows_log_event"
+    DELETE_ROWS_COMPRESSED = 171, _ROWS, Role.MEMBER, READ, "Rows_log_event"
+    PARTIAL_ROW_DATA = 172, "partial_row_data.decode_partial_row_data", Role.MEMBER, Writers("12.3", ""), _FRAGMENTS
+
+
+_BY_NUMBER: Final = {int(row): row for row in EventType}
+ROLES: Final = tuple(_BY_NUMBER[number].role if number in _BY_NUMBER else Role.STRANGER for number in range(256))
+"""By event type: what every number means to event groups."""
 
 
 def event_name(event_type: int) -> str:
     """The type's name for messages, with the number when it has no name here."""
-    try:
-        return f"{EventType(event_type).name} ({event_type})"
-    except ValueError:
-        return f"type {event_type}"
+    row = _BY_NUMBER.get(event_type)
+    return f"type {event_type}" if row is None else f"{row.name} ({event_type})"
 
 
 class HeaderFlag(IntFlag):

@@ -1,4 +1,4 @@
-"""Event bytes in, event values out: the one table of decoders and the one function that uses it.
+"""Event bytes in, event values out: the decoders by event type, and the one function that uses them.
 
 `decode` takes one whole event, header and checksum included. It refuses damaged events (ChecksumError, TruncatedError,
 ProtocolError) and types it cannot read (UnsupportedEventError) unless their header says they may be ignored: those come
@@ -7,18 +7,16 @@ out as UnknownEvent, bytes kept, so that skipping them is the caller's own visib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from replica.errors import ChecksumError, ProtocolError, TruncatedError, UnsupportedEventError
+from replica.errors import ChecksumError, ProtocolError, TruncatedError
 from replica.protocol import checksum as checksums
 from replica.protocol.constants import (
     CHECKSUM_LENGTH,
     HEADER_LENGTH,
-    HISTORICAL,
     ChecksumAlgorithm,
     EventType,
-    HeaderFlag,
     event_name,
 )
 from replica.protocol.file_events import (
@@ -28,13 +26,7 @@ from replica.protocol.file_events import (
     RotateEvent,
     StartEncryptionEvent,
     StopEvent,
-    decode_binlog_checkpoint,
-    decode_heartbeat,
-    decode_heartbeat_v2,
-    decode_incident,
     decode_rotate,
-    decode_start_encryption,
-    decode_stop,
 )
 from replica.protocol.format_description import (
     FormatDescriptionEvent,
@@ -45,13 +37,10 @@ from replica.protocol.header import HEADER, Event, EventHeader, parse_header
 from replica.protocol.mysql_gtid import (
     MySqlGtidEvent,
     PreviousGtidsEvent,
-    decode_mysql_gtid,
-    decode_previous_gtids,
-    decode_tagged_gtid,
 )
-from replica.protocol.partial_row_data import PartialRowDataEvent, decode_partial_row_data
-from replica.protocol.query import QueryEvent, StatusVars, decode_query
-from replica.protocol.rows_event import ROWS_EVENTS, RowsEvent, RowsKind, decode_rows
+from replica.protocol.partial_row_data import PartialRowDataEvent
+from replica.protocol.query import QueryEvent, StatusVars
+from replica.protocol.rows_event import RowsEvent, RowsKind
 from replica.protocol.statement_events import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,
@@ -60,27 +49,17 @@ from replica.protocol.statement_events import (
     RandEvent,
     RowsQueryEvent,
     UserVarEvent,
-    decode_annotate_rows,
-    decode_execute_load_query,
-    decode_intvar,
-    decode_load_block,
-    decode_rand,
-    decode_rows_query,
-    decode_user_var,
 )
-from replica.protocol.table_map import ColumnDef, TableMapEvent, decode_table_map
+from replica.protocol.table_map import ColumnDef, TableMapEvent
 from replica.protocol.transaction_events import (
     GtidEvent,
     GtidListEvent,
     XaId,
     XaPrepareEvent,
     XidEvent,
-    decode_gtid,
-    decode_gtid_list,
-    decode_xa_prepare,
-    decode_xid,
 )
-from replica.protocol.transaction_payload import TransactionPayloadEvent, decode_transaction_payload
+from replica.protocol.transaction_payload import TransactionPayloadEvent
+from replica.protocol.unknown import UnknownEvent, decode_unknown, refuse_unreadable
 from replica.protocol.wire import Buffer, Cursor
 
 if TYPE_CHECKING:
@@ -127,56 +106,17 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownEvent(Event):
-    """An event of a type without a decoder that may be skipped.
-
-    Its IGNORABLE flag says so, or it is MySQL's own bookkeeping (of group replication) that holds no change.
-    """
-
-    body: bytes
+Decoder: TypeAlias = "Callable[[EventHeader, Cursor, FormatDescriptionEvent], Event]"
 
 
-def _decode_unknown(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> UnknownEvent:
-    return UnknownEvent(header, bytes(body.rest()))
+def _decoder(name: str) -> Decoder:
+    module, function = name.split(".")
+    found: Decoder = getattr(import_module(f"replica.protocol.{module}"), function)
+    return found
 
 
-DECODERS: Final[dict[int, Callable[[EventHeader, Cursor, FormatDescriptionEvent], Event]]] = {
-    EventType.QUERY: decode_query,
-    EventType.STOP: decode_stop,
-    EventType.ROTATE: decode_rotate,
-    EventType.INTVAR: decode_intvar,
-    EventType.APPEND_BLOCK: decode_load_block,
-    EventType.RAND: decode_rand,
-    EventType.USER_VAR: decode_user_var,
-    EventType.XID: decode_xid,
-    EventType.BEGIN_LOAD_QUERY: decode_load_block,
-    EventType.DELETE_FILE: decode_load_block,
-    EventType.EXECUTE_LOAD_QUERY: decode_execute_load_query,
-    EventType.TABLE_MAP: decode_table_map,
-    EventType.INCIDENT: decode_incident,
-    EventType.HEARTBEAT: decode_heartbeat,
-    EventType.ROWS_QUERY: decode_rows_query,
-    EventType.XA_PREPARE: decode_xa_prepare,
-    EventType.ANNOTATE_ROWS: decode_annotate_rows,
-    EventType.BINLOG_CHECKPOINT: decode_binlog_checkpoint,
-    EventType.GTID: decode_gtid,
-    EventType.GTID_LIST: decode_gtid_list,
-    EventType.START_ENCRYPTION: decode_start_encryption,
-    EventType.QUERY_COMPRESSED: decode_query,
-    EventType.IGNORABLE: _decode_unknown,
-    EventType.GTID_LOG: decode_mysql_gtid,
-    EventType.ANONYMOUS_GTID: decode_mysql_gtid,
-    EventType.PREVIOUS_GTIDS: decode_previous_gtids,
-    EventType.TRANSACTION_CONTEXT: _decode_unknown,
-    EventType.VIEW_CHANGE: _decode_unknown,
-    EventType.TRANSACTION_PAYLOAD: decode_transaction_payload,
-    EventType.HEARTBEAT_V2: decode_heartbeat_v2,
-    EventType.GTID_TAGGED_LOG: decode_tagged_gtid,
-    EventType.PARTIAL_ROW_DATA: decode_partial_row_data,
-    **dict.fromkeys(ROWS_EVENTS, decode_rows),
-}
-"""Event type: decoder of the body. FORMAT_DESCRIPTION is not here because the others are read by it."""
+DECODERS: Final[dict[int, Decoder]] = {row: _decoder(row.decoder) for row in EventType if row.decoder}
+"""Event type: decoder of the body, as the table of events (constants.EventType) names it."""
 
 
 def decode(
@@ -207,19 +147,8 @@ def decode(
     decoder = DECODERS.get(header.event_type)
     if decoder is not None:
         return decoder(header, body, description)
-    if header.event_type in HISTORICAL:
-        raise UnsupportedEventError(
-            f"{event_name(header.event_type)} is an event of servers before MySQL 5.1",
-            offset=0,
-            hint="Nothing has written it since: the file was put together, or its bytes are damaged.",
-        )
-    if header.flags & HeaderFlag.IGNORABLE:
-        return _decode_unknown(header, body, description)
-    raise UnsupportedEventError(
-        f"{event_name(header.event_type)} event cannot be read and must not be skipped",
-        offset=0,
-        hint="The stream comes from a newer or another kind of server than this program supports.",
-    )
+    refuse_unreadable(header)
+    return decode_unknown(header, body, description)
 
 
 def decode_description(event: Buffer) -> FormatDescriptionEvent:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from replica.protocol.header import EventHeader
     from replica.protocol.wire import Cursor
 
-MYSQL_GTID_EVENTS: Final = frozenset({EventType.GTID_LOG, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED_LOG})
-
 _LOGICAL_TIMESTAMPS: Final = 2  # the code that says that last_committed and sequence_number follow
 _HAS_ORIGINAL_TIME: Final = 1 << 55
 _HAS_ORIGINAL_VERSION: Final = 1 << 31

@@ -12,12 +12,44 @@ keeps its place in the state.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from replica.native.compile import kernel
 from replica.native.crc32 import crc32
+from replica.native.kernel_group import (
+    BEGIN,
+    COMPRESSED_STATEMENT,
+    CONTROL,
+    GTID_DOMAIN_AT,
+    GTID_FIELDS,
+    GTID_FLAGS_AT,
+    GTID_SEQUENCE_AT,
+    LOAD,
+    LOST,
+    MYSQL_BEGIN,
+    NO_GROUP,
+    PAYLOAD,
+    REFUSED,
+    STATEMENT,
+    STRANGER,
+    TRANSACTION,
+    group_step,
+    is_unreadable,
+    may_stand_outside,
+)
+from replica.native.kernel_header import (
+    CHECKSUM_BYTES,
+    FLAGS_AT,
+    HEADER,
+    LENGTH_AT,
+    LOG_POS_AT,
+    ROLES,
+    SERVER_AT,
+    TYPE_AT,
+    claimed_length,
+    event_type,
+)
+from replica.native.kernel_statement import defines, is_border
 from replica.native.memory import (
     copy,
     load_u1,
@@ -33,9 +65,11 @@ from replica.native.memory import load_u8 as get  # a cell of the state; load_u8
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay_log import slots as s
-from replica.rows.scan.kernel_statements import defines, is_border
 
-MAX_EVENT_BYTES = (1 << 30) + (1 << 20)  # the dump thread's own packet limit is 1 GiB (MAX_MAX_ALLOWED_PACKET)
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
 MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
 INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
@@ -46,54 +80,34 @@ ENTRY_FIXED_BYTES = 36  # before the domains
 ENTRY_CRC_BYTES = 4
 MAX_ENTRY_BYTES = ENTRY_FIXED_BYTES + 16 * MAX_DOMAINS + ENTRY_CRC_BYTES
 
-_HEADER = 19
 _FULL_PACKET = 0xFFFFFF
 _ENDLESS = 1 << 62  # "packet" length of a file
-_COMMIT = int.from_bytes(b"\0COMMIT", "little")
-_ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
 _SEMI_SYNC_MAGIC = 0xEF
 _ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
-_GTID_FIELDS = 13  # sequence number, domain, flags
-_STANDALONE = 1
 _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
-_CHECKSUM_BYTES = 4
 _U32 = 0xFFFFFFFF
 _WRAP = 1 << 32
 _SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
 
-_IN_USE, _ARTIFICIAL, _IGNORABLE = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL), int(HeaderFlag.IGNORABLE)
+_IN_USE, _ARTIFICIAL = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL)
 _QUERY = int(EventType.QUERY)
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
 
-# What an event type means to the grouping rule of the server (slave.cc: queue_event).
-_UNKNOWN, _MEMBER, _STATEMENT, _COMPRESSED_STATEMENT, _TERMINAL, _BEGIN, _CONTROL, _LOST, _LOAD = range(9)
+
+def _live_roles() -> NDArray[np.int64]:
+    """Roles as a MariaDB primary's events have them.
+
+    What only MySQL writes is a stranger here. Its groups are refused whatever their flags say: kept as ignorable events
+    inside of a group, they would end that group for whoever reads the relay log.
+    """
+    roles = ROLES.copy()
+    for row in EventType:
+        if row.writers.mysql and not row.writers.mariadb:
+            roles[row] = REFUSED if row.role in (MYSQL_BEGIN, PAYLOAD) else STRANGER
+    return roles
 
 
-def _kinds() -> np.ndarray[Any, np.dtype[np.int64]]:
-    kinds = np.zeros(256, np.int64)
-    members = [
-        *(EventType.INTVAR, EventType.RAND, EventType.USER_VAR, EventType.APPEND_BLOCK, EventType.DELETE_FILE),
-        *(EventType.BEGIN_LOAD_QUERY, EventType.TABLE_MAP, EventType.ANNOTATE_ROWS),
-        *(EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1),
-        *(EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS),
-        *range(EventType.WRITE_ROWS_COMPRESSED_V1, EventType.DELETE_ROWS_COMPRESSED + 1),
-        EventType.PARTIAL_ROW_DATA,
-    ]
-    for member in members:
-        kinds[member] = _MEMBER
-    kinds[EventType.EXECUTE_LOAD_QUERY] = _LOAD
-    kinds[EventType.QUERY] = _STATEMENT
-    kinds[EventType.QUERY_COMPRESSED] = _COMPRESSED_STATEMENT
-    kinds[EventType.XID] = kinds[EventType.XA_PREPARE] = _TERMINAL
-    kinds[EventType.GTID] = _BEGIN
-    kinds[EventType.INCIDENT] = _LOST
-    for control in (_ROTATE, _FDE, _HEARTBEAT, EventType.STOP, EventType.BINLOG_CHECKPOINT, EventType.GTID_LIST):
-        kinds[control] = _CONTROL
-    kinds[EventType.START_ENCRYPTION] = _CONTROL
-    return kinds
-
-
-_KINDS = _kinds()
+_ROLES = _live_roles()
 
 
 @kernel
@@ -202,83 +216,84 @@ def _end_group(state: int, out: int, offset: int) -> int:
 
 
 @kernel
-def _finish(state: int, end: int, out: int, offset: int) -> int:
-    """The effects of an event that is complete, checked and stored; `end` is the address after its last body byte."""
-    kind = _KINDS[get(state + s.EVENT_TYPE)]
+def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -> int:
+    """The effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
+
+    Of one that passed through piece by piece only the last WINDOW_BYTES of its `size` bytes are there.
+    """
     put(state + s.EVENTS, get(state + s.EVENTS) + 1)
     if (get(state + s.EVENT_FLAGS) & _ARTIFICIAL) == 0:
-        size, log_pos = get(state + s.EVENT_SIZE), get(state + s.EVENT_LOG_POS)
-        put(state + s.POSITION, advance(get(state + s.POSITION), size, log_pos))
+        position = advance(get(state + s.POSITION), get(state + s.EVENT_SIZE), get(state + s.EVENT_LOG_POS))
+        put(state + s.POSITION, position)
     if get(state + s.EVENT_ACK):
         put(state + s.ACK_POSITION, get(state + s.POSITION))
-    if get(state + s.GROUP) == s.GROUP_NONE:
-        ends_group = False
-    elif kind == _TERMINAL:
-        ends_group = get(state + s.GROUP) == s.GROUP_TRANSACTION
-    elif kind == _STATEMENT:
-        ends_group = get(state + s.GROUP) == s.GROUP_STANDALONE or (
-            (load_u8(end - 8) >> 8) & ((1 << 56) - 1) == _COMMIT
-            or (load_u8(end - 8) == _ROLLBACK and load_u1(end - 9) == 0)
-        )
-    else:
-        ends_group = kind == _COMPRESSED_STATEMENT and get(state + s.GROUP) == s.GROUP_STANDALONE
-    if ends_group:
+    group = get(state + s.GROUP)
+    left = group_step(group, role, end - size, end)
+    if group != NO_GROUP and left == NO_GROUP:
         return _end_group(state, out, offset)
+    put(state + s.GROUP, left)
     return s.NEED_BYTES
 
 
 @kernel
 def _count_statement(state: int, event: int, size: int) -> None:
     """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
-    if get(state + s.GROUP) != s.GROUP_TRANSACTION:
+    if get(state + s.GROUP) != TRANSACTION:
         return
-    if get(state + s.EVENT_TYPE) == _QUERY and (is_border(event, size) or defines(event, size)):
+    if get(state + s.EVENT_TYPE) == _QUERY and (is_border(event, event + size) or defines(event, event + size)):
         return
     put(state + s.GROUP_STATEMENTS, get(state + s.GROUP_STATEMENTS) + 1)
 
 
 @kernel
-def _admit(state: int, event: int, size: int) -> int:
-    """Read a header into the state and decide by type alone: NEED_BYTES goes on, else the reason to stop."""
+def _admit(state: int, event: int, size: int, complete: int) -> int:
+    """Read a header into the state and decide by type alone: NEED_BYTES goes on, else the reason to stop.
+
+    Outside of groups the body may tell, if it is there (`complete`): a dummy event of an old server is passed over.
+    """
+    kind = event_type(event)
     put(state + s.EVENT, event)
     put(state + s.EVENT_SIZE, size)
     put(state + s.EVENT_TIMESTAMP, load_u4(event))
-    put(state + s.EVENT_TYPE, load_u1(event + 4))
-    put(state + s.EVENT_LOG_POS, load_u4(event + 13))
-    put(state + s.EVENT_FLAGS, load_u2(event + 17))
-    kind = _KINDS[get(state + s.EVENT_TYPE)]
+    put(state + s.EVENT_TYPE, kind)
+    put(state + s.EVENT_LOG_POS, load_u4(event + LOG_POS_AT))
+    put(state + s.EVENT_FLAGS, load_u2(event + FLAGS_AT))
     put(state + s.EVENT_KEEP, 0)
-    if get(state + s.GROUP) != s.GROUP_NONE and (kind == _BEGIN or get(state + s.EVENT_TYPE) == _FDE):
-        return s.DISCARD
-    ignorable = (get(state + s.EVENT_FLAGS) & _IGNORABLE) != 0
-    if kind == _UNKNOWN and not ignorable:
+    role = _ROLES[kind]
+    is_open = get(state + s.GROUP) != NO_GROUP
+    if is_open and (role == BEGIN or kind == _FDE):
+        return s.DISCARD  # a group never spans files: a new one ends what the primary did not finish
+    if is_unreadable(role, event):
         return s.UNKNOWN_EVENT
-    if kind == _LOST:
+    if role == LOST:
         return s.INCIDENT
-    if kind == _CONTROL:
+    if role in (CONTROL, BEGIN) or is_open:
+        put(state + s.EVENT_KEEP, 0 if role == CONTROL else 1)
         return s.NEED_BYTES
-    if kind == _BEGIN or get(state + s.GROUP) != s.GROUP_NONE:
-        put(state + s.EVENT_KEEP, 1)
-        return s.NEED_BYTES
-    put(state + s.IGNORED, get(state + s.IGNORED) + ignorable)
-    return s.NEED_BYTES if ignorable else s.ORPHAN
+    end = event + HEADER
+    if complete:
+        end = event + size - (CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
+    if not may_stand_outside(kind, role, event, end):
+        return s.ORPHAN
+    put(state + s.IGNORED, get(state + s.IGNORED) + 1)
+    return s.NEED_BYTES
 
 
 @kernel
 def _verify(state: int, event: int, size: int) -> int:
     """Bytes of CRC32 at the end of a complete event (0 or 4), or -1 where they do not match."""
-    body = size - _CHECKSUM_BYTES
+    body = size - CHECKSUM_BYTES
     if get(state + s.EVENT_TYPE) == _FDE:
         # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).
-        store_u2(event + 17, get(state + s.EVENT_FLAGS) & ~_IN_USE)
+        store_u2(event + FLAGS_AT, get(state + s.EVENT_FLAGS) & ~_IN_USE)
         if load_u1(event + body - 1) == 0:
             # Always four bytes, but without checksums in the log 11.4+ changes the event (it starts at a place of its
             # GTID index) and leaves the old value there (sql_repl.cc: send_format_descriptor_event).
-            return _CHECKSUM_BYTES
+            return CHECKSUM_BYTES
     elif get(state + s.CHECKSUM) == 0:
         return 0
     if load_u4(event + body) == crc32(event, body, 0):
-        return _CHECKSUM_BYTES
+        return CHECKSUM_BYTES
     if get(state + s.CHECKSUM) < 0 and get(state + s.EVENT_TYPE) == _ROTATE:
         return 0  # an announced NONE strips the CRC from this one event only (sql_repl.cc: fake_rotate_event)
     return -1
@@ -330,11 +345,12 @@ def deframe(state: int, begin: int, end: int) -> int:
             if get(state + s.EVENT_LEFT) == 0:
                 tail = window + WINDOW_BYTES
                 if get(state + s.CHECKSUM) != 0:
-                    tail -= _CHECKSUM_BYTES
+                    tail -= CHECKSUM_BYTES
                     if load_u4(tail) != get(state + s.EVENT_CRC):
                         reason = s.BAD_CHECKSUM
                         break
-                reason = _finish(state, tail, out, offset)
+                size = get(state + s.EVENT_SIZE) - (window + WINDOW_BYTES - tail)
+                reason = _finish(state, _ROLES[get(state + s.EVENT_TYPE)], size, tail, out, offset)
             continue
 
         event, in_packet = cursor, _ENDLESS
@@ -362,8 +378,8 @@ def deframe(state: int, begin: int, end: int) -> int:
                     reason = s.PACKET
                 break
             event, in_packet = cursor + 4 + prefix, length - prefix
-        if end - event < _HEADER:
-            if framed and in_packet < _HEADER:
+        if end - event < HEADER:
+            if framed and in_packet < HEADER:
                 put(state + s.EVENT, event)
                 put(state + s.EVENT_SIZE, in_packet)
                 reason = s.BAD_LENGTH
@@ -373,34 +389,35 @@ def deframe(state: int, begin: int, end: int) -> int:
             put(state + s.EVENT_SIZE, in_packet)
             reason = s.BAD_MAGIC
             break
-        size = load_u4(event + 9)
+        size = load_u4(event + LENGTH_AT)
         split = framed and in_packet == _FULL_PACKET - prefix
         fits = size == in_packet or (split and size > in_packet) or not framed
-        if size < _HEADER or size > MAX_EVENT_BYTES or not fits:
+        if claimed_length(event, 0) == 0 or not fits:
             put(state + s.EVENT, event)
             put(state + s.EVENT_SIZE, size)
-            put(state + s.EVENT_TYPE, load_u1(event + 4))
+            put(state + s.EVENT_TYPE, load_u1(event + TYPE_AT))
             reason = s.BAD_LENGTH
             break
-        if end - event < size and size <= get(state + s.STREAM_ABOVE) and not split:
+        streamed = end - event < size or split
+        if streamed and size <= get(state + s.STREAM_ABOVE) and not split:
             break
-        verdict = _admit(state, event, size)
+        verdict = _admit(state, event, size, 0 if streamed else 1)
         if verdict != s.NEED_BYTES:
             reason = verdict
             break
         put(state + s.EVENT_ACK, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
-        kind = _KINDS[get(state + s.EVENT_TYPE)]
-        if end - event < size or split:
-            if kind == _BEGIN or get(state + s.CHECKSUM) < 0 or get(state + s.EVENT_TYPE) in (_ROTATE, _FDE):
+        role = _ROLES[get(state + s.EVENT_TYPE)]
+        if streamed:
+            if role == BEGIN or get(state + s.CHECKSUM) < 0 or get(state + s.EVENT_TYPE) in (_ROTATE, _FDE):
                 reason = s.BAD_LENGTH
                 break
-            if kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+            if role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
                 _count_statement(state, event, 0)  # a border is never so long
             put(state + s.EVENT_LEFT, size)
             put(state + s.PACKET_LEFT, in_packet)
             put(state + s.EMPTY_PACKET, 1 if split else 0)
             put(state + s.EVENT_CRC, 0)
-            put(state + s.EVENT_CRC_LEFT, size - _CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
+            put(state + s.EVENT_CRC_LEFT, size - CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
             cursor = event
             continue
         trailer = _verify(state, event, size)
@@ -408,21 +425,20 @@ def deframe(state: int, begin: int, end: int) -> int:
             reason = s.BAD_CHECKSUM
             break
         body_end = event + size - trailer
-        if kind == _BEGIN:
-            if body_end - event < _HEADER + _GTID_FIELDS:
+        if role == BEGIN:
+            if body_end - event < HEADER + GTID_FIELDS:
                 reason = s.BAD_LENGTH
                 break
-            if get(state + s.STRICT) and _goes_back(state, load_u4(event + 27), load_u8(event + 19)):
+            domain, sequence = load_u4(event + GTID_DOMAIN_AT), load_u8(event + GTID_SEQUENCE_AT)
+            if get(state + s.STRICT) and _goes_back(state, domain, sequence):
                 reason = s.OUT_OF_ORDER
                 break
-            put(state + s.GROUP_SEQ, load_u8(event + 19))
-            put(state + s.GROUP_DOMAIN, load_u4(event + 27))
-            put(state + s.GROUP_SERVER, load_u4(event + 5))
-            flags = load_u1(event + 31)
-            put(state + s.GROUP, s.GROUP_STANDALONE if flags & _STANDALONE else s.GROUP_TRANSACTION)
-            put(state + s.GROUP_XA, 1 if flags & _XA else 0)
+            put(state + s.GROUP_SEQ, sequence)
+            put(state + s.GROUP_DOMAIN, domain)
+            put(state + s.GROUP_SERVER, load_u4(event + SERVER_AT))
+            put(state + s.GROUP_XA, 1 if load_u1(event + GTID_FLAGS_AT) & _XA else 0)
             put(state + s.GROUP_STATEMENTS, 0)
-        elif kind in (_STATEMENT, _COMPRESSED_STATEMENT, _LOAD):
+        elif role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
             _count_statement(state, event, body_end - event)
         cursor = event + size
         if get(state + s.EVENT_KEEP):
@@ -431,12 +447,12 @@ def deframe(state: int, begin: int, end: int) -> int:
                 body_end += out - event
             out += size
             offset += size
-        if kind == _CONTROL and get(state + s.EVENT_TYPE) in (_FDE, _HEARTBEAT):
+        if role == CONTROL and get(state + s.EVENT_TYPE) in (_FDE, _HEARTBEAT):
             # Their positions mean something of their own, which Python reads.
             put(state + s.EVENTS, get(state + s.EVENTS) + 1)
         else:
-            reason = _finish(state, body_end, out, offset)
-        if kind == _CONTROL:
+            reason = _finish(state, role, size - trailer, body_end, out, offset)
+        if role == CONTROL:
             reason = s.CONTROL
     put(state + s.CURSOR, cursor)
     put(state + s.OUT, out)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import ProtocolError
-from replica.protocol import checksum as checksums
 from replica.protocol.constants import EventType
 from replica.protocol.events import (
     FormatDescriptionEvent,
@@ -22,12 +21,9 @@ from replica.protocol.events import (
     RotateEvent,
     decode,
 )
-from replica.protocol.groups import is_dummy
 from replica.protocol.gtid import BinlogPosition
-from replica.protocol.header import parse_header
 from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
 from replica.relay_log import slots
-from replica.relay_log.kernel_deframe import advance
 from replica.relay_log.repeated import out_of_order
 from replica.relay_writer.refusal import refusal
 
@@ -124,11 +120,6 @@ class Receiver:
             self._control(event)
         elif reason == slots.PACKET:
             self._packet(event)
-        elif reason == slots.ORPHAN and self._is_dummy(event):
-            header = parse_header(event)
-            state[slots.POSITION] = advance(state[slots.POSITION], header.event_length, header.log_pos)
-            state[slots.IGNORED] += 1
-            return state[slots.EVENT] + header.event_length
         elif reason == slots.OUT_OF_ORDER:
             raise self._out_of_order(event)
         else:
@@ -145,13 +136,6 @@ class Receiver:
     def _event(self) -> memoryview:
         start = self._relay.state[slots.EVENT] - self._base
         return self._view[start : start + self._relay.state[slots.EVENT_SIZE]]
-
-    def _is_dummy(self, event: memoryview) -> bool:
-        """Whether a complete event stands for one that an old server thought we could not read."""
-        header = parse_header(event)
-        if self._description is None or header.event_length != len(event):
-            return False
-        return is_dummy(header, checksums.strip(event, self._description.checksum))
 
     def _control(self, data: memoryview) -> None:
         relay, state = self._relay, self._relay.state

@@ -23,14 +23,14 @@ import pyarrow as pa
 from replica.errors import DataLossError, ProtocolError
 from replica.files.ranges import relocated
 from replica.log_reader.in_files import FilesReader
-from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.constants import TYPE_AT, ChecksumAlgorithm, EventType
 from replica.protocol.events import decode
 from replica.protocol.header import parse_header
 from replica.row_reader.progress import DumpProgress
 from replica.rows.decode.batch import Groups
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGroup
 from replica.rows.decode.faults import DAMAGED
-from replica.rows.scan.scan import TYPE_AT, Scan, scan
+from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:

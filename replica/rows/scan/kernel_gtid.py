@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from replica.native.compile import inlined
+from replica.native.kernel_group import GTID_FIELDS
+from replica.native.kernel_header import HEADER, SERVER_AT
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
-from replica.rows.scan.kernel_state import BAD_EVENT, DONE, HEADER
+from replica.protocol.constants import GtidExtraFlag, GtidFlag
+from replica.rows.scan.kernel_state import BAD_EVENT, DONE
 from replica.rows.scan.records import GroupRecord
 
-_GROUP_COMMIT = 2
-_XA = 64 | 128
-_MULTI_ENGINE = 1
-_ENDS_ALTER = 4 | 8
-_THREAD_ID = 16
+_GROUP_COMMIT = int(GtidFlag.GROUP_COMMIT_ID)
+_XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
+_MULTI_ENGINE = int(GtidExtraFlag.MULTI_ENGINE)
+_ENDS_ALTER = int(GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER)
+_THREAD_ID = int(GtidExtraFlag.THREAD_ID)
 
 
 @inlined
@@ -22,10 +25,10 @@ def gtid_group(at: int, end: int, group: int) -> int:
     DONE or BAD_EVENT. Zeros after the last field are padding: a large transaction's file has room for thousands.
     """
     body = at + HEADER
-    if end - body < 13:
+    if end - body < GTID_FIELDS:
         return BAD_EVENT
     flags = load_u1(body + 12)
-    p = body + 13
+    p = body + GTID_FIELDS
     commit_id = 0
     if flags & _GROUP_COMMIT:
         if end - p < 8:
@@ -52,7 +55,7 @@ def gtid_group(at: int, end: int, group: int) -> int:
         elif p > end:
             return BAD_EVENT
     store_u8(group + GroupRecord.domain, load_u4(body + 8))
-    store_u8(group + GroupRecord.server, load_u4(at + 5))
+    store_u8(group + GroupRecord.server, load_u4(at + SERVER_AT))
     store_u8(group + GroupRecord.sequence, load_u8(body))
     store_u8(group + GroupRecord.flags, flags)
     store_u8(group + GroupRecord.extra, extra)

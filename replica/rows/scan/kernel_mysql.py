@@ -1,39 +1,22 @@
-"""MySQL's event groups: a GTID event to the head of a group record, and what the first statement says of the group.
+"""MySQL's event groups: a GTID event to the head of a group record.
 
-A MySQL group has no flag that tells how it ends. Its first QUERY does: after BEGIN or XA START it is a transaction, any
-other statement is the whole group. The record has domain 0, the server id of the event and the GTID's number; the uuid
+The record has domain 0, the server id of the event and the GTID's number; the uuid
 and the tag are in the event (mysql_gtid.py of the protocol reads it).
 """
 
 from __future__ import annotations
 
 from replica.native.compile import helper
-from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
-from replica.rows.scan.kernel_state import BAD_EVENT, DONE, HEADER
+from replica.native.kernel_header import HEADER, SERVER_AT, event_type
+from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.protocol.constants import EventType
+from replica.rows.scan.kernel_state import BAD_EVENT, DONE
 from replica.rows.scan.records import GroupRecord
 
-GTID_LOG = 33
-ANONYMOUS_GTID = 34
-GTID_TAGGED_LOG = 42
-
-# What the first statement of a group says.
-STATEMENT = 0  # it is the whole group
-BEGINS = 1
-COMPLETES_XA = 2  # the whole group, and the end of an XA transaction
-
+_TAGGED = int(EventType.GTID_TAGGED_LOG)
 _FIXED = 25  # flags, uuid and number of GTID_LOG
 _UUID_FIELD = 1
 _GNO_FIELD = 2
-_QUERY_FIXED = 13
-_BEGIN = int.from_bytes(b"\0BEGIN", "little")
-_XA_START = int.from_bytes(b"XA START", "little")
-_XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
-_XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
-
-
-@helper
-def is_mysql_gtid(kind: int) -> bool:
-    return kind in (GTID_LOG, ANONYMOUS_GTID, GTID_TAGGED_LOG)
 
 
 @helper
@@ -97,7 +80,7 @@ def mysql_gtid_group(at: int, end: int, group: int) -> int:
     """
     body = at + HEADER
     number = 0
-    if load_u1(at + 4) == GTID_TAGGED_LOG:
+    if event_type(at) == _TAGGED:
         number = _tagged_number(body, end)
         if number < 0:
             return BAD_EVENT
@@ -106,7 +89,7 @@ def mysql_gtid_group(at: int, end: int, group: int) -> int:
     else:
         number = load_u8(body + 17)
     store_u8(group + GroupRecord.domain, 0)
-    store_u8(group + GroupRecord.server, load_u4(at + 5))
+    store_u8(group + GroupRecord.server, load_u4(at + SERVER_AT))
     store_u8(group + GroupRecord.sequence, number)
     store_u8(group + GroupRecord.flags, 0)
     store_u8(group + GroupRecord.extra, 0)
@@ -114,17 +97,3 @@ def mysql_gtid_group(at: int, end: int, group: int) -> int:
     store_u8(group + GroupRecord.xid, 0)
     store_u8(group + GroupRecord.thread, 0)
     return DONE
-
-
-@helper
-def mysql_statement(body: int, end: int) -> int:
-    """What the first QUERY of a group, whose body has its fixed part at least, says of the group."""
-    if (load_u8(end - 8) >> 16) & 0xFFFFFFFFFFFF == _BEGIN:
-        return BEGINS
-    text = body + _QUERY_FIXED + load_u2(body + 11) + load_u1(body + 8) + 1
-    if end - text < 8:
-        return STATEMENT
-    head = load_u8(text)
-    if head == _XA_START:
-        return BEGINS
-    return COMPLETES_XA if head in (_XA_COMMIT, _XA_ROLLBACK) else STATEMENT

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper, inlined
 from replica.native.memory import load_u1, load_u2, store_u8
+from replica.protocol.constants import EventType
 from replica.rows.scan.kernel_maps import active_slot, table_id_at
 from replica.rows.scan.kernel_state import BAD_EVENT, MAX_COLUMNS, NO_TABLE_MAP, STMT_END
 from replica.rows.scan.records import FORM_COMPRESSED, FORM_PARTIAL, FORM_PLAIN, OP_UPDATE, EventRecord
@@ -12,13 +13,17 @@ from replica.rows.scan.records import FORM_COMPRESSED, FORM_PARTIAL, FORM_PLAIN,
 # What `rows_event` returns; an error code is returned negative.
 RECORDED = 1
 ENDS_STATEMENT = 2
-_ROWS_EVENTS = sum(1 << kind for kind in (23, 24, 25, 30, 31, 32, 39))
+_V1, _V2 = int(EventType.WRITE_ROWS_V1), int(EventType.WRITE_ROWS)
+_COMPRESSED_V1, _COMPRESSED_V2 = int(EventType.WRITE_ROWS_COMPRESSED_V1), int(EventType.WRITE_ROWS_COMPRESSED)
+_LAST = int(EventType.DELETE_ROWS_COMPRESSED)
+_PARTIAL_UPDATE = int(EventType.PARTIAL_UPDATE_ROWS)
+_PLAIN = sum(1 << kind for kind in (*range(_V1, _V1 + 3), *range(_V2, _V2 + 3), _PARTIAL_UPDATE))
 
 
 @helper
 def is_rows_event(kind: int) -> bool:
     """WRITE, UPDATE, DELETE of version 1, 2, PARTIAL_UPDATE, and the compressed ones of versions 1 and 2."""
-    return (_ROWS_EVENTS >> kind) & 1 != 0 if kind < 64 else 166 <= kind <= 171
+    return (_PLAIN >> kind) & 1 != 0 if kind < 64 else _COMPRESSED_V1 <= kind <= _LAST
 
 
 @helper
@@ -43,17 +48,17 @@ def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active:
     flags = load_u2(body + 6)
     p = body + 8
     form = FORM_PLAIN
-    if kind >= 166:
+    if kind >= _COMPRESSED_V1:
         form = FORM_COMPRESSED
-        op = (kind - 166) % 3
-        version_2 = kind >= 169
-    elif kind == 39:
+        op = (kind - _COMPRESSED_V1) % 3
+        version_2 = kind >= _COMPRESSED_V2
+    elif kind == _PARTIAL_UPDATE:
         form = FORM_PARTIAL
         op = OP_UPDATE
         version_2 = True
     else:
-        version_2 = kind >= 30
-        op = kind - 30 if version_2 else kind - 23
+        version_2 = kind >= _V2
+        op = kind - _V2 if version_2 else kind - _V1
     if version_2:
         if end - p < 3:
             return -BAD_EVENT

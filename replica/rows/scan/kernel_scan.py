@@ -9,21 +9,41 @@ The table ids of the running statement are forgotten at the statement's last row
 
 from __future__ import annotations
 
-from replica.native.compile import kernel
-from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u8
-from replica.rows.scan.kernel_dummy import is_dummy
+from replica.native.compile import helper, kernel
+from replica.native.kernel_group import (
+    BEGIN,
+    COMPLETES_XA,
+    END,
+    LOST,
+    MYSQL_BEGIN,
+    NO_GROUP,
+    PAYLOAD,
+    QUERY_FIELDS,
+    REFUSED,
+    STATEMENT,
+    STRANGER,
+    TRANSACTION,
+    UNDECIDED,
+    belongs_outside,
+    commits,
+    group_step,
+    is_unreadable,
+    may_stand_outside,
+    mysql_statement,
+)
+from replica.native.kernel_header import HEADER, ROLES, event_type, is_ignorable, whole_length
+from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.protocol.constants import EventType, GtidFlag
 from replica.rows.scan.kernel_gtid import gtid_group
 from replica.rows.scan.kernel_maps import active_place, map_slot, table_id_at
-from replica.rows.scan.kernel_mysql import COMPLETES_XA, STATEMENT, is_mysql_gtid, mysql_gtid_group, mysql_statement
+from replica.rows.scan.kernel_mysql import mysql_gtid_group
 from replica.rows.scan.kernel_rows_events import ENDS_STATEMENT, RECORDED, is_rows_event, rows_event
 from replica.rows.scan.kernel_state import (
     BAD_EVENT,
     DONE,
     ENCRYPTED,
     GROW,
-    HEADER,
     HISTORICAL,
-    IGNORABLE,
     INCIDENT,
     MAX_ACTIVE,
     NEEDS_EXPANSION,
@@ -45,10 +65,36 @@ from replica.rows.scan.records import (
     GroupRecord,
 )
 
-# The last eight bytes of a QUERY that ends a transaction, as little-endian numbers.
-COMMIT_TEXT = int.from_bytes(b"\0COMMIT", "little")
-ROLLBACK_TEXT = int.from_bytes(b"ROLLBACK", "little")
-COMPLETED_XA = 128  # of a MariaDB GTID event's flags; set for MySQL's ScanState.xa COMMIT and ROLLBACK too
+COMPLETED_XA = int(GtidFlag.COMPLETED_XA)  # of a MariaDB GTID event; set for MySQL's XA COMMIT and ROLLBACK too
+_QUERY = int(EventType.QUERY)
+_FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
+_XID = int(EventType.XID)
+_TABLE_MAP = int(EventType.TABLE_MAP)
+_IGNORABLE = int(EventType.IGNORABLE)
+_ROWS_QUERY = int(EventType.ROWS_QUERY)
+_ANNOTATE_ROWS = int(EventType.ANNOTATE_ROWS)
+_START_ENCRYPTION = int(EventType.START_ENCRYPTION)
+_PARTIAL_ROW_DATA = int(EventType.PARTIAL_ROW_DATA)
+
+
+@helper
+def _refusal(role: int, at: int) -> int:
+    """DONE, or why reading stops at an event because of its type."""
+    if role == LOST:
+        return INCIDENT
+    if not is_unreadable(role, at):
+        return DONE
+    return HISTORICAL if role == REFUSED else UNKNOWN_EVENT
+
+
+@helper
+def _ending(opened: int, kind: int, role: int, end: int) -> int:
+    """How the group ended that was open before an event and is not behind it."""
+    if role == STATEMENT and opened == TRANSACTION:
+        return ENDS_COMMIT if commits(end) else ENDS_ROLLBACK
+    if role == END:
+        return ENDS_XID if kind == _XID else ENDS_XA_PREPARE
+    return ENDS_STANDALONE
 
 
 @kernel
@@ -83,28 +129,32 @@ def scan_range(
     kind = 0
     while position < size:
         at = data + position
-        kind = 0
-        if size - position < HEADER:
-            status = SHORT_EVENT
-            break
-        kind = load_u1(at + 4)
-        length = load_u4(at + 9)
-        if length < HEADER + trailer or length > size - position:
+        kind = event_type(at) if size - position >= HEADER else 0
+        length = whole_length(at, size - position, trailer)
+        if length == 0:
             status = SHORT_EVENT
             break
         if n_groups == groups_capacity or n_events == events_capacity or n_maps == maps_capacity:
             status = GROW
             break
+        role = ROLES[kind]
         body = at + HEADER
         end = at + length - trailer
         room = end - body
         group = groups + n_groups * GroupRecord.BYTES
-        ends = 0
+
+        if opened == NO_GROUP and not belongs_outside(role):
+            status = _refusal(role, at)
+            if status == DONE and not may_stand_outside(kind, role, at, end):
+                status = OUTSIDE_GROUP
+            if status != DONE:
+                break
+            if is_ignorable(at):
+                store_u8(state + ScanState.skipped + kind * 8, load_u8(state + ScanState.skipped + kind * 8) + 1)
+            position += length
+            continue
 
         if is_rows_event(kind):
-            if opened == 0:
-                status = OUTSIDE_GROUP
-                break
             event = events + n_events * EventRecord.BYTES
             found = rows_event(data, body, end, kind, active, n_active, event)
             if found < 0:
@@ -121,10 +171,7 @@ def scan_range(
                 sql = 0
                 sql_end = 0
 
-        elif kind == 19:  # TABLE_MAP
-            if opened == 0:
-                status = OUTSIDE_GROUP
-                break
+        elif kind == _TABLE_MAP:
             if room < 9:
                 status = BAD_EVENT
                 break
@@ -139,87 +186,41 @@ def scan_range(
             store_u8(mapped + ActiveRecord.slot, slot)
             n_active = max(n_active, place + 1)
 
-        elif kind == 162:  # GTID
-            if opened:  # a crash cut the open group: the server writes it again or never
+        elif role in (BEGIN, MYSQL_BEGIN):
+            if opened != NO_GROUP:  # a crash cut the open group: the server writes it again or never
                 n_events = load_u8(group + GroupRecord.first)
                 cut += 1
-                opened = 0
-            status = gtid_group(at, end, group)
+                opened = NO_GROUP
+            status = gtid_group(at, end, group) if role == BEGIN else mysql_gtid_group(at, end, group)
             if status != DONE:
                 break
             store_u8(group + GroupRecord.start, position)
             store_u8(group + GroupRecord.first, n_events)
-            opened = 1 + (load_u1(body + 12) & 1)
             n_active = 0
             sql = 0
             sql_end = 0
 
-        elif is_mysql_gtid(kind):
-            if opened:
-                n_events = load_u8(group + GroupRecord.first)
-                cut += 1
-                opened = 0
-            status = mysql_gtid_group(at, end, group)
-            if status != DONE:
+        elif kind == _QUERY:
+            if room < QUERY_FIELDS:
+                status = BAD_EVENT
                 break
-            store_u8(group + GroupRecord.start, position)
-            store_u8(group + GroupRecord.first, n_events)
-            opened = 3
-            n_active = 0
-            sql = 0
-            sql_end = 0
+            if opened == UNDECIDED and mysql_statement(at, end) == COMPLETES_XA:
+                store_u8(group + GroupRecord.flags, COMPLETED_XA)
 
-        elif kind == 16:  # XID
-            if opened == 0 or room < 8:
-                status = OUTSIDE_GROUP if opened == 0 else BAD_EVENT
+        elif kind == _XID:
+            if room < 8:
+                status = BAD_EVENT
                 break
-            if opened != 2:
-                store_u8(group + GroupRecord.xid, load_u8(body))
-                ends = ENDS_XID
 
-        elif kind == 2:  # QUERY
-            if opened == 0 and is_dummy(kind, at, end):
-                position += length
-                continue
-            if opened == 0 or room < 13:
-                status = OUTSIDE_GROUP if opened == 0 else BAD_EVENT
-                break
-            if opened == 2:
-                ends = ENDS_STANDALONE
-            elif opened == 3:
-                statement = mysql_statement(body, end)
-                if statement in (STATEMENT, COMPLETES_XA):
-                    ends = ENDS_STANDALONE
-                    store_u8(group + GroupRecord.flags, COMPLETED_XA if statement == COMPLETES_XA else 0)
-                else:
-                    opened = 1
-            else:
-                tail = load_u8(end - 8)
-                if (tail >> 8) & 0xFFFFFFFFFFFFFF == COMMIT_TEXT:
-                    ends = ENDS_COMMIT
-                elif tail == ROLLBACK_TEXT and load_u1(end - 9) == 0:
-                    ends = ENDS_ROLLBACK
-
-        elif kind == 160:  # ANNOTATE_ROWS
+        elif kind == _ANNOTATE_ROWS:
             sql = body - data
             sql_end = end - data
 
-        elif kind == 29:  # ROWS_QUERY: a byte that means nothing, and the text
+        elif kind == _ROWS_QUERY:  # a byte that means nothing, and the text
             sql = min(body + 1, end) - data
             sql_end = end - data
 
-        elif kind == 165:  # QUERY_COMPRESSED: ends standalone groups only, its text is nobody's business here
-            if opened == 2:
-                ends = ENDS_STANDALONE
-
-        elif kind == 38:  # XA_PREPARE
-            if opened == 0:
-                status = OUTSIDE_GROUP
-                break
-            if opened != 2:
-                ends = ENDS_XA_PREPARE
-
-        elif kind == 15:  # FORMAT_DESCRIPTION: the algorithm byte, then always four bytes of CRC
+        elif kind == _FORMAT_DESCRIPTION:  # the algorithm byte, then always four bytes of CRC
             if length < HEADER + 57 + 5:
                 status = BAD_EVENT
                 break
@@ -231,32 +232,28 @@ def scan_range(
                 break
             trailer = algorithm * 4
 
-        elif kind in (40, 172):  # TRANSACTION_PAYLOAD, PARTIAL_ROW_DATA
-            status = OUTSIDE_GROUP if opened == 0 else NEEDS_EXPANSION
+        elif role == PAYLOAD or kind == _PARTIAL_ROW_DATA:
+            status = NEEDS_EXPANSION
             break
-        elif kind == 26:
-            status = INCIDENT
-            break
-        elif kind == 164:
-            # START_ENCRYPTION: flagged IGNORABLE when the server sent it (then the events are plain), not so in a file
-            if load_u2(at + 17) & IGNORABLE == 0:
+
+        elif kind == _START_ENCRYPTION:
+            # Flagged IGNORABLE when the server sent it (then the events are plain), not so in a file.
+            if not is_ignorable(at):
                 status = ENCRYPTED
                 break
-        elif kind in (1, 6, 7, 8, 10, 12, 20, 21, 22):  # LOAD DATA before 5.0, rows before 5.1: never in these groups
-            status = HISTORICAL
-            break
-        elif (
-            # STOP ROTATE INTVAR, blocks of LOAD DATA, RAND USER_VAR, HEARTBEAT, BINLOG_CHECKPOINT, GTID_LIST
-            kind not in (3, 4, 5, 9, 11, 13, 14, 17, 18, 27, 161, 163)
-            # PREVIOUS_GTIDS TRANSACTION_CONTEXT VIEW_CHANGE HEARTBEAT_V2: MariaDB passes them too
-            and kind not in (35, 36, 37, 41)
-        ):
-            if kind != 28 and load_u2(at + 17) & IGNORABLE == 0:
-                status = UNKNOWN_EVENT
-                break
-            store_u8(state + ScanState.skipped + kind * 8, load_u8(state + ScanState.skipped + kind * 8) + 1)
 
-        if ends:
+        else:
+            status = _refusal(role, at)
+            if status != DONE:
+                break
+            if role == STRANGER or kind == _IGNORABLE:
+                store_u8(state + ScanState.skipped + kind * 8, load_u8(state + ScanState.skipped + kind * 8) + 1)
+
+        left = group_step(opened, role, at, end)
+        if opened != NO_GROUP and left == NO_GROUP:
+            ends = _ending(opened, kind, role, end)
+            if ends == ENDS_XID:
+                store_u8(group + GroupRecord.xid, load_u8(body))
             if ends == ENDS_ROLLBACK:
                 # The server logs a transaction that it rolled back when it did something that cannot be rolled back
                 # (CREATE TEMPORARY TABLE). In row format, changes of tables without transactions are groups of their
@@ -269,8 +266,8 @@ def scan_range(
             store_u8(group + GroupRecord.last, n_events)
             store_u8(group + GroupRecord.ending, ends)
             n_groups += 1
-            opened = 0
             n_active = 0
+        opened = left
         position += length
 
     if status == DONE and opened:

@@ -13,7 +13,7 @@ class ScanState(Record):
     groups = word("groups that ended so far")
     events = word("rows events so far")
     maps = word("distinct table maps so far")
-    open = word("0 between groups, 1 in a transaction, 2 in a standalone group, 3 in MySQL's before its first QUERY")
+    open = word("the open group, one of protocol.event_row.Group")
     active = word("table ids of the running statement")
     sql = word("offset of the running statement's text, 0 if none")
     sql_end = word("offset after that text")
@@ -21,7 +21,7 @@ class ScanState(Record):
     detail = word("out: its type")
     cut = word("groups that a later GTID event cut short (the server crashed while it wrote them)")
     xa = word("groups that prepare or complete an XA transaction")
-    skipped = word("per event type, the events that nobody knows and that are flagged IGNORABLE", count=256)
+    skipped = word("per event type, the events that were passed because they are flagged IGNORABLE", count=256)
 
 
 DONE = 0
@@ -42,7 +42,5 @@ NEEDS_EXPANSION = 12  # an event that holds other events
 MAX_ACTIVE = 4096
 # MariaDB's own limit (MAX_FIELDS).
 MAX_COLUMNS = 4096
-HEADER = 19
-IGNORABLE = 0x80
 STMT_END = 1
 HINTS = 64  # table ids whose last slot is remembered

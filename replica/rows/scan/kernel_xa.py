@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.memory import load_u1, load_u4, store_u8
+from replica.native.kernel_group import (
+    BEGIN,
+    COMPLETES_XA,
+    END,
+    GTID_FIELDS,
+    GTID_FLAGS_AT,
+    MYSQL_BEGIN,
+    NO_GROUP,
+    QUERY_FIELDS,
+    STATEMENT,
+    UNDECIDED,
+    group_step,
+    mysql_statement,
+)
+from replica.native.kernel_header import HEADER, described_trailer, event_type, role_of, whole_length
+from replica.native.memory import load_u1, store_u8
 from replica.native.record import Record, word
-from replica.rows.scan.kernel_mysql import COMPLETES_XA, is_mysql_gtid, mysql_statement
+from replica.protocol.constants import EventType, GtidFlag
 
-HEADER = 19
-GTID, QUERY, QUERY_COMPRESSED, FORMAT_DESCRIPTION, XA_PREPARE = 162, 2, 165, 15, 38
-FLAGS_AT = HEADER + 12  # in a GTID event, after sequence number and domain
-COMPLETED_XA = 128
-QUERY_FIXED = 13
+_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
+_XA_PREPARE = int(EventType.XA_PREPARE)
+_COMPLETED_XA = int(GtidFlag.COMPLETED_XA)
 
 
 class XaRecord(Record):
@@ -24,54 +37,40 @@ class XaRecord(Record):
     completes = word("1: it ends the transaction, 0: it prepares it")
 
 
-_NONE, _OTHER, _COMPLETES, _MYSQL = 0, 1, 2, 3  # the open group
-
-
 @kernel
 def find_xa(data: int, size: int, position: int, trailer: int, found: int, capacity: int) -> int:
     """Write the first `capacity` records; returns how many there are, or -1 - the offset of an event cut short."""
     count = 0
-    opened = _NONE
+    group = NO_GROUP
+    completes = 0  # 1: the open group ends an XA transaction
     start = 0
     while position < size:
         at = data + position
-        if size - position < HEADER + trailer:
+        length = whole_length(at, size - position, trailer)
+        role = role_of(at) if length != 0 else 0
+        kind = event_type(at) if length != 0 else 0
+        end = at + length - trailer
+        if length == 0 or (role == BEGIN and end - at < HEADER + GTID_FIELDS):
             return -1 - position
-        kind = load_u1(at + 4)
-        length = load_u4(at + 9)
-        if length < HEADER + trailer or length > size - position:
-            return -1 - position
-        ends = 0
-        completes = 0
-        if kind == GTID:
-            if length <= FLAGS_AT:
+        if role in (BEGIN, MYSQL_BEGIN):
+            completes = 1 if role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _COMPLETED_XA else 0
+            start = position
+        elif group == UNDECIDED and role == STATEMENT:
+            if end - at < HEADER + QUERY_FIELDS:
                 return -1 - position
-            opened = _COMPLETES if load_u1(at + FLAGS_AT) & COMPLETED_XA else _OTHER
-            start = position
-        elif is_mysql_gtid(kind):
-            opened = _MYSQL
-            start = position
-        elif kind == XA_PREPARE:
-            ends = opened
-        elif kind in (QUERY, QUERY_COMPRESSED):
-            if opened == _COMPLETES:
-                ends = completes = 1
-            elif opened == _MYSQL and kind == QUERY:
-                if length < HEADER + QUERY_FIXED + trailer:
-                    return -1 - position
-                if mysql_statement(at + HEADER, at + length - trailer) == COMPLETES_XA:
-                    ends = completes = 1
-        elif kind == FORMAT_DESCRIPTION:
-            trailer = 4 if load_u1(at + length - 5) == 1 else 0
-        if ends:
+            completes = 1 if mysql_statement(at, end) == COMPLETES_XA else 0
+        elif kind == _DESCRIPTION:
+            trailer = described_trailer(at, length)
+        left = group_step(group, role, at, end)
+        if group != NO_GROUP and left == NO_GROUP and (kind == _XA_PREPARE or (completes and role != END)):
             if count < capacity:
                 record = found + count * XaRecord.BYTES
                 store_u8(record + XaRecord.start, start)
                 store_u8(record + XaRecord.last, position)
                 store_u8(record + XaRecord.end, position + length)
                 store_u8(record + XaRecord.trailer, trailer)
-                store_u8(record + XaRecord.completes, completes)
+                store_u8(record + XaRecord.completes, 0 if kind == _XA_PREPARE else completes)
             count += 1
-            opened = _NONE
+        group = left
         position += length
     return count

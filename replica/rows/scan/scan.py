@@ -22,7 +22,7 @@ import numpy as np
 
 from replica.errors import ProtocolError, UnsupportedEventError
 from replica.native.arrays import address
-from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, EventType, event_name
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, TYPE_AT, EventType, event_name
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.expand import Expansion, expand
 from replica.rows.scan.faults import scan_fault
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
-TYPE_AT: Final = 4  # of an event, in its header
 ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
 # First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128

@@ -26,7 +26,7 @@ import numpy as np
 from replica.errors import DataLossError, ProtocolError, TruncatedError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
-from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, EventType
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, TYPE_AT, EventType
 from replica.protocol.gtid import Gtid
 from replica.protocol.transaction_events import XaId, read_xa_prepare
 from replica.protocol.wire import Cursor
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct("<4xBII")  # type, server id, length
 _MARIADB_GTID: Final = struct.Struct("<QI")  # sequence number, domain
 _QUERY: Final = struct.Struct("<8xB2xH")  # lengths of the database name and of the status variables
-_TYPE_AT: Final = 4  # in an event's header
 _MYSQL_NUMBER_AT: Final = 17  # in GTID_LOG, after flags and uuid
 FIRST_FOUND: Final = 64
 MAX_TEXT: Final = 1 << 10  # an XA COMMIT with the longest id has 300 bytes; a block that claims more is damaged
@@ -131,7 +130,7 @@ def _group(
     view = data.data
     body = Cursor(view, last + HEADER_LENGTH, end - trailer)
     if completes:
-        xid, action = _completion(body, compressed=view[last + _TYPE_AT] == EventType.QUERY_COMPRESSED)
+        xid, action = _completion(body, compressed=view[last + TYPE_AT] == EventType.QUERY_COMPRESSED)
     else:
         one_phase, xid = read_xa_prepare(body)
         if one_phase:

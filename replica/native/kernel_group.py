@@ -1,0 +1,164 @@
+# ruff: noqa: PLR0911  (one return a role)
+"""The grouping rule for kernels: what an event does to the open group, and whether it may stand outside of one.
+
+The rule in words, its plain twin and its sources: protocol/groups.py. Roles of event types: protocol/event_row.py. An
+event stands between `at`, its header, and `end`, where its checksum begins. The open group is one of `event_row.Group`.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper
+from replica.native.kernel_header import HEADER, is_ignorable
+from replica.native.memory import load_u1, load_u2, load_u8
+from replica.protocol import event_row
+from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.event_row import Group, Role
+
+NO_GROUP = int(Group.NONE)
+TRANSACTION = int(Group.TRANSACTION)
+STANDALONE = int(Group.STANDALONE)
+UNDECIDED = int(Group.UNDECIDED)
+
+STRANGER = int(Role.STRANGER)
+REFUSED = int(Role.REFUSED)
+CONTROL = int(Role.CONTROL)
+BEGIN = int(Role.BEGIN)
+MYSQL_BEGIN = int(Role.MYSQL_BEGIN)
+MEMBER = int(Role.MEMBER)
+LOAD = int(Role.LOAD)
+END = int(Role.END)
+STATEMENT = int(Role.STATEMENT)
+COMPRESSED_STATEMENT = int(Role.COMPRESSED_STATEMENT)
+PAYLOAD = int(Role.PAYLOAD)
+LOST = int(Role.LOST)
+
+# A GTID event: sequence number, domain, flags.
+GTID_SEQUENCE_AT = HEADER
+GTID_DOMAIN_AT = HEADER + 8
+GTID_FLAGS_AT = HEADER + 12
+GTID_FIELDS = 13
+# A QUERY: 13 bytes, the length of the database at 8 and of the status variables at 11; both; a NUL; the text.
+QUERY_FIELDS = 13
+_DATABASE_LENGTH_AT = HEADER + 8
+_STATUS_LENGTH_AT = HEADER + 11
+# What the first statement of a group of MySQL says.
+WHOLE = 0  # it is the whole group
+BEGINS = 1
+COMPLETES_XA = 2  # the whole group, and the end of an XA transaction
+
+_OUTSIDE = sum(1 << role for role in event_row.OUTSIDE)
+_IS_STANDALONE = int(GtidFlag.STANDALONE)
+_QUERY = int(EventType.QUERY)
+_USER_VAR = int(EventType.USER_VAR)
+# Texts as little-endian numbers: the last bytes of a QUERY with the NUL before the text, or its first eight.
+_COMMIT = int.from_bytes(b"\0COMMIT", "little")
+_ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
+_BEGIN = int.from_bytes(b"\0BEGIN", "little")
+_XA_START = int.from_bytes(b"XA START", "little")
+_XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
+_XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
+_DUMMY = int.from_bytes(b"# Dummy ", "little")
+# The place of the name's first character in a USER_VAR, and what stands there: the name is "!dummyvar", cut to fit.
+_NAME_AT = HEADER + 4
+_MARK = ord("!")
+
+
+@helper
+def text_at(at: int) -> int:
+    """Where the text of a QUERY begins that has its fixed fields; it may be behind the event's end."""
+    return at + HEADER + QUERY_FIELDS + load_u2(at + _STATUS_LENGTH_AT) + load_u1(at + _DATABASE_LENGTH_AT) + 1
+
+
+@helper
+def commits(end: int) -> bool:
+    """Whether the text of a QUERY that ends here is COMMIT, all of it."""
+    return (load_u8(end - 8) >> 8) & 0xFFFFFFFFFFFFFF == _COMMIT
+
+
+@helper
+def rolls_back(end: int) -> bool:
+    return load_u8(end - 8) == _ROLLBACK and load_u1(end - 9) == 0
+
+
+@helper
+def mysql_statement(at: int, end: int) -> int:
+    """What the first QUERY of a group, which has its fixed fields, says of the group: WHOLE, BEGINS or COMPLETES_XA."""
+    if (load_u8(end - 8) >> 16) & 0xFFFFFFFFFFFF == _BEGIN:
+        return BEGINS
+    text = text_at(at)
+    if end - text < 8:
+        return WHOLE
+    head = load_u8(text)
+    if head == _XA_START:
+        return BEGINS
+    return COMPLETES_XA if head in (_XA_COMMIT, _XA_ROLLBACK) else WHOLE
+
+
+@helper
+def _after_statement(group: int, at: int, end: int) -> int:
+    if group == STANDALONE:
+        return NO_GROUP
+    if end - at < HEADER + QUERY_FIELDS:
+        return group
+    if group == TRANSACTION:
+        return NO_GROUP if commits(end) or rolls_back(end) else TRANSACTION
+    return TRANSACTION if mysql_statement(at, end) == BEGINS else NO_GROUP
+
+
+@helper
+def group_step(group: int, role: int, at: int, end: int) -> int:
+    """The group that is open after an event; NO_GROUP behind its end. An event that BEGINs must have its fields.
+
+    Of the event itself it reads the fields of a GTID, the last nine bytes of a statement and, in a group of MySQL,
+    the statement's head.
+    """
+    if role == MEMBER:
+        return group
+    if role == BEGIN:
+        return STANDALONE if load_u1(at + GTID_FLAGS_AT) & _IS_STANDALONE else TRANSACTION
+    if role == MYSQL_BEGIN:
+        return UNDECIDED
+    if group == NO_GROUP:
+        return NO_GROUP
+    if role == STATEMENT:
+        return _after_statement(group, at, end)
+    if role == END:
+        return STANDALONE if group == STANDALONE else NO_GROUP
+    if (group == STANDALONE and role in (COMPRESSED_STATEMENT, LOST)) or (group == UNDECIDED and role == PAYLOAD):
+        return NO_GROUP
+    return group
+
+
+@helper
+def is_dummy(kind: int, at: int, end: int) -> bool:
+    """Whether an event is one that a server sent in place of another, which it thought its replica could not read."""
+    if kind == _USER_VAR:
+        return end - at > _NAME_AT and load_u1(at + _NAME_AT) == _MARK
+    if kind != _QUERY or end - at <= HEADER + QUERY_FIELDS:
+        return False
+    # The event is as long as the other was, so the text may be cut.
+    text = text_at(at)
+    if text >= end:
+        return False
+    for i in range(min(end - text, 8)):  # noqa: SIM110  (numba has no all())
+        if load_u1(text + i) != (_DUMMY >> (8 * i)) & 0xFF:
+            return False
+    return True
+
+
+@helper
+def belongs_outside(role: int) -> bool:
+    """Whether events of a type may stand where no group is open."""
+    return (_OUTSIDE >> role) & 1 != 0
+
+
+@helper
+def may_stand_outside(kind: int, role: int, at: int, end: int) -> bool:
+    """Whether an event may stand where no group is open; if not for its role, it is to be skipped there."""
+    return belongs_outside(role) or is_ignorable(at) or is_dummy(kind, at, end)
+
+
+@helper
+def is_unreadable(role: int, at: int) -> bool:
+    """Whether readers must stop at an event because of its type (protocol/unknown.py: refuse_unreadable)."""
+    return role == REFUSED or (role == STRANGER and not is_ignorable(at))

@@ -1,0 +1,66 @@
+"""The header that every event starts with, for kernels: how long the event is, and what its type means to groups.
+
+Every kernel that goes from header to header takes its lengths from here. Addresses are those of the header's first
+byte; nothing beyond the header is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replica.native.compile import helper
+from replica.native.memory import load_u1, load_u2, load_u4
+from replica.protocol import constants
+from replica.protocol.constants import HeaderFlag
+
+HEADER = constants.HEADER_LENGTH
+MAX_EVENT_BYTES = constants.MAX_EVENT_BYTES
+CHECKSUM_BYTES = constants.CHECKSUM_LENGTH
+TYPE_AT = constants.TYPE_AT
+SERVER_AT = constants.SERVER_AT
+LENGTH_AT = constants.LENGTH_AT
+LOG_POS_AT = constants.LOG_POS_AT
+FLAGS_AT = constants.FLAGS_AT
+
+ROLES = np.array(constants.ROLES, np.int64)
+"""By event type: the number of its Role."""
+
+_IGNORABLE = int(HeaderFlag.IGNORABLE)
+
+
+@helper
+def event_type(at: int) -> int:
+    return load_u1(at + TYPE_AT)
+
+
+@helper
+def role_of(at: int) -> int:
+    return ROLES[load_u1(at + TYPE_AT)]
+
+
+@helper
+def is_ignorable(at: int) -> bool:
+    """Whether the header says that a reader who does not know the type may skip the event."""
+    return load_u2(at + FLAGS_AT) & _IGNORABLE != 0
+
+
+@helper
+def claimed_length(at: int, trailer: int) -> int:
+    """The event's length as its header has it, 0 if no event is so short or so long."""
+    length = load_u4(at + LENGTH_AT)
+    return length if HEADER + trailer <= length <= MAX_EVENT_BYTES else 0
+
+
+@helper
+def whole_length(at: int, left: int, trailer: int) -> int:
+    """The same, and 0 as well if the event does not end within the `left` bytes from `at` on."""
+    if left < HEADER:
+        return 0
+    length = claimed_length(at, trailer)
+    return length if length <= left else 0
+
+
+@helper
+def described_trailer(at: int, length: int) -> int:
+    """Bytes of checksum that events have after a FORMAT_DESCRIPTION: its algorithm stands before its own checksum."""
+    return CHECKSUM_BYTES if load_u1(at + length - CHECKSUM_BYTES - 1) == 1 else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from replica.dump.column_names import declaration, quoted
 from replica.dump.event_words import event_words, group_words, utc
 from replica.dump.kernel_escapes import PLAIN
-from replica.dump.listing import Item, Role, listing
+from replica.dump.listing import Item, ItemKind, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
@@ -78,10 +78,10 @@ class HumanDump:
                 self._write_item(item)
 
     def _write_item(self, item: Item) -> None:
-        if item.role is Role.ROWS and item.chunk is not None:
+        if item.kind is ItemKind.ROWS and item.chunk is not None:
             self._release()
             self._out.write(visible_bytes(item.chunk.text))
-        elif item.role is Role.CUT:
+        elif item.kind is ItemKind.CUT:
             self._say(
                 "# the file ends inside this transaction: its rows are not shown, nothing says it was committed\n"
             )
@@ -90,7 +90,7 @@ class HumanDump:
 
     def _write_event(self, item: Item, event: Event) -> None:
         offset, header = item.found.offset, item.found.header
-        if item.role is Role.BEGIN:
+        if item.kind is ItemKind.BEGIN:
             self._waiting.clear()
             self._time = header.timestamp
             self._say(f"#\n# at {offset}  {one_line(group_words(event))}\n")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.row_reader.reading import Reading
 
 
-class Role(Enum):
+class ItemKind(Enum):
     OUTSIDE = "outside"  # of every group
     BEGIN = "begin"
     MEMBER = "member"
@@ -40,15 +40,20 @@ class Role(Enum):
 
 
 class Item(NamedTuple):
-    """One item of the list. `event` unless `role` is ROWS or CUT, `chunk` only then."""
+    """One item of the list. `event` unless `kind` is ROWS or CUT, `chunk` only then."""
 
-    role: Role
+    kind: ItemKind
     found: FileEvent
     event: Event | None = None
     chunk: Chunk | None = None
 
 
-_ROLES = {Place.OUTSIDE: Role.OUTSIDE, Place.BEGIN: Role.BEGIN, Place.MEMBER: Role.MEMBER, Place.END: Role.END}
+_KINDS = {
+    Place.OUTSIDE: ItemKind.OUTSIDE,
+    Place.BEGIN: ItemKind.BEGIN,
+    Place.MEMBER: ItemKind.MEMBER,
+    Place.END: ItemKind.END,
+}
 
 
 def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
@@ -67,7 +72,7 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
             group = found.offset - part.piece.offset
             shown = visible is None or group in visible
         if shown if place is not Place.OUTSIDE else reading.selection.everything:
-            yield from _items(part, found, _ROLES[place], group, feed)
+            yield from _items(part, found, _KINDS[place], group, feed)
         if feed is not None and feed.failure is not None and feed.fails_at(found):
             raise feed.failure
     if feed is not None and failure is None:
@@ -75,18 +80,18 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
     if failure is not None:
         raise failure
     if tracker.is_open and shown:
-        yield Item(Role.CUT, found)
+        yield Item(ItemKind.CUT, found)
 
 
-def _items(part: Part, found: FileEvent, role: Role, group: int, feed: RowFeed | None) -> Iterator[Item]:
+def _items(part: Part, found: FileEvent, kind: ItemKind, group: int, feed: RowFeed | None) -> Iterator[Item]:
     """Yield an event with the rows that belong before or behind it."""
     event = part.read(found)
-    if role is Role.END and feed is not None:
-        yield from (Item(Role.ROWS, found, chunk=chunk) for chunk in feed.take(group))
-    yield Item(role, found, event)
+    if kind is ItemKind.END and feed is not None:
+        yield from (Item(ItemKind.ROWS, found, chunk=chunk) for chunk in feed.take(group))
+    yield Item(kind, found, event)
     if isinstance(event, RowsEvent) and feed is not None:
         rows = feed.take(group, found.offset - part.piece.offset)
-        yield from (Item(Role.ROWS, found, chunk=chunk) for chunk in rows)
+        yield from (Item(ItemKind.ROWS, found, chunk=chunk) for chunk in rows)
 
 
 def _place(tracker: GroupTracker, part: Part, found: FileEvent) -> Place:

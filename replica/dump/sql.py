@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from replica.dump.column_names import quoted
 from replica.dump.event_words import INSERT_ID, group_words, user_variable
 from replica.dump.kernel_escapes import SQL
-from replica.dump.listing import Item, Role, listing
+from replica.dump.listing import Item, ItemKind, listing
 from replica.dump.rows_text import RowTexts
 from replica.dump.session_settings import ROWS_MODE, SessionSettings, settings_of, settings_of_rows
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Shown, Side, shown_columns
@@ -124,20 +124,20 @@ class SqlDump:
                 self._write_item(part, item)
 
     def _write_item(self, part: Part, item: Item) -> None:
-        if item.role is Role.ROWS and item.chunk is not None:
+        if item.kind is ItemKind.ROWS and item.chunk is not None:
             for text in self._waiting:
                 self._write(text)
             self._waiting.clear()
             self._write(self._session.change(settings_of_rows(self._flags, item.found.header.timestamp)))
             self._begin()
             self._out.write(item.chunk.text)
-        elif item.role is Role.CUT:
+        elif item.kind is ItemKind.CUT:
             self._write("-- the file ends inside this transaction; nothing says that it was committed\n")
         elif item.event is not None:
             self._write_event(part, item, item.event)
 
     def _write_event(self, part: Part, item: Item, event: Event) -> None:
-        if item.role is Role.BEGIN:
+        if item.kind is ItemKind.BEGIN:
             self._waiting = [f"-- {one_line(group_words(event))}\n"]
             self._begun, self._flags = False, 0
             self._gtid = event if isinstance(event, GtidEvent) else None
@@ -159,7 +159,7 @@ class SqlDump:
                 self._left_out(part, item, "LOAD DATA that was logged as a statement")
             case _:
                 self._context(event)
-        if item.role is Role.END:
+        if item.kind is ItemKind.END:
             self._end(event)
 
     def _wants(self, event: TableMapEvent) -> bool:

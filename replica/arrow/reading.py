@@ -71,7 +71,7 @@ class ChangeReader:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What both functions are asked for."""
+    """The arguments that both functions share."""
 
     table: str
     schema_file: Path | None

@@ -100,7 +100,7 @@ class TableDecoder:
             raise refused[1]
 
     def _refused(self, part: Part) -> tuple[int, StatementDmlError] | None:
-        """The first statement that the reading may not pass, and where its group starts in the part."""
+        """Find the first statement that the reading may not pass, and where its group starts in the part."""
         if not self.statements_stop:
             return None
         self._statements = self._statements or StatementChanges(self.reading.names.wants)
@@ -137,7 +137,7 @@ class TableDecoder:
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.Array | None,
     ) -> Iterator[tuple[npt.NDArray[np.int32], pa.RecordBatch]]:
-        """RecordBatches of one definition, each with the number of the group of every row."""
+        """Yield RecordBatches of one definition, each with the number of the group of every row."""
         schema, missing = change_schema(columns), list[XaGroup]()
         decoder = self._decoders.get(columns)
         if decoder is None:
@@ -156,7 +156,7 @@ class TableDecoder:
         _refuse_unprepared(missing, shown)
 
     def _definitions(self, part: Part, carried: Sequence[CarriedGroup]) -> list[Definition]:
-        """The definitions that rows of the table have in a part, in the order in which they are met."""
+        """List the definitions that rows of the table have in a part, in the order in which they are met."""
         names, policy = self.reading.names, self.options.policy
         if self._tables is None:
             self._tables = TableCache(names, None, policy)

@@ -26,7 +26,9 @@ class SpanRecord(Record):
 
 @kernel
 def count_types(data: int, spans: int, span_count: int, counts: int) -> int:
-    """`spans`: SpanRecords; `counts`: TypeCounts. Returns 0, or the offset of what is no event, plus 1."""
+    """Count the events of each type. `spans`: SpanRecords; `counts`: TypeCounts. Return 0, or the offset of what is no
+    event, plus 1.
+    """
     for i in range(span_count):
         at = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.start)
         end = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.end)

@@ -32,7 +32,7 @@ HEAD_BYTES: Final = k.MESSAGE_AT + _BLOCK
 
 
 class EventCipher:
-    """One key, one nonce, one algorithm: what a file has."""
+    """The cipher of one file: one key, one nonce, one algorithm."""
 
     def __init__(self, key: bytes, nonce: bytes, algorithm: Algorithm) -> None:
         self._key = algorithms.AES(key)
@@ -48,7 +48,9 @@ class EventCipher:
         self._result = np.zeros(3, np.int64)
 
     def batch(self, raw: NDArray[np.uint8], offset: int, least: int, out: NDArray[np.uint8]) -> int:
-        """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; how many bytes they have."""
+        """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; return how many bytes they
+        have.
+        """
         counters = int(self.algorithm == "ctr")
         events = k.gather(
             address(raw),
@@ -106,7 +108,7 @@ class EventStream:
         return plain[moved : moved + 4] + plain[:moved] + length + plain[moved + 4 :]
 
     def next(self, piece: bytes, *, last: bool = False) -> bytes:
-        """What follows: whole blocks, unless it is the rest."""
+        """Return what follows: whole blocks, unless it is the rest."""
         if not last or self._tail_pad is None:
             return self._context.update(piece)
         whole = len(piece) - len(piece) % _BLOCK

@@ -34,7 +34,7 @@ MAX_TRIES: Final = 4096
 
 
 class Decrypted:
-    """Reads ahead by a batch; `prefix` comes first, as it is."""
+    """A reader that reads ahead by a batch; `prefix` comes first, as it is."""
 
     def __init__(self, prefix: bytes, source: ByteSource, cipher: EventCipher, checksum: ChecksumAlgorithm) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class Decrypted:
             self._ended = count == 0
 
     def _take(self, size: int) -> bytes:
-        """The first bytes of raw, which are used up."""
+        """Take the first bytes of raw, which are used up."""
         taken = self._raw[:size].tobytes()
         self._drop(size)
         return taken
@@ -92,7 +92,7 @@ class Decrypted:
         self._offset += size
 
     def _next(self) -> memoryview:
-        """The next piece, of at least one byte."""
+        """Return the next piece, of at least one byte."""
         if self._lost:
             return memoryview(self._take(self._find_border()))
         if self._long is None:
@@ -130,7 +130,9 @@ class Decrypted:
         return True
 
     def _is_torn(self, size: int) -> bool:
-        """Whether the length of the first event in raw, `size`, is wrong: this and others do not follow from it."""
+        """Tell whether the length of the first event in raw, `size`, is wrong: this and others do not follow from
+        it.
+        """
         found = self._search(1)
         return not self._leads_on(size) or (found is not None and found < size)
 
@@ -156,7 +158,7 @@ class Decrypted:
         return memoryview(self._take(1))
 
     def _find_border(self) -> int:
-        """How many bytes are before the next event, or can be passed on without having found one."""
+        """Return how many bytes are before the next event, or can be passed on without having found one."""
         found = self._search(0)
         if found is None:
             return self._fill if self._ended or not self._trailer else self._fill - LOOKED_AT
@@ -164,7 +166,7 @@ class Decrypted:
         return found
 
     def _search(self, begin: int) -> int | None:
-        """The next place in raw where a whole event matches its checksum."""
+        """Find the next place in raw where a whole event matches its checksum."""
         if not self._trailer or self._fill < HEAD_BYTES:
             return None
         raw = self._raw[: self._fill]
@@ -174,7 +176,7 @@ class Decrypted:
         return next((place for place in tries if self._matches(place)), None)
 
     def _leads_on(self, place: int) -> bool:
-        """Whether an event stands there, or the end."""
+        """Tell whether an event stands there, or the end."""
         return not self._trailer or self._fill - place < HEAD_BYTES or self._header_fits(place) or self._matches(place)
 
     def _length(self, place: int) -> int:
@@ -188,7 +190,7 @@ class Decrypted:
         return event_crc32(memoryview(event)[:-CHECKSUM_LENGTH]) == int.from_bytes(event[-CHECKSUM_LENGTH:], "little")
 
     def _header_fits(self, place: int) -> bool:
-        """Whether a header there has the position that follows from its place."""
+        """Tell whether a header there has the position that follows from its place."""
         if self._fill - place < HEAD_BYTES:
             return False
         offset = self._offset + place

@@ -1,4 +1,4 @@
-"""What AES needs around it to decrypt many events in one call: blocks out of events, and plain events out of blocks.
+"""The work around AES to decrypt many events in one call: blocks out of events, and plain events out of blocks.
 
 The server encrypts each event as one message of its own (`event_encrypt` in its log writer): the length stays readable
 in bytes 9 to 12, the four encrypted bytes that belong there stand in bytes 0 to 3 instead, and the message is bytes 4
@@ -24,7 +24,7 @@ BLOCKS = 16
 
 @helper
 def _swap(value: int) -> int:
-    """The bytes of a 64-bit number in reverse."""
+    """Reverse the bytes of a 64-bit number."""
     swapped = 0
     for i in range(8):
         swapped |= ((value >> (8 * i)) & 0xFF) << (56 - 8 * i)
@@ -53,7 +53,7 @@ def gather(
 ) -> int:
     """Copy the whole events at the start of `raw` to `out`, messages in order, and write blocks for AES.
 
-    `offset` is that of raw[0] in the file, `least` the shortest an event can be; `counters` 1: CTR. Stops before an
+    `offset` is that of raw[0] in the file, `least` the shortest an event can be; `counters` 1: CTR. It stops before an
     event that is not all there, or cannot be as long as it says.
     """
     done = 0
@@ -133,7 +133,7 @@ def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: in
 
 @kernel
 def first_notable(out: int, size: int, trailer: int) -> int:
-    """The place of the first event that does not match its checksum, or that tells how to go on, or -1."""
+    """Find the first event that does not match its checksum, or that tells how to go on; return its place, or -1."""
     done = 0
     while done < size:
         length = load_u4(out + done + LENGTH_AT)

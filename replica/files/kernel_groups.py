@@ -77,7 +77,7 @@ def _stands(at: int, end: int) -> bool:
 
 @kernel
 def walk(base: int, end: int, state: int) -> int:
-    """Walk from CURSOR; returns the reason for stopping. See the words of the state above."""
+    """Walk from CURSOR; return the reason for stopping. See the words of the state above."""
     cursor = load_u8(state + CURSOR)
     begin = load_u8(state + START)
     cut = load_u8(state + CUT)

@@ -32,7 +32,7 @@ def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
 
 @kernel
 def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> int:
-    """The first offset in [begin, end) where an event stands that begins a group or is outside of any, or -1.
+    """Find the first offset in [begin, end) where an event stands that begins a group or is outside of any, or -1.
 
     With checksums the event must match its own; without, several events must follow.
     """

@@ -79,7 +79,9 @@ class Walk:
         self._begin_at(start)
 
     def ranges(self, damage: list[Damage] | None) -> Iterator[FileRange]:
-        """All ranges up to the first damage, which is raised, or all there are, with what is left out in `damage`."""
+        """Yield all ranges up to the first damage, which is raised, or all there are, with what is left out in
+        `damage`.
+        """
         while True:
             stopped, error = self._go_on()
             yield from self._cut()
@@ -172,7 +174,7 @@ class Walk:
         return None
 
     def _search(self) -> int | None:
-        """The next place behind the damage where reading can go on."""
+        """Find the next place behind the damage where reading can go on."""
         offset = self._get(k.CURSOR) + 1
         while True:
             found = find_start(self._window.base, offset, self._end, self._get(k.TRAILER), self._get(k.ALIGNED))
@@ -222,7 +224,7 @@ class Walk:
         return HEADER_LENGTH + self._get(k.TRAILER)
 
     def _end_error(self) -> ProtocolError | None:
-        """What is wrong with the end of the file: it may be nothing."""
+        """Say what is wrong with the end of the file: it may be nothing."""
         if self._window.fault is not None:
             return self._window.fault
         cursor, end = self._get(k.CURSOR), self._end

@@ -75,8 +75,8 @@ async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_B
 
 
 class GroupHere(NamedTuple):
-    """What stands at a place. `inside`: the place lies inside of an event group. `gtid` is of the group that begins at
-    or behind it.
+    """The group at a place. `inside`: the place lies inside of an event group. `gtid` is of the group that begins at or
+    behind it.
     """
 
     inside: bool

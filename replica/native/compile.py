@@ -44,7 +44,7 @@ def _writable(folder: Path) -> bool:
 
 
 def source_digest() -> str:
-    """A short name of the state of all modules that kernels are made of."""
+    """Return a short name of the state of all modules that kernels are made of."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for pattern in KERNEL_SOURCES:
@@ -54,7 +54,9 @@ def source_digest() -> str:
 
 
 def choose_cache() -> str | None:
-    """The folder kernels are cached in, or None where no folder can be written (then they compile in memory)."""
+    """Choose the folder that kernels are cached in; None where no folder can be written (then they compile in
+    memory).
+    """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     candidates = [
         os.environ.get("NUMBA_CACHE_DIR"),
@@ -85,12 +87,12 @@ def kernel(function: _Function) -> _Function:
 
 
 def helper(function: _Function) -> _Function:
-    """A small function that kernels call: inlined by LLVM, cached with its caller."""
+    """Declare a small function that kernels call: inlined by LLVM, cached with its caller."""
     compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", inline="never")(function)
     return compiled
 
 
 def inlined(function: _Function) -> _Function:
-    """A helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
+    """Declare a helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
     compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", forceinline=True)(function)
     return compiled

@@ -21,7 +21,7 @@ from replica.protocol.constants import (
 
 
 def event_crc32(data: memoryview) -> int:
-    """CRC32 over an event without its last four bytes.
+    """Compute the CRC32 over an event without its last four bytes.
 
     A FORMAT_DESCRIPTION event is counted with BINLOG_IN_USE cleared: the server sets that bit in a file it has open and
     clears it at close without writing the checksum again.
@@ -33,7 +33,7 @@ def event_crc32(data: memoryview) -> int:
 
 
 def strip(event: memoryview, algorithm: int) -> memoryview:
-    """The event without its checksum, after checking it; the event itself when the algorithm is NONE."""
+    """Return the event without its checksum, after checking it; the event itself when the algorithm is NONE."""
     if algorithm == ChecksumAlgorithm.NONE:
         return event
     if len(event) < HEADER_LENGTH + CHECKSUM_LENGTH:
@@ -50,5 +50,5 @@ def strip(event: memoryview, algorithm: int) -> memoryview:
 
 
 def append(content: bytes) -> bytes:
-    """The event with its CRC32; `event_length` in its header must already count the four bytes."""
+    """Append the event's CRC32; `event_length` in its header must already count the four bytes."""
     return content + event_crc32(memoryview(content)).to_bytes(CHECKSUM_LENGTH, "little")

@@ -144,7 +144,7 @@ class HeaderFlag(IntFlag):
 
 
 class GtidFlag(IntFlag):
-    """flags2 of a GTID event."""
+    """The flags of a GTID event (flags2)."""
 
     STANDALONE = 1
     """One statement follows and no COMMIT: the group ends with its first QUERY."""
@@ -158,7 +158,7 @@ class GtidFlag(IntFlag):
 
 
 class GtidExtraFlag(IntFlag):
-    """flags_extra of a GTID event (10.8+)."""
+    """The extra flags of a GTID event (flags_extra, 10.8+)."""
 
     MULTI_ENGINE = 1
     START_ALTER = 2
@@ -190,7 +190,9 @@ class RowsFlag(IntFlag):
 
 
 class ColumnType(IntEnum):
-    """enum_field_types of the server. ENUM and SET travel as STRING with the real type in the metadata."""
+    """The column types (enum_field_types of the server). ENUM and SET travel as STRING with the real type in the
+    metadata.
+    """
 
     DECIMAL = 0
     TINY = 1

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Place(Enum):
-    """Where an event stands."""
+    """The place where an event stands."""
 
     OUTSIDE = "outside"
     BEGIN = "begin"
@@ -53,7 +53,7 @@ _QUERY_FIXED: Final = 13
 
 
 class GroupTracker:
-    """Feed it every event in stream order."""
+    """The rule as a state machine. Feed it every event in stream order."""
 
     __slots__ = ("cut_groups", "flags2", "group", "gtid")
 
@@ -115,14 +115,14 @@ def _after(group: Group, role: Role, event: memoryview) -> Group:
 
 
 def _begins(event: memoryview) -> bool:
-    """Whether a QUERY event, without its checksum, is BEGIN or XA START."""
+    """Tell whether a QUERY event, without its checksum, is BEGIN or XA START."""
     if event[-len(_BEGIN) :] == _BEGIN:
         return True
     return bytes(_statement(event)[: len(_XA_START)]) == _XA_START
 
 
 def _statement(event: memoryview) -> memoryview:
-    """The text of a QUERY event; empty if the event ends before it."""
+    """Return the text of a QUERY event; empty if the event ends before it."""
     fixed = bytes(event[HEADER_LENGTH : HEADER_LENGTH + _QUERY_FIXED])
     if len(fixed) < _QUERY_FIXED:
         return event[:0]
@@ -131,12 +131,12 @@ def _statement(event: memoryview) -> memoryview:
 
 
 def is_commit_or_rollback(event: memoryview) -> bool:
-    """Whether a QUERY event, without its checksum, says only COMMIT or ROLLBACK."""
+    """Tell whether a QUERY event, without its checksum, says only COMMIT or ROLLBACK."""
     return event[-len(_COMMIT) :] == _COMMIT or event[-len(_ROLLBACK) :] == _ROLLBACK
 
 
 def is_dummy(header: EventHeader, event: memoryview) -> bool:
-    """Whether the event stands for one the server thought we could not read."""
+    """Tell whether the event stands for one the server thought we could not read."""
     if header.event_type == EventType.QUERY:
         # It is as long as the event that it stands for, so its text may be cut after a few characters.
         text = bytes(_statement(event)[: len(_DUMMY)])

@@ -32,7 +32,7 @@ _MAX_TAG: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class MySqlGtid:
-    """`uuid:gno` or `uuid:tag:gno`."""
+    """A GTID of MySQL: `uuid:gno` or `uuid:tag:gno`."""
 
     uuid: UUID
     gno: int
@@ -86,7 +86,7 @@ class PreviousGtidsEvent(Event):
 
 
 def decode_mysql_gtid(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> MySqlGtidEvent:
-    """GTID_LOG and ANONYMOUS_GTID; servers from 5.6 on end it after more and more fields."""
+    """Decode GTID_LOG and ANONYMOUS_GTID; servers from 5.6 on end it after more and more fields."""
     flags, uuid, gno = body.u8(), UUID(bytes=bytes(body.take(16))), int.from_bytes(body.take(8), "little", signed=True)
     gtid = None if header.event_type == EventType.ANONYMOUS_GTID else MySqlGtid(uuid, gno)
     found: dict[str, int] = {}
@@ -179,7 +179,9 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Cursor], Any]], ...]] = (
 def decode_previous_gtids(
     header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
 ) -> PreviousGtidsEvent:
-    """The highest byte of the first number is 1 where the sets have tags (8.3+): then bits 8 to 55 count them."""
+    """Decode PREVIOUS_GTIDS. The highest byte of the first number is 1 where the sets have tags (8.3+): then bits 8 to
+    55 count them.
+    """
     word = body.u64()
     tagged = word >> 56 == 1
     count = word >> 8 & (1 << 48) - 1 if tagged else word

@@ -90,7 +90,7 @@ def source_of(directory: Path, file: int) -> str | None:
     try:
         identity = read_identity(directory)
     except RelayError:
-        return None  # whoever opens the log says so
+        return None  # the code that opens the log says so
     return None if identity is None else identity.source_of(file)
 
 

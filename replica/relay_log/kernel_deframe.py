@@ -1,13 +1,13 @@
 """One pass over a chunk of the dump: packet headers out, CRC32 checked, event groups delimited, index entries made.
 
-In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state of `slots`.
-Out: the reason it stopped. The bytes of event groups have been moved together, to OUT, so that one write stores them;
-the state says where the last complete group ends there, in the relay file and in the primary's file.
-An event that is not complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes
-through piece by piece. Refuses: whatever breaks the framing, a wrong CRC, unknown events that may not be ignored,
-INCIDENT, events of a group outside a group, and where asked for (`slots.STRICT`) a group whose sequence number is not
-above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event
-keeps its place in the state.
+In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state of `slots`. Out:
+the reason it stopped. The bytes of event groups have been moved together, to OUT, so that one write stores them; the
+state says where the last complete group ends there, in the relay file and in the primary's file. An event that is not
+complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes through piece by
+piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be ignored, INCIDENT, events of a
+group outside a group, and where asked for (`slots.STRICT`) a group whose sequence number is not above the last one of
+its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event keeps its place in
+the state.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _ROLES = _live_roles()
 
 @kernel
 def advance(position: int, size: int, log_pos: int) -> int:
-    """The 64-bit end of an event whose header has the low 32 bits of it, or 0 (11.7+ inside a group)."""
+    """Return the 64-bit end of an event whose header has the low 32 bits of it, or 0 (11.7+ inside a group)."""
     if log_pos == 0:
         return position + size
     candidate = (position & ~_U32) | log_pos
@@ -124,13 +124,13 @@ def advance(position: int, size: int, log_pos: int) -> int:
 
 @kernel
 def _above(one: int, other: int) -> bool:
-    """Whether a sequence number, of 64 bits without a sign, is the higher one."""
+    """Tell whether a sequence number, of 64 bits without a sign, is the higher one."""
     return (one ^ _SIGN) > (other ^ _SIGN)
 
 
 @kernel
 def _goes_back(state: int, domain: int, seq: int) -> bool:
-    """Whether a group would not be above the last one of its domain."""
+    """Tell whether a group would not be above the last one of its domain."""
     domains, count = get(state + s.DOMAIN_TABLE), get(state + s.DOMAINS)
     row = get(state + s.LAST_DOMAIN)
     if row >= count or (load_u8(domains + 16 * row) & _U32) != domain:
@@ -162,7 +162,9 @@ def _write_entry(state: int) -> None:
 
 @kernel
 def _end_group(state: int, out: int, offset: int) -> int:
-    """Enter a complete group into the domain table, the index and the ends; the reason to stop, if there is one."""
+    """Enter a complete group into the domain table, the index and the ends; return the reason to stop, if there is
+    one.
+    """
     domain = get(state + s.GROUP_DOMAIN) | (get(state + s.GROUP_SERVER) << 32)
     seq = get(state + s.GROUP_SEQ)
     domains = get(state + s.DOMAIN_TABLE)

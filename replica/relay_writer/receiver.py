@@ -2,7 +2,7 @@
 
 `space()` is where the next bytes are to be put, `received(n)` takes them in: group bytes are written, complete groups
 committed, events about the binlog itself understood. Then `take_ack()` says what the primary wants acknowledged. Raises
-the typed error for whatever ends the stream; the groups before it are in the log.
+the typed error for what ends the stream; the groups before it are in the log.
 """
 
 from __future__ import annotations
@@ -56,11 +56,15 @@ class Receiver:
         self._description: FormatDescriptionEvent | None = None
 
     def space(self) -> memoryview:
-        """Where the next bytes go; never empty, because no event waits here that is longer than STREAM_ABOVE."""
+        """Return the room for the next bytes; never empty, because no event waits here that is longer than
+        STREAM_ABOVE.
+        """
         return self._view[self._fill :]
 
     def received(self, count: int) -> bool:
-        """Take in `count` bytes put into `space()`. Whether groups were completed; they are there after `publish`."""
+        """Take in `count` bytes put into `space()`. Return whether groups were completed; they are there after
+        `publish`.
+        """
         relay, state, base = self._relay, self._relay.state, self._base
         begin, end = base, base + self._fill + count
         groups = state[slots.GROUPS]
@@ -99,12 +103,14 @@ class Receiver:
             self._relay.commit()
 
     def take_ack(self) -> BinlogPosition | None:
-        """The last position the primary waits for whose groups are all written; the caller makes them durable first."""
+        """Take the last position the primary waits for whose groups are all written; the caller makes them durable
+        first.
+        """
         ack, self._ack = self._ack, None
         return ack
 
     def _stopped(self, reason: int, cursor: int) -> int:
-        """Do what the kernel stopped for; the address to go on at."""
+        """Do what the kernel stopped for; return the address to go on at."""
         relay, state = self._relay, self._relay.state
         if reason in (slots.INDEX_FULL, slots.ENDS_FULL):
             return cursor

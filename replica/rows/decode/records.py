@@ -47,7 +47,7 @@ class SlotRecord(Record):
 
 
 class RunState(Record):
-    """What a decode kernel keeps between two calls, and what it says of the batch."""
+    """The state that a decode kernel keeps between two calls, and what it says of the batch."""
 
     item = word("place in the worklist")
     offset = word("offset of the next row in that event, 0: at its beginning")

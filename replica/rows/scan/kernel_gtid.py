@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911  (one return a way that an event can be malformed)
-"""A MariaDB GTID event to the head of a group record."""
+"""The head of a group record, from a MariaDB GTID event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THREAD_ID = int(GtidExtraFlag.THREAD_ID)
 def gtid_group(at: int, end: int, group: int) -> int:
     """Write what the event between `at` (its header) and `end` (before its checksum) says of its group.
 
-    DONE or BAD_EVENT. Zeros after the last field are padding: a large transaction's file has room for thousands.
+    Return DONE or BAD_EVENT. Zeros after the last field are padding: a large transaction's file has room for thousands.
     """
     body = at + HEADER
     if end - body < GTID_FIELDS:

@@ -21,7 +21,7 @@ _GNO_FIELD = 2
 
 @helper
 def _varlen_size(p: int, end: int) -> int:
-    """Bytes of the variable-length integer at `p`, 0 if it reaches beyond `end`."""
+    """Return the bytes of the variable-length integer at `p`, 0 if it reaches beyond `end`."""
     if p >= end:
         return 0
     first = load_u1(p)
@@ -48,7 +48,7 @@ def _varlen(p: int, size: int) -> int:
 
 @helper
 def _tagged_number(body: int, end: int) -> int:
-    """The number in a GTID_TAGGED_LOG event, -1 if there is none: its fields are numbered and in rising order."""
+    """Read the number in a GTID_TAGGED_LOG event, -1 if there is none: its fields are numbered and in rising order."""
     p = body
     for _ in range(3):  # version, size, last field that must be known
         size = _varlen_size(p, end)
@@ -76,7 +76,7 @@ def _tagged_number(body: int, end: int) -> int:
 def mysql_gtid_group(at: int, end: int, group: int) -> int:
     """Write what a GTID event between `at` (its header) and `end` (before its checksum) says of its group.
 
-    DONE or BAD_EVENT.
+    Return DONE or BAD_EVENT.
     """
     body = at + HEADER
     number = 0

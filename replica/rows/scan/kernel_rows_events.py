@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911  (one return a way that an event can be malformed)
-"""A rows event to an event record: where its images stand, which columns they hold, and in which form they are."""
+"""The record of a rows event: where its images stand, which columns they hold, and in which form they are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_rows_event(kind: int) -> bool:
 
 @helper
 def all_set(bitmap: int, count: int) -> bool:
-    """Whether the first `count` bits are all set."""
+    """Tell whether the first `count` bits are all set."""
     for i in range(count >> 3):
         if load_u1(bitmap + i) != 255:
             return False
@@ -40,8 +40,8 @@ def all_set(bitmap: int, count: int) -> bool:
 def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active: int, event: int) -> int:
     """Write the record of the rows event between `body` and `end`: all of it but start, group and statement text.
 
-    RECORDED and ENDS_STATEMENT as bits, or minus an error code. An event without images is not recorded; it may end
-    the statement all the same.
+    Return RECORDED and ENDS_STATEMENT as bits, or minus an error code. An event without images is not recorded; it may
+    end the statement all the same.
     """
     if end - body < 9:
         return -BAD_EVENT

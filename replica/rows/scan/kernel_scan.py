@@ -113,7 +113,7 @@ def scan_range(
     active: int,
     hints: int,
 ) -> int:
-    """Scan from the state's position; returns DONE, GROW or an error code. All arguments are addresses or counts."""
+    """Scan from the state's position; return DONE, GROW or an error code. All arguments are addresses or counts."""
     position = load_u8(state + ScanState.position)
     trailer = load_u8(state + ScanState.trailer)
     n_groups = load_u8(state + ScanState.groups)

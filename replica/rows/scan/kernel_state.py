@@ -1,4 +1,4 @@
-"""What the scan kernel keeps between two calls, its limits, and how it returns."""
+"""The state that the scan kernel keeps between two calls, its limits, and how it returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from replica.native.record import Record, word
 
 
 class ScanState(Record):
-    """What the scan kernel keeps between two calls, and what it says of the range."""
+    """The state that the scan kernel keeps between two calls, and what it says of the range."""
 
     position = word("offset of the next event")
     trailer = word("bytes of checksum after each event: 4 or 0")

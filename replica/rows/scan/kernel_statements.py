@@ -1,4 +1,4 @@
-"""Finds the statements that stand in a range as text, from header to header.
+"""Find the statements that stand in a range as text, from header to header.
 
 A server logs DDL as a group of its own (STANDALONE), or marks the group (DDL: CREATE TABLE … SELECT). In all other
 groups a text is a border of the transaction (COMMIT, SAVEPOINT, XA END), which is stepped over, or a change of rows
@@ -41,7 +41,7 @@ class StatementRecord(Record):
 
 @kernel
 def find_statements(data: int, size: int, position: int, trailer: int, found: int, capacity: int, unmarked: int) -> int:
-    """Write the first `capacity` records; returns how many there are, or -1 - the offset of an event cut short.
+    """Write the first `capacity` records; return how many there are, or -1 - the offset of an event cut short.
 
     `unmarked` 0: only those of groups that the server marks.
     """

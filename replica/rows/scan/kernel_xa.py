@@ -1,4 +1,4 @@
-"""Finds the event groups that prepare or end XA transactions, from header to header: rows events are stepped over."""
+"""Find the event groups that prepare or end XA transactions, from header to header: rows events are stepped over."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class XaRecord(Record):
 
 @kernel
 def find_xa(data: int, size: int, position: int, trailer: int, found: int, capacity: int) -> int:
-    """Write the first `capacity` records; returns how many there are, or -1 - the offset of an event cut short."""
+    """Write the first `capacity` records; return how many there are, or -1 - the offset of an event cut short."""
     count = 0
     group = NO_GROUP
     completes = 0  # 1: the open group ends an XA transaction

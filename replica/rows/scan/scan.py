@@ -45,7 +45,7 @@ FIRST_MAPS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a range holds. `groups`, `events` and `maps` are GroupRecords, EventRecords and MapRecords."""
+    """The content of a range. `groups`, `events` and `maps` are GroupRecords, EventRecords and MapRecords."""
 
     data: npt.NDArray[np.uint8]
     groups: Records
@@ -54,16 +54,16 @@ class Scan:
     trailer: int  # bytes of checksum after each event
     cut_groups: int
     xa_groups: int  # how many prepare or complete an XA transaction
-    skipped: dict[int, int]  # how many events of each type that nobody knows were passed because they are IGNORABLE
+    skipped: dict[int, int]  # how many events of each type that no one knows were passed because they are IGNORABLE
     expansion: Expansion | None = None  # where `data` is not the range but written out from it
     is_mysql: bool = False  # MySQL wrote the range: its groups begin with other events
 
     def origin(self, offset: int) -> int:
-        """The offset in the range that was given to `scan`: of the outer event, where `data` was written out."""
+        """Return the offset in the range that was given to `scan`: of the outer event, where `data` was written out."""
         return offset if self.expansion is None else self.expansion.origin(offset)
 
     def table_map_body(self, slot: int) -> memoryview:
-        """The body of one table map event, from the table id to the optional metadata, without its CRC."""
+        """Return the body of one table map event, from the table id to the optional metadata, without its CRC."""
         content = int(self.maps["content"][slot])
         return self.data.data[content - ID_AND_FLAGS : content + int(self.maps["size"][slot])]
 
@@ -160,7 +160,7 @@ def _scan(
         error = _needs_expansion(state)
     elif status != s.DONE:
         error = scan_fault(status, buffer, state)
-    if error is not None:  # events of the group that was open then are nobody's
+    if error is not None:  # events of the group that was open then are no one's
         n_events = int(np.searchsorted(events["group"][:n_events], n_groups))
     skipped = state["skipped"]
     found = Scan(

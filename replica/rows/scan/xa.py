@@ -50,7 +50,7 @@ _TEXT: Final = re.compile(rb"XA (COMMIT|ROLLBACK) X'([0-9A-Fa-f]*)',\s*X'([0-9A-
 
 
 class XaAction(Enum):
-    """What a group does with an XA transaction."""
+    """The actions of a group on an XA transaction."""
 
     PREPARE = "prepare"
     COMMIT = "commit"
@@ -65,7 +65,7 @@ class XaGroup(NamedTuple):
     gtid: Gtid
     start: int
     end: int
-    number: int  # of the group in the scan, -1 where nobody scanned
+    number: int  # of the group in the scan, -1 where no one scanned
 
 
 class CarriedGroup(NamedTuple):
@@ -76,7 +76,7 @@ class CarriedGroup(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """Where the rows events of a prepared group stand."""
+    """The place of the rows events of a prepared group."""
 
     found: Scan
     first: int
@@ -84,13 +84,12 @@ class _Prepared(NamedTuple):
 
 
 def find_xa_groups(data: Bytes, *, checksum: bool) -> list[XaGroup]:
-    """The groups of a range that prepare or end an XA transaction, from the headers of its events alone.
+    """Find the groups of a range that prepare or end an XA transaction, from the headers of its events alone.
 
     `number` is -1: groups are not counted.
 
     Raises:
         ProtocolError: an event ends too early, or does not say which transaction it is about.
-
     """
     buffer = as_bytes(data)
     start = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
@@ -126,7 +125,7 @@ def _found(data: npt.NDArray[np.uint8], start: int, trailer: int) -> list[XaGrou
 def _group(
     data: npt.NDArray[np.uint8], start: int, last: int, end: int, trailer: int, completes: int
 ) -> XaGroup | None:
-    """One record as a value; None for a transaction that is committed as it is prepared (one phase)."""
+    """Turn one record into a value; None for a transaction that is committed as it is prepared (one phase)."""
     view = data.data
     body = Cursor(view, last + HEADER_LENGTH, end - trailer)
     if completes:
@@ -140,7 +139,7 @@ def _group(
 
 
 def _gtid(data: memoryview, start: int) -> Gtid:
-    """Of the GTID event at `start`. MySQL's has no domain; a tagged one's number is left out."""
+    """Read the GTID of the GTID event at `start`. MySQL's has no domain; a tagged one's number is left out."""
     kind, server_id, length = _HEADER.unpack_from(data, start)
     if kind == EventType.GTID:
         sequence, domain = _MARIADB_GTID.unpack_from(data, start + HEADER_LENGTH)
@@ -153,7 +152,8 @@ def _gtid(data: memoryview, start: int) -> Gtid:
 
 
 def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[XaGroup] | None = None) -> list[Scan]:
-    """Scans in whose order the rows of `found` are delivered; most ranges have no XA group and come back as they are.
+    """Put the rows of `found` into scans in the order of delivery; most ranges have no XA group and come back as they
+    are.
 
     All share the groups of `found`; offsets of events and maps count from the start of each scan's own data.
 
@@ -164,7 +164,6 @@ def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[
 
     Raises:
         DataLossError: see `unprepared`.
-
     """
     groups = xa_groups(found)
     if not groups:
@@ -217,7 +216,7 @@ class _Order:
         self._scans: list[Scan] = []
 
     def keep_until(self, number: int) -> None:
-        """The rows of all groups before `number` where they stand; those of `number` itself are dropped."""
+        """Keep the rows of all groups before `number` where they stand; those of `number` itself are dropped."""
         groups = self._found.groups
         if self._next < number:
             first, last = groups["first"][self._next], groups["last"][number - 1]
@@ -225,7 +224,7 @@ class _Order:
         self._next = number + 1
 
     def insert(self, rows: _Prepared, number: int) -> None:
-        """The rows of a prepared group, as those of group `number`."""
+        """Insert the rows of a prepared group, as those of group `number`."""
         events = rows.found.events[rows.first : rows.last].copy()
         events["group"][:] = number
         if rows.found is self._found:
@@ -251,7 +250,7 @@ def _rows(found: Scan, number: int) -> _Prepared:
 
 
 def _completion(body: Cursor, *, compressed: bool) -> tuple[XaId, XaAction]:
-    """The transaction that a QUERY ends, and how."""
+    """Return the transaction that a QUERY ends, and how."""
     offset = body.offset
     database, status = _QUERY.unpack(body.take(_QUERY.size))
     body.skip(status + database + 1)

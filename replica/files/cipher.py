@@ -100,7 +100,7 @@ class EventStream:
         """CBC: what the bytes after the last whole block are exclusive-ored with."""
 
     def first(self, head: bytes, *, last: bool = False) -> bytes:
-        """The start of the event: HEAD_BYTES and whole blocks, unless it is all of it."""
+        """Return the start of the event: HEAD_BYTES and whole blocks, unless it is all of it."""
         length = head[LENGTH_AT : LENGTH_AT + 4]
         message = head[k.MESSAGE_AT : LENGTH_AT] + head[: k.MESSAGE_AT] + head[LENGTH_AT + 4 :]
         plain = self.next(message, last=last)

@@ -64,13 +64,13 @@ _FL_COMPLETED_XA: Final = int(GtidFlag.COMPLETED_XA)
 
 @helper
 def is_strange(role: int) -> bool:
-    """Whether decoders refuse the type, some of them unless it may be ignored."""
+    """Tell whether decoders refuse the type, some of them unless it may be ignored."""
     return role in (STRANGER, REFUSED, LOST)
 
 
 @helper
 def _stands(at: int, end: int) -> bool:
-    """Whether an event's position is that of its end, as it is in a file, or 0 (11.7+ inside a group)."""
+    """Tell whether an event's position is that of its end, as it is in a file, or 0 (11.7+ inside a group)."""
     log_pos = load_u4(at + LOG_POS_AT)
     return log_pos in (0, end & 0xFFFFFFFF)
 
@@ -136,7 +136,7 @@ def walk(base: int, end: int, state: int) -> int:
                 reason = NO_EVENT  # no checksum tells, but its position does
                 break
             if apart == 0 and (role != STRANGER or not is_ignorable(at)):
-                # Whoever decodes will stop here: what stands before is to be delivered first.
+                # The decoder will stop here: what stands before is to be delivered first.
                 apart = 1
                 if cut > begin:
                     reason = REACHED

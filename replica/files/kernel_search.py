@@ -25,7 +25,7 @@ _CHAIN: Final = 4  # events in a row that have to look right where there are no 
 
 @helper
 def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
-    """Whether a header at `offset` could be one of an event that ends at or before `end`."""
+    """Tell whether a header at `offset` could be one of an event that ends at or before `end`."""
     at = base + offset
     return whole_length(at, end - offset, trailer) != 0 and not is_strange(role_of(at))
 

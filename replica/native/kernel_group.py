@@ -65,13 +65,13 @@ _MARK = ord("!")
 
 @helper
 def text_at(at: int) -> int:
-    """Where the text of a QUERY begins that has its fixed fields; it may be behind the event's end."""
+    """Return where the text of a QUERY begins that has its fixed fields; it may be behind the event's end."""
     return at + HEADER + QUERY_FIELDS + load_u2(at + _STATUS_LENGTH_AT) + load_u1(at + _DATABASE_LENGTH_AT) + 1
 
 
 @helper
 def commits(end: int) -> bool:
-    """Whether the text of a QUERY that ends here is COMMIT, all of it."""
+    """Tell whether the text of a QUERY that ends here is COMMIT, all of it."""
     return (load_u8(end - 8) >> 8) & 0xFFFFFFFFFFFFFF == _COMMIT
 
 
@@ -82,7 +82,9 @@ def rolls_back(end: int) -> bool:
 
 @helper
 def mysql_statement(at: int, end: int) -> int:
-    """What the first QUERY of a group, which has its fixed fields, says of the group: WHOLE, BEGINS or COMPLETES_XA."""
+    """Return what the first QUERY of a group, which has its fixed fields, says of the group: WHOLE, BEGINS or
+    COMPLETES_XA.
+    """
     if (load_u8(end - 8) >> 16) & 0xFFFFFFFFFFFF == _BEGIN:
         return BEGINS
     text = text_at(at)
@@ -107,10 +109,10 @@ def _after_statement(group: int, at: int, end: int) -> int:
 
 @helper
 def group_step(group: int, role: int, at: int, end: int) -> int:
-    """The group that is open after an event; NO_GROUP behind its end. An event that BEGINs must have its fields.
+    """Return the group that is open after an event; NO_GROUP behind its end. An event that BEGINs must have its fields.
 
-    Of the event itself it reads the fields of a GTID, the last nine bytes of a statement and, in a group of MySQL,
-    the statement's head.
+    It reads of the event itself the fields of a GTID, the last nine bytes of a statement and, in a group of MySQL, the
+    statement's head.
     """
     if role == MEMBER:
         return group
@@ -131,7 +133,9 @@ def group_step(group: int, role: int, at: int, end: int) -> int:
 
 @helper
 def is_dummy(kind: int, at: int, end: int) -> bool:
-    """Whether an event is one that a server sent in place of another, which it thought its replica could not read."""
+    """Tell whether an event is one that a server sent in place of another, which it thought its replica could not
+    read.
+    """
     if kind == _USER_VAR:
         return end - at > _NAME_AT and load_u1(at + _NAME_AT) == _MARK
     if kind != _QUERY or end - at <= HEADER + QUERY_FIELDS:
@@ -148,17 +152,17 @@ def is_dummy(kind: int, at: int, end: int) -> bool:
 
 @helper
 def belongs_outside(role: int) -> bool:
-    """Whether events of a type may stand where no group is open."""
+    """Tell whether events of a type may stand where no group is open."""
     return (_OUTSIDE >> role) & 1 != 0
 
 
 @helper
 def may_stand_outside(kind: int, role: int, at: int, end: int) -> bool:
-    """Whether an event may stand where no group is open; if not for its role, it is to be skipped there."""
+    """Tell whether an event may stand where no group is open; if not for its role, it is to be skipped there."""
     return belongs_outside(role) or is_ignorable(at) or is_dummy(kind, at, end)
 
 
 @helper
 def is_unreadable(role: int, at: int) -> bool:
-    """Whether readers must stop at an event because of its type (protocol/unknown.py: refuse_unreadable)."""
+    """Tell whether readers must stop at an event because of its type (protocol/unknown.py: refuse_unreadable)."""
     return role == REFUSED or (role == STRANGER and not is_ignorable(at))

@@ -23,7 +23,7 @@ LOG_POS_AT = constants.LOG_POS_AT
 FLAGS_AT = constants.FLAGS_AT
 
 ROLES = np.array(constants.ROLES, np.int64)
-"""By event type: the number of its Role."""
+"""The number of each event type's Role, by event type."""
 
 _IGNORABLE = int(HeaderFlag.IGNORABLE)
 
@@ -40,20 +40,20 @@ def role_of(at: int) -> int:
 
 @helper
 def is_ignorable(at: int) -> bool:
-    """Whether the header says that a reader who does not know the type may skip the event."""
+    """Tell whether the header says that a reader which does not know the type may skip the event."""
     return load_u2(at + FLAGS_AT) & _IGNORABLE != 0
 
 
 @helper
 def claimed_length(at: int, trailer: int) -> int:
-    """The event's length as its header has it, 0 if no event is so short or so long."""
+    """Return the event's length as its header has it, 0 if no event is so short or so long."""
     length = load_u4(at + LENGTH_AT)
     return length if HEADER + trailer <= length <= MAX_EVENT_BYTES else 0
 
 
 @helper
 def whole_length(at: int, left: int, trailer: int) -> int:
-    """The same, and 0 as well if the event does not end within the `left` bytes from `at` on."""
+    """Return the same, and 0 as well if the event does not end within the `left` bytes from `at` on."""
     if left < HEADER:
         return 0
     length = claimed_length(at, trailer)
@@ -62,5 +62,7 @@ def whole_length(at: int, left: int, trailer: int) -> int:
 
 @helper
 def described_trailer(at: int, length: int) -> int:
-    """Bytes of checksum that events have after a FORMAT_DESCRIPTION: its algorithm stands before its own checksum."""
+    """Return the bytes of checksum that events have after a FORMAT_DESCRIPTION: its algorithm stands before its own
+    checksum.
+    """
     return CHECKSUM_BYTES if load_u1(at + length - CHECKSUM_BYTES - 1) == 1 else 0

@@ -1,4 +1,4 @@
-"""What the text of a QUERY says, as far as kernels look at texts: the borders of transactions, and definitions.
+"""The text of a QUERY, as far as kernels look at texts: the borders of transactions, and definitions.
 
 A QUERY stands between `at`, its header, and `end`, where its checksum begins. The server itself writes the borders, and
 writes them always alike; an event that is cut short is none.
@@ -26,7 +26,7 @@ _LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
 
 @helper
 def is_border(at: int, end: int) -> bool:
-    """Whether a QUERY begins or ends a transaction or a part of one."""
+    """Tell whether a QUERY begins or ends a transaction or a part of one."""
     if end - at < HEADER + QUERY_FIELDS:
         return False
     text = text_at(at)
@@ -41,7 +41,7 @@ def is_border(at: int, end: int) -> bool:
 
 @helper
 def defines(at: int, end: int) -> bool:
-    """Whether the text of a QUERY begins with CREATE or DROP."""
+    """Tell whether the text of a QUERY begins with CREATE or DROP."""
     if end - at < HEADER + QUERY_FIELDS:
         return False
     text = text_at(at)

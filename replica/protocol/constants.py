@@ -116,11 +116,11 @@ class EventType(EventRow):
 
 _BY_NUMBER: Final = {int(row): row for row in EventType}
 ROLES: Final = tuple(_BY_NUMBER[number].role if number in _BY_NUMBER else Role.STRANGER for number in range(256))
-"""By event type: what every number means to event groups."""
+"""The meaning of every number to event groups, by event type."""
 
 
 def event_name(event_type: int) -> str:
-    """The type's name for messages, with the number when it has no name here."""
+    """Return the type's name for messages, with the number when it has no name here."""
     row = _BY_NUMBER.get(event_type)
     return f"type {event_type}" if row is None else f"{row.name} ({event_type})"
 

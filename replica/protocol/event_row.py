@@ -1,4 +1,5 @@
-"""What is known of an event type: its decoder, its part in event groups, who writes it, and where that is written down.
+"""The facts about an event type: its decoder, its part in event groups, which servers write it, and where that is
+written down.
 
 `EventRow` is the form of the table, `constants.EventType` is the table: a row an event type. Everything that depends on
 the type is made from it: the decoders (events.py), the grouping rule (groups.py), the arrays of the kernels
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 
 class Role(IntEnum):
-    """What an event does to event groups.
+    """The effect of an event on event groups.
 
     Source: MariaDB 10.11.18, sql/slave.cc, queue_event; sql/log_event.h, is_group_event; sql/log_event.cc,
     read_log_event (unknown types); MySQL 8.4, libs/mysql/binlog/event/binlog_event.h.
@@ -90,7 +91,7 @@ class EventRow(IntEnum):
 
 
 def _whole(source: str, writers: Writers) -> str:
-    """The server, its version and its file before the name of a class."""
+    """Put the server, its version and its file before the name of a class."""
     if ", " in source:
         return source
     if writers.mysql and not writers.mariadb:

@@ -102,7 +102,7 @@ class GroupTracker:
 
 
 def _after(group: Group, role: Role, event: memoryview) -> Group:
-    """The group that is open after one of its members."""
+    """Return the group that is open after one of its members."""
     if group is Group.STANDALONE:
         ends = role in (Role.STATEMENT, Role.COMPRESSED_STATEMENT, Role.LOST)
     elif role is Role.STATEMENT and len(event) >= HEADER_LENGTH + _QUERY_FIXED:

@@ -95,10 +95,10 @@ _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPT
 
 
 def _live_roles() -> NDArray[np.int64]:
-    """Roles as a MariaDB primary's events have them.
+    """Make the roles as a MariaDB primary's events have them.
 
     What only MySQL writes is a stranger here. Its groups are refused whatever their flags say: kept as ignorable events
-    inside of a group, they would end that group for whoever reads the relay log.
+    inside of a group, they would end that group for the readers of the relay log.
     """
     roles = ROLES.copy()
     for row in EventType:
@@ -219,9 +219,9 @@ def _end_group(state: int, out: int, offset: int) -> int:
 
 @kernel
 def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -> int:
-    """The effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
+    """Take the effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
 
-    Of one that passed through piece by piece only the last WINDOW_BYTES of its `size` bytes are there.
+    Of an event that passed through piece by piece, only the last WINDOW_BYTES of its `size` bytes are there.
     """
     put(state + s.EVENTS, get(state + s.EVENTS) + 1)
     if (get(state + s.EVENT_FLAGS) & _ARTIFICIAL) == 0:
@@ -283,7 +283,7 @@ def _admit(state: int, event: int, size: int, complete: int) -> int:
 
 @kernel
 def _verify(state: int, event: int, size: int) -> int:
-    """Bytes of CRC32 at the end of a complete event (0 or 4), or -1 where they do not match."""
+    """Check the CRC32 at the end of a complete event; return its bytes (0 or 4), or -1 where they do not match."""
     body = size - CHECKSUM_BYTES
     if get(state + s.EVENT_TYPE) == _FDE:
         # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).

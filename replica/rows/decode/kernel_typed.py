@@ -54,7 +54,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def clear(plan: int, row: int) -> None:
-    """NULL in one column of one row."""
+    """Set NULL in one column of one row."""
     valid = load_u8(plan + PlanRecord.valid) + (row >> 3)
     store_u1(valid, load_u1(valid) & ~(1 << (row & 7)))
     tail = load_u8(plan + PlanRecord.tail)
@@ -64,7 +64,7 @@ def clear(plan: int, row: int) -> None:
 
 @helper
 def no_rows(side: int, first: int, row: int) -> None:
-    """NULL, and no data, in all columns of a side from row `first` up to `row`."""
+    """Set NULL, and no data, in all columns of a side from row `first` up to `row`."""
     tails = load_u8(side + SideRecord.tails)
     for i in range(load_u8(side + SideRecord.tail_count)):
         tail = tails + i * TailRecord.BYTES
@@ -102,7 +102,9 @@ def decode_typed(
     max_bytes: int,
     flat: int,
 ) -> int:
-    """Decode until the work is done or the batch is full; see DONE and its kin in records.py for what comes back."""
+    """Decode until the work is done or the batch is full; see DONE and the codes beside it in records.py for what comes
+    back.
+    """
     item = load_u8(run + RunState.item)
     stop = load_u8(run + RunState.stop)
     offset = load_u8(run + RunState.offset)

@@ -46,7 +46,7 @@ def number_bytes(value: int) -> int:
 
 @helper
 def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int) -> int:
-    """How many of the columns present are put out."""
+    """Count the columns present that are put out."""
     if shown == columns:
         return present
     fields = 0
@@ -73,7 +73,9 @@ def decode_variant(
     max_bytes: int,
     scratch: int,
 ) -> int:
-    """As `decode_typed`; each side has two columns, value and metadata. `scratch`: one int64 a column of any table."""
+    """Decode as `decode_typed` does; each side has two columns, value and metadata. `scratch`: one int64 a column of
+    any table.
+    """
     item = load_u8(run + RunState.item)
     stop = load_u8(run + RunState.stop)
     offset = load_u8(run + RunState.offset)

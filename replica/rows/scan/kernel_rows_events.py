@@ -22,7 +22,9 @@ _PLAIN = sum(1 << kind for kind in (*range(_V1, _V1 + 3), *range(_V2, _V2 + 3), 
 
 @helper
 def is_rows_event(kind: int) -> bool:
-    """WRITE, UPDATE, DELETE of version 1, 2, PARTIAL_UPDATE, and the compressed ones of versions 1 and 2."""
+    """Return whether the type is WRITE, UPDATE, DELETE of version 1, 2, PARTIAL_UPDATE, or one of the compressed ones
+    of versions 1 and 2.
+    """
     return (_PLAIN >> kind) & 1 != 0 if kind < 64 else _COMPRESSED_V1 <= kind <= _LAST
 
 

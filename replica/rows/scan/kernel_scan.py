@@ -79,7 +79,7 @@ _PARTIAL_ROW_DATA = int(EventType.PARTIAL_ROW_DATA)
 
 @helper
 def _refusal(role: int, at: int) -> int:
-    """DONE, or why reading stops at an event because of its type."""
+    """Return DONE, or why reading stops at an event because of its type."""
     if role == LOST:
         return INCIDENT
     if not is_unreadable(role, at):
@@ -89,7 +89,7 @@ def _refusal(role: int, at: int) -> int:
 
 @helper
 def _ending(opened: int, kind: int, role: int, end: int) -> int:
-    """How the group ended that was open before an event and is not behind it."""
+    """Return how the group ended that was open before an event and is not behind it."""
     if role == STATEMENT and opened == TRANSACTION:
         return ENDS_COMMIT if commits(end) else ENDS_ROLLBACK
     if role == END:

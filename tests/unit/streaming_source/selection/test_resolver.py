@@ -97,7 +97,7 @@ def test_contradictions_are_refused_by_name() -> None:
         ({"columns": "a,,b"}, "columns='a,,b' names an empty column"),
         ({"rowShape": "flat", "includeDdl": "true"}, "rowShape=flat has no place for DDL"),
         ({"rowShape": "flat", "operations": "ddl"}, "rowShape=flat has no place for DDL"),
-        ({"excludeTables": "log"}, "holds 'log', which is not of the form"),
+        ({"excludeTables": "log"}, "excludeTables='log' is not of the form"),
     ):
         with pytest.raises(ConfigError, match=message):
             selected(table="shop.orders", **given)

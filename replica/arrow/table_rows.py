@@ -5,15 +5,15 @@ in the order of the log; behind an ALTER TABLE they have other columns. A part w
 the same (the ALTER was not logged) is decoded once for each, and put in order again; it is one range of the log, so
 memory stays bounded.
 
-Refused: rows that a statement changed which was logged as text (unless the caller passes over them), and everything
-that the decoder refuses; the rows before it are given out first.
+Refused: rows that a statement changed which was logged as text (unless the caller passes over them), an XA COMMIT whose
+rows are nowhere, of whatever table they are, and what the decoder refuses. The rows before it are given out first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from replica.row_reader.without_rows import StatementChanges
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.decode.slots import TableCache
 from replica.rows.scan.scan import scan
-from replica.rows.scan.xa import XaGroup, unprepared_error
+from replica.rows.scan.xa import XaGroup, deliver, unprepared_error
 from replica.rows.tables.layout import compile_layout
 
 if TYPE_CHECKING:
@@ -33,15 +33,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from replica.errors import ReplicaError
     from replica.log_reader.part import Part
     from replica.protocol.table_map import TableMapEvent
     from replica.row_reader.names import Names
     from replica.row_reader.reading import Reading
+    from replica.row_reader.without_rows import WithoutRows
     from replica.rows.scan.xa import CarriedGroup
     from replica.rows.tables.target import TableTarget
     from replica.rows.types.types import OutputColumn, ValuePolicy
 
     Definition = tuple[OutputColumn, ...]
+
+SHOWN_TEXT: Final = 200
+"""Characters of a statement in an error: enough to find it by."""
 
 
 @dataclass(slots=True)
@@ -59,6 +64,13 @@ class _OneDefinition:
             return None
         found = compile_layout(table_map, target.schema, None, self.policy).outputs
         return target if found == self.columns else None
+
+
+class _Refusal(NamedTuple):
+    """A group of a part, by its number, that ends the reading."""
+
+    group: int
+    error: ReplicaError
 
 
 @dataclass(slots=True)
@@ -87,9 +99,9 @@ class TableDecoder:
             self._tables = None  # the same table maps may mean other names now
             self._decoders.clear()
         carried, groups = self.reading.carry(part), self.reading.groups(part)
-        shown, refused = self.reading.shown(part), self._refused(part)
+        shown, refused = self.reading.shown(part), self._refused(part, carried)
         if refused is not None:
-            before = groups.start < refused[0]
+            before = np.arange(len(groups)) < refused.group
             shown = before if shown is None else shown & before
         if shown is None or shown.any():
             try:
@@ -97,22 +109,22 @@ class TableDecoder:
             except ProtocolError as error:
                 raise of_file(error, part) from None
         if refused is not None:
-            raise refused[1]
+            raise refused.error
 
-    def _refused(self, part: Part) -> tuple[int, StatementDmlError] | None:
-        """Find the first statement that the reading may not pass, and where its group starts in the part."""
-        if not self.statements_stop:
-            return None
-        self._statements = self._statements or StatementChanges(self.reading.names.wants)
-        visible = self.reading.visible(part)
-        for found in self._statements.of(part):
-            if visible is None or found.start in visible:
-                return found.start, StatementDmlError(
-                    f"{found.gtid} changed rows of {', '.join(found.names)} by a statement that was logged without "
-                    f"them: {found.text[:200]}",
-                    hint='on_statement_dml="skip" goes on without these changes; binlog_format=ROW logs rows.',
-                )
-        return None
+    def _refused(self, part: Part, carried: Sequence[CarriedGroup]) -> _Refusal | None:
+        """Find the first group that the reading may not pass, although the decoder could."""
+        shown, found = self.reading.shown(part), list[_Refusal]()
+        unprepared: list[XaGroup] = []
+        deliver(self.reading.scan(part), carried, unprepared)
+        found += [_Refusal(xa.number, unprepared_error(xa)) for xa in unprepared if shown is None or shown[xa.number]]
+        if self.statements_stop:
+            self._statements = self._statements or StatementChanges(self.reading.names.wants)
+            starts = self.reading.groups(part).start
+            for change in self._statements.of(part):
+                number = int(np.searchsorted(starts, change.start))
+                if shown is None or shown[number]:
+                    found.append(_Refusal(number, _without_rows(change)))
+        return min(found, key=lambda refusal: refusal.group, default=None)
 
     def _decoded(
         self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
@@ -138,7 +150,7 @@ class TableDecoder:
         gtids: pa.Array | None,
     ) -> Iterator[tuple[npt.NDArray[np.int32], pa.RecordBatch]]:
         """Yield RecordBatches of one definition, each with the number of the group of every row."""
-        schema, missing = change_schema(columns), list[XaGroup]()
+        schema = change_schema(columns)
         decoder = self._decoders.get(columns)
         if decoder is None:
             resolver = _OneDefinition(self.reading.names, self.options.policy, columns)
@@ -147,13 +159,11 @@ class TableDecoder:
             part.piece.data,
             checksum=part.piece.checksum,
             carried=carried,
-            unprepared=missing,
+            unprepared=[],  # those that count were refused
             only=None if shown is None else lambda _: shown,
         )
         for changes in decoded:
-            _refuse_unprepared(missing, shown)
             yield changes.group, change_record_batch(changes, schema, gtids)
-        _refuse_unprepared(missing, shown)
 
     def _definitions(self, part: Part, carried: Sequence[CarriedGroup]) -> list[Definition]:
         """List the definitions that rows of the table have in a part, in the order in which they are met."""
@@ -167,8 +177,9 @@ class TableDecoder:
         return list(found)
 
 
-def _refuse_unprepared(missing: Sequence[XaGroup], shown: npt.NDArray[np.bool_] | None) -> None:
-    """Raise for the first XA COMMIT whose rows are not at hand, of those that are asked for."""
-    for group in missing:
-        if shown is None or shown[group.number]:
-            raise unprepared_error(group)
+def _without_rows(change: WithoutRows) -> StatementDmlError:
+    return StatementDmlError(
+        f"{change.gtid} changed rows of {', '.join(change.names)} by a statement that was logged without them: "
+        f"{change.text[:SHOWN_TEXT]}",
+        hint='on_statement_dml="skip" goes on without these changes; binlog_format=ROW logs rows.',
+    )

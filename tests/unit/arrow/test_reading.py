@@ -139,6 +139,8 @@ def test_prepared_rows_cross_files_and_are_refused_where_they_are_nowhere(tmp_pa
     assert rows(decode_files(files, "v.t", on_statement_dml="skip")) == whole
     with pytest.raises(DataLossError, match="0-1-14 commits"):
         rows(decode_files(files[1:], "v.t", on_statement_dml="skip", schema_file=declared(tmp_path)))
+    with pytest.raises(DataLossError, match="0-1-14 commits"):  # whose rows they are is not known
+        rows(decode_files(files[1:], "v.nothing_of_it", on_statement_dml="skip"))
     behind = decode_files(files[1:], "v.t", after="0-1-14", on_statement_dml="skip", schema_file=declared(tmp_path))
     assert {row["gtid"] for row in rows(behind)} < {row["gtid"] for row in whole}
 

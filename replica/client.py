@@ -72,7 +72,6 @@ class Replica:
         owner: who runs this replica, for those who find the relay directory.
         wait_for_readers: False where old relay files are removed whether they were read or not: then the size of the
             log never stops receiving, only a disk that is nearly full does.
-
     """
 
     def __init__(
@@ -137,7 +136,6 @@ class Replica:
 
         Raises:
             RelayError: they have; the work was cancelled first and has said goodbye, if the primary listens.
-
         """
         task = asyncio.create_task(work)
         try:

@@ -249,7 +249,6 @@ class ReplicaConfig(BaseModel):
 
         Raises:
             ConfigError: the file cannot be read, or as for `parse`.
-
         """
         return cls.parse({**read_options_file(path), **overrides})
 

@@ -96,7 +96,6 @@ class Connector:
             DuplicateServerIdError: another replica has our server id.
             PrerequisiteError: the server's settings or the account do not allow it.
             ReplicaError: whatever else login, checks or registration raise.
-
         """
         login = await log_in(self._config, endpoint)
         try:

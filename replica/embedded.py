@@ -76,7 +76,6 @@ class EmbeddedReplica:
         config: the primary, the account, and every other option.
         relay_dir: the folder of the relay log, which is made if need be. One replica at a time writes it.
         log: where events go; None: to Python's logging, under the name `replica`.
-
     """
 
     def __init__(self, config: ReplicaConfig, relay_dir: Path, *, log: FilteringBoundLogger | None = None) -> None:
@@ -109,7 +108,6 @@ class EmbeddedReplica:
 
         Raises:
             RelayError: another replica holds the directory, this one was started before, or the disk refuses.
-
         """
         with self._life:
             self._raise_failure()
@@ -203,7 +201,6 @@ class EmbeddedReplica:
         Raises:
             RelayError: the replica was not started.
             ReplicaError: whatever ended the replica.
-
         """
         self._raise_failure()
         if self._relay is None:
@@ -222,7 +219,6 @@ class EmbeddedReplica:
 
         Raises:
             ReplicaError: as for `head`.
-
         """
         return self._wait(lambda: self.head().location > location, timeout_s)
 
@@ -238,7 +234,6 @@ class EmbeddedReplica:
 
         Raises:
             ReplicaError: as for `head`.
-
         """
         reached = (Order.EQUAL, Order.AFTER)
         return self._wait(lambda: self.head().position.compare(position) in reached, timeout_s)
@@ -278,7 +273,6 @@ class EmbeddedReplica:
 
         Raises:
             ReplicaError: the primary cannot be reached, or refuses; or whatever ended the replica.
-
         """
         return self._ask(latest_position)
 
@@ -294,7 +288,6 @@ class EmbeddedReplica:
 
         Raises:
             ReplicaError: as for `server_position`.
-
         """
         return self.earliest()[0]
 

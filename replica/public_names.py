@@ -18,7 +18,6 @@ def on_demand(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str],
 
     Raises:
         InstallationError: from `__getattr__`: a package that the name needs is missing, broken or hidden.
-
     """
 
     def find(name: str) -> object:

@@ -117,7 +117,6 @@ class Session(asyncio.BufferedProtocol):
             OutOfOrderGtidError: with `strict`; the groups before it are in the log.
             DiskFullError: no room for more; the groups before it are in the log.
             RelayError: the log cannot be written.
-
         """
         loop = asyncio.get_running_loop()
         self._loop, self._transport = loop, transport

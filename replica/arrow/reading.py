@@ -55,7 +55,6 @@ class ChangeReader:
     Attributes:
         position: the GTID position that the reading goes up to. Keep it once the last batch was taken, and give it as
             `after` the next time: nothing is left out or comes twice.
-
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], position: GtidPosition) -> None:
@@ -122,7 +121,6 @@ def decode_files(
         SchemaError: nothing tells what the columns are called, or a column cannot be decoded.
         StatementDmlError: rows were changed by a statement that was logged as text.
         DataLossError: an XA transaction is committed whose rows lie in a file that was not given.
-
     """
     asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     notices = _Strict()
@@ -169,7 +167,6 @@ def read_relay_log(
         AmbiguousPositionError: `after` names several places, because sequence numbers went back.
         SchemaError: as for `decode_files`.
         StatementDmlError: as for `decode_files`.
-
     """
     asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     folder = Path(directory)

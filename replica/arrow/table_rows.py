@@ -90,7 +90,6 @@ class TableDecoder:
         Raises:
             StatementDmlError: a statement that was logged as text may have changed rows of the table.
             ReplicaError: what the decoder raises, with the file's name and the place there.
-
         """
         if not part.piece.whole:  # its transaction was never committed, as far as the log tells
             return

@@ -49,7 +49,6 @@ def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Re
     Raises:
         AuthenticationError: a plugin that is unknown or that would give the password away is asked for.
         ProtocolError: the server's packets make no login.
-
     """
     plugin = plugin_for_greeting(greeted_with, secret)
     payload = yield respond(plugin.name, plugin.begin(scramble))

@@ -31,7 +31,6 @@ def check_certificate(done: Authenticated, scramble: bytes, certificate: bytes) 
 
     Raises:
         AuthenticationError: it is not the certificate of a server that knows the password, or that cannot be told.
-
     """
     stored = done.plugin.stored()
     if stored is None:

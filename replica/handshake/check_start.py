@@ -31,7 +31,6 @@ async def check_start(config: ReplicaConfig, stored: Stored) -> None:
         PositionLostError: the server was reset, is another one, or has diverged.
         DisconnectedError: no server can be reached, or none has got to the position.
         ReplicaError: whatever else login and server raise; with several servers, what the first one says.
-
     """
     refused: dict[Endpoint, ReplicaError] = {}
 

@@ -41,7 +41,6 @@ async def verify_content(
     Raises:
         PositionLostError: the server has another transaction there.
         DisconnectedError: the connection ended.
-
     """
     place = stored.primary
     if here is Here.PLACE and place is not None and event is not None and place.position <= MAX_DUMP_POSITION:
@@ -67,7 +66,6 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     Raises:
         PositionLostError: there is another event there, or none.
         DisconnectedError: the connection ended.
-
     """
     start = BinlogPosition(place.file, place.position - len(event))
     try:
@@ -92,7 +90,6 @@ async def verify_group(login: Login, stored: Stored) -> str:
     Raises:
         PositionLostError: it is another transaction.
         DisconnectedError: the connection ended.
-
     """
     ours = stored.last
     if ours is None:

@@ -116,7 +116,6 @@ class Driver(Connection):
 
         Raises:
             NotConnectedError: the connection is closed.
-
         """
         if self._writer is None:
             raise NotConnectedError("not connected")

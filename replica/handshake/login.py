@@ -88,7 +88,6 @@ class Login:
             DisconnectedError: the connection ended or a step took longer than STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet that the generator did not handle.
             ProtocolError: the answer to a step is no answer, too long, or makes no sense to the generator.
-
         """
         try:
             step = next(steps)
@@ -220,7 +219,6 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
         DisconnectedError: the server cannot be reached, or not within `connect_timeout_s`.
         ConfigError: the password file or a TLS file cannot be read.
         ProtocolError: what listens there is no server, or one that says too much.
-
     """
     connection = DriverConnection(config, endpoint)
     with contextlib.ExitStack() as unless_done:

@@ -148,7 +148,6 @@ async def probe(
     Raises:
         PositionLostError: it does not have what follows the position.
         ServerError: any other refusal.
-
     """
     await login.run(_announce())
     await login.run(_ask_for(position, strict_mode=strict_mode, ignore_duplicates=ignore_duplicates))

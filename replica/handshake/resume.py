@@ -88,7 +88,6 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
         PositionLostError: its binlog was reset or is another one, or (without `may_lag`) ends before the position.
         PrerequisiteError: it is a replica at that position which does not log what it replicates.
         DisconnectedError: it ends before the position, but may only be behind (`may_lag`): try again, or the next host.
-
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:

@@ -61,7 +61,6 @@ def pass_by(
     Raises:
         DisconnectedError: nothing comes for SILENCE_S.
         ReplicaError: whatever ends a replica.
-
     """
     if _reached(start, end):
         return Passed(None, None, None)

@@ -72,7 +72,6 @@ class GtidPosition:
 
     Raises:
         ConfigError: a domain is named twice.
-
     """
 
     gtids: tuple[Gtid, ...] = ()
@@ -99,7 +98,6 @@ class GtidPosition:
 
         Raises:
             ConfigError: it is no GTID position, and what it is instead, where that can be told.
-
         """
         if not text.strip():
             return cls()

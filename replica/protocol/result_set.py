@@ -57,7 +57,6 @@ def read_reply() -> Generator[None, bytes, Reply]:
     Raises:
         ErrorReply: an ERR packet, also in the middle of rows.
         ProtocolError: see the head of this file.
-
     """
     rows, status = yield from _result()
     while status & _MORE_RESULTS:

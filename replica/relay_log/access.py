@@ -62,7 +62,6 @@ def grant(directory: Path, access: Access) -> None:
         ConfigError: there is no such group, or others use the directory too and it would be closed to them.
         RelayError: this user may not give the directory to that group.
         OSError: the directory cannot be made.
-
     """
     make_folder(directory)
     found = directory.stat()

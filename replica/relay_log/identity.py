@@ -148,7 +148,6 @@ def write_identity(directory: Path, identity: Identity) -> None:
     Raises:
         DiskFullError: no room for some hundred bytes.
         RelayError: it cannot be written otherwise.
-
     """
     try:
         replace_file(directory / IDENTITY_NAME, f"{json.dumps({'version': VERSION, **asdict(identity)})}\n".encode())

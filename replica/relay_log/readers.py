@@ -74,7 +74,6 @@ class ReaderRegistration:
         Raises:
             DataLossError: retention has removed the file of `location`.
             RelayError: this user may not write there, or the disk is full.
-
         """
         content = {
             "version": VERSION,
@@ -102,7 +101,6 @@ class ReaderRegistration:
         Raises:
             DataLossError: as `check`.
             RelayError: this user may not write there.
-
         """
         self.check()
         with self._writing(), contextlib.suppress(FileNotFoundError):

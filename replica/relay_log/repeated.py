@@ -64,7 +64,6 @@ def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
 
     Raises:
         AmbiguousPositionError: the log holds more than one.
-
     """
     places = [
         groups.head(base, ends, int(row)).primary

@@ -76,7 +76,6 @@ def follow(
     Raises:
         DataLossError: a file of the ranges was purged.
         ProtocolError: the bytes are damaged, or there are more open transactions than any server has.
-
     """
     opened = {group.xid: group for group in prepared}
     needs = []

@@ -90,7 +90,6 @@ class Retention:
 
         Raises:
             RelayError: the directory cannot be read or written.
-
         """
         now = time.time() if now is None else now
         monotonic_s = time.monotonic() if monotonic_s is None else monotonic_s

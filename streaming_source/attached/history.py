@@ -32,7 +32,6 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
 
     Raises:
         DataLossError: it has.
-
     """
     location = log.locate(offset.position, offset.primary)
     if location is None or offset.primary is None or offset.server_id is None:

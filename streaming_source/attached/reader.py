@@ -54,7 +54,6 @@ class HeldFiles:
 
         Raises:
             RelayError: another running query has the name, or the folder cannot be written.
-
         """
         if self._name is not None and self._name.held:
             return

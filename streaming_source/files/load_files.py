@@ -54,7 +54,6 @@ class LoadedFiles:
 
         Raises:
             SchemaError: a column of a type that cannot be decoded or changed on the way, naming table and column.
-
         """
         output = None
         if plan.columns is not None:
@@ -75,7 +74,6 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         SchemaError: a table or its columns are not known.
         StatementDmlError: rows of a table were changed by a statement that was logged as text (onStatementDml=fail).
         DataLossError: rows of an XA transaction lie in a file that is not among these.
-
     """
     options = file_options(given)
 

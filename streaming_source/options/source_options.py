@@ -192,7 +192,6 @@ class SourceOptions(RowOptions):
 
         Raises:
             ConfigError: none is named.
-
         """
         if self.replica is None:
             raise ConfigError("no server is named.", hint=f"Set host and user. {_WITHOUT_SERVER}")

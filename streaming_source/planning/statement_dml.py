@@ -79,7 +79,6 @@ class StatementDml:
 
         Raises:
             StatementDmlError: the query may not go on behind the group.
-
         """
         if self._mode == "fail":
             for found in self._within(log, start, place, end):

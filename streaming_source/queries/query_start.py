@@ -25,7 +25,6 @@ def started(query: StreamingQuery) -> StreamingQuery:
 
     Returns:
         The same query.
-
     """
     while query.isActive and query.status["message"].startswith(_BEFORE):
         time.sleep(POLL_S)

@@ -67,7 +67,6 @@ class Upsert:
         Raises:
             ConfigError: the batch is none of change rows, or lacks a key column.
             SchemaError: the table lacks a column of the rows.
-
         """
         with _short_errors():
             self._apply(batch)

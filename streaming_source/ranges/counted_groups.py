@@ -84,7 +84,6 @@ class CountedGroups:
         Raises:
             DataLossError: groups before `end` were purged.
             ProtocolError: the bytes are damaged.
-
         """
         if self._log is None or end <= self.end:
             return

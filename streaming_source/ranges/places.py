@@ -238,7 +238,6 @@ class RelayPlaces:
 
         Raises:
             AmbiguousPositionError: it names several places, and the log cannot tell which is meant.
-
         """
         while True:
             head = self._feed.head()

@@ -40,7 +40,6 @@ def refuse_absent(table: TableName) -> Steps[None]:
     Raises:
         AuthenticationError: the account may not read it.
         SchemaError: it does not exist, or is no table.
-
     """
     name = ".".join(table)
     answer = yield from may_read(*table)

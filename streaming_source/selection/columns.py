@@ -36,7 +36,6 @@ def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> 
 
     Raises:
         SchemaError: with the nearest name.
-
     """
     there = list(dict.fromkeys(names))
     for pattern in patterns:

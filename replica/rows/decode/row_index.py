@@ -89,7 +89,6 @@ def index_rows(
 
     Raises:
         ProtocolError: what the decoder refuses too: damaged events, rows without their table map.
-
     """
     walk = _Walk(resolver, checksum=checksum, every=border_bytes or max(len(data) // BORDERS, LEAST_BORDER_BYTES))
     block = None

@@ -16,6 +16,7 @@ from replica.rows.types.types import (
     type_of,
 )
 from replica.schema.table import ColumnSchema
+from tests.unit.rows.kind_samples import SAMPLES
 
 TEXT = ValuePolicy("text")
 STRING, DECIMAL20 = (pa.string(), "STRING"), (pa.decimal128(20, 0), "DECIMAL(20,0)")
@@ -92,6 +93,7 @@ def test_output_types(column_type: str) -> None:
 
 def test_every_type_of_the_table_is_tried_above() -> None:
     tried = {declared(column_type).data_type for column_type in WHAT_SPARK_SEES}
+    tried |= {sample.known.data_type for sample in SAMPLES if sample.known is not None}
     missing = set(NAMES) - tried
     assert missing == {
         "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",

@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import ConfigError, DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.file_head import read_file_head
+from replica.relay_log.groups import RelayGroups
 from replica.relay_log.gtid_search import GtidSearch
-from replica.relay_log.index import FileIndex
-from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
-from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay_log.scan import group_ends
-from replica.relay_log.slots import END_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from replica.protocol.gtid import Gtid
-    from replica.relay_log.location import RelayHead
+    from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
 
 
@@ -85,26 +78,8 @@ def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
     if count < 1:
         return Beginning(head)
     left = count + 1  # behind the group before the first of them
-    for end in _ends_backwards(log, head.location):
+    for end in RelayGroups(log.directory).ends_before(head.location):
         left -= 1
         if not left:
             return Beginning(log.at(end))
     return earliest(log, head)
-
-
-def _ends_backwards(log: RelayLog, head: RelayLocation) -> Iterator[RelayLocation]:
-    """Yield the ends of all groups, the last one first."""
-    for number in reversed([n for n in relay_numbers(log.directory) if RelayLocation(n, 0) < head]):
-        path = relay_path(log.directory, number)
-        begin = read_file_head(path)
-        limit = head.offset if number == head.file else path.stat().st_size
-        index = FileIndex(index_path(log.directory, number))
-        index.refresh()
-        marks = [*dict.fromkeys(end for end in index.ends if end <= limit)]  # a sealing entry may repeat the last one
-        for at, mark in reversed([*enumerate([begin.data_start, *marks])]):
-            stop = min(limit, mark + INDEX_EVERY_BYTES)
-            for end in reversed(group_ends(path, mark, stop, checksum=begin.checksum, primary_position=0)):
-                if at == len(marks) or end[END_OFFSET] < marks[at]:
-                    yield RelayLocation(number, int(end[END_OFFSET]))
-            if at:
-                yield RelayLocation(number, mark)

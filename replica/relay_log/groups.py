@@ -238,6 +238,15 @@ class RelayGroups:
             if entry is None or entry.end >= limit:
                 return
 
+    def ends_before(self, limit: RelayLocation) -> Iterator[RelayLocation]:
+        """Yield the ends of all groups up to `limit`, the last one first."""
+        for number in reversed(self.files.numbers()):
+            end = self.files.end_of(number)
+            marks = [0, *dict.fromkeys(mark for mark in self.files.index(number).ends if mark < end)]
+            for stretch in (next(self.stretches(number, mark), None) for mark in reversed(marks)):
+                offsets = () if stretch is None else reversed(stretch.ends[:, slots.END_OFFSET].tolist())
+                yield from (place for offset in offsets if (place := RelayLocation(number, offset)) <= limit)
+
     def group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
         """Return the group that ends at a row of a stretch."""
         before = self.head(base, ends, row - 1) if row else base

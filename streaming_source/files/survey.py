@@ -8,6 +8,9 @@ cannot be decoded is refused before the first task. What it follows from range t
 * the tables' columns, through the DDL in the files: rows without logged column names mean what the last DDL said;
 * XA transactions: a range with an XA COMMIT names the group that was prepared, which may lie in another file.
 
+Its loop over files is its own, and not that of `replica/log_reader/in_files.py`: tasks open the same files again, on
+other machines, with the same `FileAccess`.
+
 Nothing is decoded here. Bytes are verified against their checksums, as tasks do again. Memory: one range, plain values.
 """
 

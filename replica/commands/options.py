@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
 
+    _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
 _Config = TypeVar("_Config", bound="ReplicaConfig")
 
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
@@ -51,6 +53,20 @@ def flags(kind: type[ReplicaConfig]) -> tuple[str, ...]:
 def option_flag(name: str) -> str:
     """Return the option as the command line spells it: relay_max_file_age_s is --relay-max-file-age."""
     return f"--{name.removesuffix('_s').replace('_', '-')}"
+
+
+def option_of(kind: type[ReplicaConfig], name: str, text: str) -> _Decorator:
+    """Give a command one option of the table; its value is None where the command line does not have it."""
+    flag = option_flag(name)
+    if name in flags(kind):
+        return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
+    return click.option(flag, name, metavar="TEXT", help=text)
+
+
+def config_option(text: str) -> _Decorator:
+    """Give a command --config."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    return click.option("--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help=text)
 
 
 def gathered() -> Gathered:
@@ -95,7 +111,7 @@ def _refuse_misspelt(variables: Mapping[str, str]) -> None:
             raise unknown_option(name.lower(), DaemonConfig.spellings(), f"environment variable {variable}")
 
 
-def configured(kind: type[_Config]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def configured(kind: type[_Config]) -> _Decorator:
     """Give a command --config and every option of `kind`; it is called with the checked configuration."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -112,18 +128,9 @@ def configured(kind: type[_Config]) -> Callable[[Callable[..., None]], Callable[
 
         call.__doc__ = command.__doc__
         call.__name__ = command.__name__
-        switches = flags(kind)
         for name, text in reversed(options.items()):
-            flag = option_flag(name)
-            if name in switches:
-                flag = f"{flag}/--no-{flag.removeprefix('--')}"
-            extra = {"default": None} if name in switches else {"metavar": "TEXT"}
             known = kind.default_text(name)
-            shown = f"{text}.  [default: {known}]" if known else f"{text}."
-            call = click.option(flag, name, help=shown, **extra)(call)
-        file = click.Path(path_type=Path, dir_okay=False)
-        return click.option(
-            "--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help="TOML file of these options."
-        )(call)
+            call = option_of(kind, name, f"{text}.  [default: {known}]" if known else f"{text}.")(call)
+        return config_option("TOML file of these options.")(call)
 
     return decorate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
-from replica.commands.options import CONFIG_VARIABLE, flags, gather, option_flag
+from replica.commands.options import config_option, gather, option_of
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 
@@ -70,15 +70,10 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 
     call.__doc__ = command.__doc__
     call.__name__ = command.__name__
-    texts, switches = ReplicaConfig.help(), flags(ReplicaConfig)
-    for name in reversed([name for name in CONNECTION if name in texts]):
-        switch = f"/--no-{option_flag(name).removeprefix('--')}" if name in switches else ""
-        extra: dict[str, Any] = {"default": None} if name in switches else {"metavar": "TEXT"}
-        call = click.option(f"{option_flag(name)}{switch}", name, help=f"{texts[name]}.", **extra)(call)
-    file = click.Path(path_type=Path, dir_okay=False)
-    call = click.option("--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help="TOML file of a replica.")(
-        call
-    )
+    texts = ReplicaConfig.help()
+    for name in reversed(CONNECTION):
+        call = option_of(ReplicaConfig, name, f"{texts[name]}.")(call)
+    call = config_option("TOML file of a replica.")(call)
     call = click.option("--direct", is_flag=True, help="Ask the primary itself, although there is a relay_dir.")(call)
     return click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of a replica's relay log.")(call)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.command_options import Parsed
-from replica.commands.options import CONFIG_VARIABLE, gather
+from replica.commands.options import config_option, gather
 from replica.commands.purging import Choice, Plan, purge_files
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError, RelayError
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Remove old files of a relay log.")
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the relay log.")
-@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), envvar=CONFIG_VARIABLE,
-              help="TOML file of a replica.")  # fmt: skip
+@config_option("TOML file of a replica.")
 @click.option(
     "--before",
     metavar="GTIDS",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from replica.commands.options import CONFIG_VARIABLE, gather
+from replica.commands.options import config_option, gather
 from replica.daemon.config import DaemonConfig
 from replica.daemon.record import StatusRecord
 from replica.daemon.status import read_status
@@ -38,13 +38,7 @@ MAX_ANSWER_BYTES: Final = 8 << 20
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the daemon's relay log.")
 @click.option("--url", metavar="URL", help="Ask the daemon instead, where its http_listen is: http://host:port.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar=CONFIG_VARIABLE,
-    help="TOML file of the daemon; its relay_dir counts.",
-)
+@config_option("TOML file of the daemon; its relay_dir counts.")
 def status(relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """Show how the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
 

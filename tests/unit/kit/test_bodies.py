@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from replica.protocol.events import (
 )
 from replica.protocol.table_map import parse_table_map
 from tests.kit import bodies
+from tests.kit.places import PROJECT
 from tests.kit.primary import HEAD_BYTES, Primary
 from tests.kit.rows import Column, bits, image, table_map
 from tests.vectors.load import BINLOGS, name_of, raw_events
@@ -131,3 +133,10 @@ def test_a_file_has_each_event_where_its_header_says_it_ends(*, checksum: bool) 
     assert found[0].end == HEAD_BYTES
     assert [place.header.log_pos for place in found] == [place.end for place in found]
     assert {EventType(place.header.event_type).name for place in found} >= {"XID", "XA_PREPARE", "QUERY_COMPRESSED"}
+
+
+def test_no_other_test_writes_events_of_its_own() -> None:
+    """Layouts of the fixed parts of GTID, QUERY, FORMAT_DESCRIPTION and XA_PREPARE events."""
+    layouts = re.compile(r"struct\.pack\(\s*\"<(QIB|IIBHH|H50sIB|BIII)\"")
+    files = [path for path in (PROJECT / "tests").rglob("*.py") if layouts.search(path.read_text(encoding="utf-8"))]
+    assert [path for path in files if path.parent != PROJECT / "tests" / "kit"] == []

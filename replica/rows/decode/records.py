@@ -58,6 +58,7 @@ class RunState(Record):
     column = word("out: column number of that value; with ROOM: address of the TailRecord that is full")
     need = word("out: bytes that this tail has to hold at least")
     event = word("out: the rows event of the fault")
+    guess = word("VARIANT: bytes of an offset in the object before, 0: there is none")
     stop = word("place in the worklist to stop before: the images of later events are not prepared yet")
 
 

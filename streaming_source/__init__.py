@@ -9,10 +9,9 @@ imported when they are asked for, because every Python process of Spark imports 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from replica.public_names import on_demand
 
+TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
 if TYPE_CHECKING:
     from streaming_source.queries.latest_changes import latest_per_key
     from streaming_source.queries.query_lag import Lag, lag

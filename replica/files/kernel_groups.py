@@ -29,28 +29,32 @@ from replica.native.kernel_group import (
 )
 from replica.native.kernel_header import HEADER, LOG_POS_AT, claimed_length, event_type, is_ignorable, role_of
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
+from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag
 
-# State words; offsets count from the start of the file.
-CURSOR = 0  # the event to look at next
-START = 8  # where the range starts
-CUT = 16  # the last place where no group was open: where the range may end
-TARGET = 24  # a range ends at the last cut before this, or if there is none, at the first behind it
-GROUP = 32
-TRAILER = 40  # bytes of checksum after each event: 4 or 0
-VERIFY = 48  # 1: compare checksums
-APART = 56  # 1: the group at hand gets a range of its own
-CUT_AT_DDL = 64
-ALIGNED = 72  # 1: the last GTID event's log_pos was its end in this file, so that of others will be
-GROUP_EVENTS = 80  # events seen since CUT
-STATE_WORDS = 11
+
+class WalkState(Record):
+    """What the walk keeps between two calls; offsets count from the start of the file."""
+
+    cursor = word("the event to look at next")
+    start = word("where the range starts")
+    cut = word("the last place where no group was open: where the range may end")
+    target = word("a range ends at the last cut before this, or if there is none, at the first behind it")
+    group = word("the open group: a state of the grouping rule")
+    trailer = word("bytes of checksum after each event: 4 or 0")
+    verify = word("1: compare checksums")
+    apart = word("1: the group at hand gets a range of its own")
+    cut_at_ddl = word("1: a range ends before a group that defines a table")
+    aligned = word("1: the last GTID event's log_pos was its end in this file, so that of others will be")
+    group_events = word("events seen since the last cut")
+
 
 # Reasons
 NEED_BYTES = 0
 REACHED = 1
 BAD_LENGTH = 2
 BAD_CHECKSUM = 3
-DESCRIPTION = 4  # at CURSOR, not passed
+DESCRIPTION = 4  # at the cursor, not passed
 ENCRYPTION = 5
 OUTSIDE = 6
 BAD_GTID = 7
@@ -77,18 +81,18 @@ def _stands(at: int, end: int) -> bool:
 
 @kernel
 def walk(base: int, end: int, state: int) -> int:
-    """Walk from CURSOR; return the reason for stopping. See the words of the state above."""
-    cursor = load_u8(state + CURSOR)
-    begin = load_u8(state + START)
-    cut = load_u8(state + CUT)
-    target = load_u8(state + TARGET)
-    group = load_u8(state + GROUP)
-    trailer = load_u8(state + TRAILER)
-    verify = load_u8(state + VERIFY)
-    apart = load_u8(state + APART)
-    at_ddl = load_u8(state + CUT_AT_DDL)
-    aligned = load_u8(state + ALIGNED)
-    group_events = load_u8(state + GROUP_EVENTS)
+    """Walk from the cursor on; return the reason for stopping. `state` is a WalkState."""
+    cursor = load_u8(state + WalkState.cursor)
+    begin = load_u8(state + WalkState.start)
+    cut = load_u8(state + WalkState.cut)
+    target = load_u8(state + WalkState.target)
+    group = load_u8(state + WalkState.group)
+    trailer = load_u8(state + WalkState.trailer)
+    verify = load_u8(state + WalkState.verify)
+    apart = load_u8(state + WalkState.apart)
+    at_ddl = load_u8(state + WalkState.cut_at_ddl)
+    aligned = load_u8(state + WalkState.aligned)
+    group_events = load_u8(state + WalkState.group_events)
     reason = NEED_BYTES
     while end - cursor >= HEADER:
         at = base + cursor
@@ -162,10 +166,10 @@ def walk(base: int, end: int, state: int) -> int:
                 apart = 0
                 reason = REACHED
                 break
-    store_u8(state + CURSOR, cursor)
-    store_u8(state + CUT, cut)
-    store_u8(state + GROUP, group)
-    store_u8(state + APART, apart)
-    store_u8(state + ALIGNED, aligned)
-    store_u8(state + GROUP_EVENTS, group_events)
+    store_u8(state + WalkState.cursor, cursor)
+    store_u8(state + WalkState.cut, cut)
+    store_u8(state + WalkState.group, group)
+    store_u8(state + WalkState.apart, apart)
+    store_u8(state + WalkState.aligned, aligned)
+    store_u8(state + WalkState.group_events, group_events)
     return reason

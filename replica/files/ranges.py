@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_DAMAGES: Final = 1000
 """A file with more of them is no binlog any more: reading ends."""
-_WORD: Final = 8
 _UNLIMITED: Final = 1 << 62
 _DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
 
@@ -71,11 +70,11 @@ class Walk:
         self._max_bytes = max_bytes
         self._description = self._current = description
         self._current_at = start
-        self._state = np.zeros(k.STATE_WORDS, np.int64)
+        self._state = np.zeros((), k.WalkState.dtype)
         self._address = address(self._state)
-        self._set(k.TRAILER, CHECKSUM_LENGTH if description.checksum else 0)
-        self._set(k.VERIFY, int(verify))
-        self._set(k.CUT_AT_DDL, int(cut_at_ddl))
+        self._set("trailer", CHECKSUM_LENGTH if description.checksum else 0)
+        self._set("verify", int(verify))
+        self._set("cut_at_ddl", int(cut_at_ddl))
         self._begin_at(start)
 
     def ranges(self, damage: list[Damage] | None) -> Iterator[FileRange]:
@@ -94,11 +93,11 @@ class Walk:
                 return
             if damage is None or len(damage) == MAX_DAMAGES:
                 raise error
-            at, cut = self._get(k.CURSOR), self._get(k.CUT)
+            at, cut = self._get("cursor"), self._get("cut")
             if resume is None:
                 damage.append(Damage(at, at, self._end, 0, error))
                 return
-            damage.append(Damage(at, cut, resume, self._get(k.GROUP_EVENTS), error))
+            damage.append(Damage(at, cut, resume, self._get("group_events"), error))
             self._begin_at(resume)
 
     def _go_on(self) -> tuple[bool, ProtocolError | None]:
@@ -109,7 +108,7 @@ class Walk:
                 return False, None
             error = None
             if reason == k.NEED_BYTES:
-                if self._window.end >= self._stop or not self._window.more(self._get(k.START)):
+                if self._window.end >= self._stop or not self._window.more(self._get("start")):
                     return True, self._end_error()
             elif reason == k.DESCRIPTION:
                 error = self._pass_description()
@@ -122,31 +121,31 @@ class Walk:
     def _end(self) -> int:
         return min(self._window.end, self._stop)
 
-    def _get(self, word: int) -> int:
-        return int(self._state[word // _WORD])
+    def _get(self, field: str) -> int:
+        return int(self._state[field])
 
-    def _set(self, word: int, value: int) -> None:
-        self._state[word // _WORD] = value
+    def _set(self, field: str, value: int) -> None:
+        self._state[field] = value
 
     def _begin_at(self, offset: int) -> None:
         self._description = self._current
-        for word in (k.CURSOR, k.START, k.CUT):
-            self._set(word, offset)
-        self._set(k.TARGET, offset + self._max_bytes)
-        for word in (k.GROUP, k.APART, k.GROUP_EVENTS):
-            self._set(word, 0)
+        for field in ("cursor", "start", "cut"):
+            self._set(field, offset)
+        self._set("target", offset + self._max_bytes)
+        for field in ("group", "apart", "group_events"):
+            self._set(field, 0)
 
     def _cut(self) -> Iterator[FileRange]:
-        begin, end = self._get(k.START), self._get(k.CUT)
+        begin, end = self._get("start"), self._get("cut")
         if end > begin:
             yield self._range(begin, end, whole=True)
-        self._set(k.START, end)
-        self._set(k.TARGET, end + self._max_bytes)
+        self._set("start", end)
+        self._set("target", end + self._max_bytes)
         if self._current_at < end:
             self._description = self._current
 
     def _open_group(self) -> Iterator[FileRange]:
-        begin, end = self._get(k.CUT), self._get(k.CURSOR)
+        begin, end = self._get("cut"), self._get("cursor")
         if end > begin:
             yield self._range(begin, end, whole=False)
 
@@ -156,40 +155,40 @@ class Walk:
 
     def _pass_description(self) -> ProtocolError | None:
         """Take in the FORMAT_DESCRIPTION event at the cursor."""
-        cursor = self._get(k.CURSOR)
+        cursor = self._get("cursor")
         end = cursor + self._header().event_length
         try:
             self._current = decode_description(self._window.view(cursor, end))
         except ProtocolError as error:
             return relocated(error, self._name, cursor - (error.offset or 0))
         self._current_at = cursor
-        if cursor == self._get(k.START):
+        if cursor == self._get("start"):
             self._description = self._current
-        self._set(k.TRAILER, CHECKSUM_LENGTH if self._current.checksum else 0)
-        self._set(k.CURSOR, end)
-        self._set(k.GROUP_EVENTS, self._get(k.GROUP_EVENTS) + 1)
-        if self._get(k.GROUP) == NO_GROUP:
-            self._set(k.CUT, end)
-            self._set(k.GROUP_EVENTS, 0)
+        self._set("trailer", CHECKSUM_LENGTH if self._current.checksum else 0)
+        self._set("cursor", end)
+        self._set("group_events", self._get("group_events") + 1)
+        if self._get("group") == NO_GROUP:
+            self._set("cut", end)
+            self._set("group_events", 0)
         return None
 
     def _search(self) -> int | None:
         """Find the next place behind the damage where reading can go on."""
-        offset = self._get(k.CURSOR) + 1
+        offset = self._get("cursor") + 1
         while True:
-            found = find_start(self._window.base, offset, self._end, self._get(k.TRAILER), self._get(k.ALIGNED))
+            found = find_start(self._window.base, offset, self._end, self._get("trailer"), self._get("aligned"))
             if found >= 0:
                 return found
             offset = max(offset, self._end - MAX_START_BYTES)
-            if self._window.end >= self._stop or not self._window.more(min(offset, self._get(k.CUT))):
+            if self._window.end >= self._stop or not self._window.more(min(offset, self._get("cut"))):
                 return None
 
     def _header(self) -> EventHeader:
-        cursor = self._get(k.CURSOR)
+        cursor = self._get("cursor")
         return EventHeader._make(HEADER.unpack(self._window.view(cursor, cursor + HEADER_LENGTH)))
 
     def _error(self, reason: int) -> ProtocolError:
-        offset, header = self._get(k.CURSOR), self._header()
+        offset, header = self._get("cursor"), self._header()
         event = f"{self._name}: {event_name(header.event_type)} event"
         if reason == k.BAD_CHECKSUM:
             return ChecksumError(
@@ -221,13 +220,13 @@ class Walk:
 
     @property
     def _least_bytes(self) -> int:
-        return HEADER_LENGTH + self._get(k.TRAILER)
+        return HEADER_LENGTH + self._get("trailer")
 
     def _end_error(self) -> ProtocolError | None:
         """Say what is wrong with the end of the file: it may be nothing."""
         if self._window.fault is not None:
             return self._window.fault
-        cursor, end = self._get(k.CURSOR), self._end
+        cursor, end = self._get("cursor"), self._end
         if cursor == end:
             return None
         left = end - cursor

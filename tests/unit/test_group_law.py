@@ -130,11 +130,11 @@ def test_the_walk_over_files_follows_the_law(body: str) -> None:
     for case in cases(body):
         if ROLES[case.kind] is Role.BEGIN and is_short(case):
             continue
-        state = np.zeros(files.STATE_WORDS, np.int64)
-        state[files.TARGET // 8] = 1 << 62
+        state = np.zeros((), files.WalkState.dtype)
+        state["target"] = 1 << 62
         data = np.frombuffer(case.data, np.uint8)
         reason = files.walk(address(data), len(data), address(state))
-        group, apart = Group(state[files.GROUP // 8]), reason == files.REACHED or bool(state[files.APART // 8])
+        group, apart = Group(int(state["group"])), reason == files.REACHED or bool(state["apart"])
         expected = plain(case)
         role = ROLES[case.kind]
         if case.kind == EventType.FORMAT_DESCRIPTION:  # Python reads it, and the group stays as it is

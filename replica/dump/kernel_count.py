@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.kernel_header import event_type, whole_length
+from replica.native.kernel_header import event_length, event_type, is_whole
 from replica.native.memory import load_u8, store_u8
 from replica.native.record import Record, word
 
@@ -33,9 +33,9 @@ def count_types(data: int, spans: int, span_count: int, counts: int) -> int:
         at = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.start)
         end = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.end)
         while at < end:
-            length = whole_length(data + at, end - at, 0)
-            if length == 0:
+            if not is_whole(data + at, end - at, 0):
                 return at + 1
+            length = event_length(data + at)
             entry = counts + event_type(data + at) * TypeCount.BYTES
             store_u8(entry + TypeCount.events, load_u8(entry + TypeCount.events) + 1)
             store_u8(entry + TypeCount.size, load_u8(entry + TypeCount.size) + length)

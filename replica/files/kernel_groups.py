@@ -27,7 +27,15 @@ from replica.native.kernel_group import (
     group_step,
     may_stand_outside,
 )
-from replica.native.kernel_header import HEADER, LOG_POS_AT, claimed_length, event_type, is_ignorable, role_of
+from replica.native.kernel_header import (
+    HEADER,
+    LOG_POS_AT,
+    event_length,
+    event_type,
+    is_ignorable,
+    is_possible,
+    role_of,
+)
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag
@@ -96,8 +104,8 @@ def walk(base: int, end: int, state: int) -> int:
     reason = NEED_BYTES
     while end - cursor >= HEADER:
         at = base + cursor
-        length = claimed_length(at, trailer)
-        if length == 0:
+        length = event_length(at)
+        if not is_possible(at, trailer):
             reason = BAD_LENGTH
             break
         if cursor + length > target and cut > begin:

@@ -13,7 +13,7 @@ from replica.files.kernel_groups import is_strange
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
 from replica.native.kernel_group import BEGIN, CONTROL, MYSQL_BEGIN
-from replica.native.kernel_header import HEADER, LENGTH_AT, LOG_POS_AT, claimed_length, role_of, whole_length
+from replica.native.kernel_header import HEADER, LENGTH_AT, LOG_POS_AT, event_length, is_possible, is_whole, role_of
 from replica.native.memory import load_u4
 
 # Outside of groups no server writes a larger event, but for a GTID_LIST of thousands of servers: what `find_start`
@@ -27,7 +27,7 @@ _CHAIN: Final = 4  # events in a row that have to look right where there are no 
 def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
     """Tell whether a header at `offset` could be one of an event that ends at or before `end`."""
     at = base + offset
-    return whole_length(at, end - offset, trailer) != 0 and not is_strange(role_of(at))
+    return is_whole(at, end - offset, trailer) and not is_strange(role_of(at))
 
 
 @kernel
@@ -41,8 +41,8 @@ def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> i
         at = base + offset
         if role_of(at) not in (CONTROL, BEGIN, MYSQL_BEGIN):
             continue
-        length = claimed_length(at, trailer)
-        if length == 0 or length > largest or length > end - offset:
+        length = event_length(at)
+        if not is_possible(at, trailer) or length > largest or length > end - offset:
             continue
         if aligned and load_u4(at + LOG_POS_AT) != (offset + length) & 0xFFFFFFFF:
             continue

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0911  (one return a role)
 """The grouping rule for kernels: what an event does to the open group, and whether it may stand outside of one.
 
 The rule in words, its plain twin and its sources: protocol/groups.py. Roles of event types: protocol/event_row.py. An
@@ -7,7 +6,7 @@ event stands between `at`, its header, and `end`, where its checksum begins. The
 
 from __future__ import annotations
 
-from replica.native.compile import helper
+from replica.native.compile import helper, inlined
 from replica.native.kernel_header import HEADER, is_ignorable
 from replica.native.memory import load_u1, load_u2, load_u8
 from replica.protocol import event_row
@@ -107,28 +106,30 @@ def _after_statement(group: int, at: int, end: int) -> int:
     return TRANSACTION if mysql_statement(at, end) == BEGINS else NO_GROUP
 
 
-@helper
+@inlined
+def _group_change(group: int, role: int, at: int, end: int) -> int:
+    """Return what `group_step` says of an event that is no plain member of a group."""
+    if role == BEGIN:
+        return STANDALONE if load_u1(at + GTID_FLAGS_AT) & _IS_STANDALONE else TRANSACTION
+    if role == END:
+        return STANDALONE if group == STANDALONE else NO_GROUP
+    if role == STATEMENT:
+        return NO_GROUP if group == NO_GROUP else _after_statement(group, at, end)
+    if role == MYSQL_BEGIN:
+        return UNDECIDED
+    if (group == STANDALONE and role in (COMPRESSED_STATEMENT, LOST)) or (group == UNDECIDED and role == PAYLOAD):
+        return NO_GROUP
+    return group
+
+
+@inlined
 def group_step(group: int, role: int, at: int, end: int) -> int:
     """Return the group that is open after an event; NO_GROUP behind its end. An event that BEGINs must have its fields.
 
     It reads of the event itself the fields of a GTID, the last nine bytes of a statement and, in a group of MySQL, the
-    statement's head.
+    statement's head. Most events are plain members: they cost one comparison.
     """
-    if role == MEMBER:
-        return group
-    if role == BEGIN:
-        return STANDALONE if load_u1(at + GTID_FLAGS_AT) & _IS_STANDALONE else TRANSACTION
-    if role == MYSQL_BEGIN:
-        return UNDECIDED
-    if group == NO_GROUP:
-        return NO_GROUP
-    if role == STATEMENT:
-        return _after_statement(group, at, end)
-    if role == END:
-        return STANDALONE if group == STANDALONE else NO_GROUP
-    if (group == STANDALONE and role in (COMPRESSED_STATEMENT, LOST)) or (group == UNDECIDED and role == PAYLOAD):
-        return NO_GROUP
-    return group
+    return group if role == MEMBER else _group_change(group, role, at, end)
 
 
 @helper

@@ -45,19 +45,24 @@ def is_ignorable(at: int) -> bool:
 
 
 @helper
-def claimed_length(at: int, trailer: int) -> int:
-    """Return the event's length as its header has it, 0 if no event is so short or so long."""
-    length = load_u4(at + LENGTH_AT)
-    return length if HEADER + trailer <= length <= MAX_EVENT_BYTES else 0
+def event_length(at: int) -> int:
+    """Return the event's length as its header has it: to be believed where one of the following two says so.
+
+    They answer apart from it, so that the way to the next event is one load and no choice (a third of a walk's time).
+    """
+    return load_u4(at + LENGTH_AT)
 
 
 @helper
-def whole_length(at: int, left: int, trailer: int) -> int:
-    """Return the same, and 0 as well if the event does not end within the `left` bytes from `at` on."""
-    if left < HEADER:
-        return 0
-    length = claimed_length(at, trailer)
-    return length if length <= left else 0
+def is_possible(at: int, trailer: int) -> bool:
+    """Tell whether an event may be as long as the header says."""
+    return HEADER + trailer <= load_u4(at + LENGTH_AT) <= MAX_EVENT_BYTES
+
+
+@helper
+def is_whole(at: int, left: int, trailer: int) -> bool:
+    """Tell whether an event of a possible length ends within the `left` bytes from `at` on."""
+    return left >= HEADER and is_possible(at, trailer) and load_u4(at + LENGTH_AT) <= left
 
 
 @helper

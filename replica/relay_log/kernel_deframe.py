@@ -46,8 +46,8 @@ from replica.native.kernel_header import (
     ROLES,
     SERVER_AT,
     TYPE_AT,
-    claimed_length,
     event_type,
+    is_possible,
 )
 from replica.native.kernel_statement import defines, is_border
 from replica.native.memory import (
@@ -394,7 +394,7 @@ def deframe(state: int, begin: int, end: int) -> int:
         size = load_u4(event + LENGTH_AT)
         split = framed and in_packet == _FULL_PACKET - prefix
         fits = size == in_packet or (split and size > in_packet) or not framed
-        if claimed_length(event, 0) == 0 or not fits:
+        if not is_possible(event, 0) or not fits:
             put(state + s.EVENT, event)
             put(state + s.EVENT_SIZE, size)
             put(state + s.EVENT_TYPE, load_u1(event + TYPE_AT))

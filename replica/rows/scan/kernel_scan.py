@@ -31,7 +31,7 @@ from replica.native.kernel_group import (
     may_stand_outside,
     mysql_statement,
 )
-from replica.native.kernel_header import HEADER, ROLES, event_type, is_ignorable, whole_length
+from replica.native.kernel_header import HEADER, ROLES, event_length, event_type, is_ignorable, is_whole
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.protocol.constants import EventType, GtidFlag
 from replica.rows.scan.kernel_gtid import gtid_group
@@ -130,13 +130,13 @@ def scan_range(
     while position < size:
         at = data + position
         kind = event_type(at) if size - position >= HEADER else 0
-        length = whole_length(at, size - position, trailer)
-        if length == 0:
+        if not is_whole(at, size - position, trailer):
             status = SHORT_EVENT
             break
         if n_groups == groups_capacity or n_events == events_capacity or n_maps == maps_capacity:
             status = GROW
             break
+        length = event_length(at)
         role = ROLES[kind]
         body = at + HEADER
         end = at + length - trailer

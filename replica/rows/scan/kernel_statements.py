@@ -14,12 +14,13 @@ from replica.native.kernel_group import (
     GTID_FIELDS,
     GTID_FLAGS_AT,
     LOAD,
+    MEMBER,
     MYSQL_BEGIN,
     NO_GROUP,
     STATEMENT,
     group_step,
 )
-from replica.native.kernel_header import HEADER, described_trailer, event_type, role_of, whole_length
+from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
 from replica.native.kernel_statement import is_border
 from replica.native.memory import load_u1, store_u8
 from replica.native.record import Record, word
@@ -51,10 +52,15 @@ def find_statements(data: int, size: int, position: int, trailer: int, found: in
     start = 0
     while position < size:
         at = data + position
-        length = whole_length(at, size - position, trailer)
-        role = role_of(at) if length != 0 else 0
+        if not is_whole(at, size - position, trailer):
+            return -1 - position
+        length = event_length(at)
+        role = role_of(at)
+        if role == MEMBER:  # most events are: no text, and no border of a group
+            position += length
+            continue
         end = at + length - trailer
-        if length == 0 or (role == BEGIN and end - at < HEADER + GTID_FIELDS):
+        if role == BEGIN and end - at < HEADER + GTID_FIELDS:
             return -1 - position
         if role in (BEGIN, MYSQL_BEGIN):
             marked = role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _MARKED != 0

@@ -9,6 +9,7 @@ from replica.native.kernel_group import (
     END,
     GTID_FIELDS,
     GTID_FLAGS_AT,
+    MEMBER,
     MYSQL_BEGIN,
     NO_GROUP,
     QUERY_FIELDS,
@@ -17,7 +18,7 @@ from replica.native.kernel_group import (
     group_step,
     mysql_statement,
 )
-from replica.native.kernel_header import HEADER, described_trailer, event_type, role_of, whole_length
+from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
 from replica.native.memory import load_u1, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag
@@ -46,11 +47,16 @@ def find_xa(data: int, size: int, position: int, trailer: int, found: int, capac
     start = 0
     while position < size:
         at = data + position
-        length = whole_length(at, size - position, trailer)
-        role = role_of(at) if length != 0 else 0
-        kind = event_type(at) if length != 0 else 0
+        if not is_whole(at, size - position, trailer):
+            return -1 - position
+        length = event_length(at)
+        role = role_of(at)
+        if role == MEMBER:  # most events are, and these end no group
+            position += length
+            continue
+        kind = event_type(at)
         end = at + length - trailer
-        if length == 0 or (role == BEGIN and end - at < HEADER + GTID_FIELDS):
+        if role == BEGIN and end - at < HEADER + GTID_FIELDS:
             return -1 - position
         if role in (BEGIN, MYSQL_BEGIN):
             completes = 1 if role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _COMPLETED_XA else 0

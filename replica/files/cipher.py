@@ -45,7 +45,7 @@ class EventCipher:
         self._after = np.empty(len(self._blocks) + _BLOCK, np.uint8)
         self._ivs = np.empty(_BATCH_EVENTS * _BLOCK, np.uint8)
         self._tails = np.empty(len(self._ivs) + _BLOCK, np.uint8)
-        self._result = np.zeros(3, np.int64)
+        self._result = np.zeros((), k.GatherResult.dtype)
 
     def batch(self, raw: NDArray[np.uint8], offset: int, least: int, out: NDArray[np.uint8]) -> int:
         """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; return how many bytes they
@@ -65,7 +65,7 @@ class EventCipher:
             _BATCH_EVENTS,
             address(self._result),
         )
-        size = int(self._result[k.BLOCKS // 8]) * _BLOCK
+        size = int(self._result["blocks"]) * _BLOCK
         self._blocks_cipher.update_into(self._blocks.data[:size], self._after.data)
         if not counters:
             self._encrypt.update_into(self._ivs.data[: events * _BLOCK], self._tails.data)

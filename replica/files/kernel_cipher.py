@@ -11,15 +11,20 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
 from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
+from replica.native.record import Record, word
 from replica.protocol.constants import LENGTH_AT, TYPE_AT, EventType
 
 BLOCK = 16
 DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 MESSAGE_AT = 4
-# Result words of `gather`.
-EVENTS = 0
-CONSUMED = 8
-BLOCKS = 16
+
+
+class GatherResult(Record):
+    """What `gather` found in the bytes."""
+
+    events = word("whole events")
+    consumed = word("bytes that they take")
+    blocks = word("blocks to encrypt")
 
 
 @helper
@@ -84,9 +89,9 @@ def gather(
             count += whole
         done += length
         events += 1
-    store_u8(result + EVENTS, events)
-    store_u8(result + CONSUMED, done)
-    store_u8(result + BLOCKS, count)
+    store_u8(result + GatherResult.events, events)
+    store_u8(result + GatherResult.consumed, done)
+    store_u8(result + GatherResult.blocks, count)
     return events
 
 

@@ -42,7 +42,7 @@ from replica.protocol.constants import EventType, GtidFlag
 
 
 class WalkState(Record):
-    """What the walk keeps between two calls; offsets count from the start of the file."""
+    """The words that the walk keeps between two calls; offsets count from the start of the file."""
 
     cursor = word("the event to look at next")
     start = word("where the range starts")

@@ -20,7 +20,7 @@ MESSAGE_AT = 4
 
 
 class GatherResult(Record):
-    """What `gather` found in the bytes."""
+    """The counts of what `gather` found in the bytes."""
 
     events = word("whole events")
     consumed = word("bytes that they take")

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.dump_error import dump_error
+from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets import ErrPacket
-from replica.relay_log import slots
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.room import Room
 from replica.semisync.frame import ack_packet
@@ -95,12 +96,12 @@ class Session(asyncio.BufferedProtocol):
         self._primary: BinlogPosition | None = None
         # The writer counts since its own start, which may have been after ours or before.
         state, had = relay.state, self.progress
-        self._groups = had.groups - state[slots.GROUPS]
-        self._events_before = state[slots.EVENTS]
+        self._groups = had.groups - state[Cell.groups]
+        self._events_before = state[Cell.events]
         self._events = had.events - self._events_before
-        self._ignored = had.ignored_events - state[slots.IGNORED]
-        self._discarded = had.discarded_groups - state[slots.DISCARDED]
-        self._statements = had.statement_dml - state[slots.STATEMENTS]
+        self._ignored = had.ignored_events - state[Cell.ignored]
+        self._discarded = had.discarded_groups - state[Cell.discarded]
+        self._statements = had.statement_dml - state[Cell.statements]
 
     async def run(self, transport: asyncio.Transport, leftover: bytes = b"") -> None:
         """Pump until the connection ends; always raises. Cancelling it closes the connection.
@@ -145,7 +146,7 @@ class Session(asyncio.BufferedProtocol):
     def _finish(self) -> None:
         self._count(0)
         self._count_pause()
-        if self._relay.state[slots.GROUP] != slots.GROUP_NONE:
+        if self._relay.state[Cell.group] != NO_GROUP:
             self.progress.discarded_groups += 1
         self.progress.pause = ""
         self._relay.rollback()
@@ -193,11 +194,11 @@ class Session(asyncio.BufferedProtocol):
 
     def _count(self, nbytes: int) -> None:
         progress, state = self.progress, self._relay.state
-        progress.groups = self._groups + state[slots.GROUPS]
-        progress.events = self._events + state[slots.EVENTS]
-        progress.ignored_events = self._ignored + state[slots.IGNORED]
-        progress.discarded_groups = self._discarded + state[slots.DISCARDED]
-        progress.statement_dml = self._statements + state[slots.STATEMENTS]
+        progress.groups = self._groups + state[Cell.groups]
+        progress.events = self._events + state[Cell.events]
+        progress.ignored_events = self._ignored + state[Cell.ignored]
+        progress.discarded_groups = self._discarded + state[Cell.discarded]
+        progress.statement_dml = self._statements + state[Cell.statements]
         if nbytes:
             progress.received_bytes += nbytes
             progress.last_receipt_at = time.time()
@@ -263,7 +264,7 @@ class Session(asyncio.BufferedProtocol):
         rolled_at_s = self._loop.time()
         while not self._ended.done():
             now = self._loop.time()
-            if now - rolled_at_s >= _TICK_S and self._relay.state[slots.GROUP] == slots.GROUP_NONE:
+            if now - rolled_at_s >= _TICK_S and self._relay.state[Cell.group] == NO_GROUP:
                 rolled_at_s = now
                 self._relay.roll_if_old()
             if self._paused_at_s is not None:
@@ -300,7 +301,7 @@ class Session(asyncio.BufferedProtocol):
         receiver wakes, and that sleeps until one of its replicas sends something (10.11 and later, seen to last for
         minutes). Taken for a dead link we would come back and throw the other one out.
         """
-        if self._nudged_at_s > self._last_receipt_s or self._relay.state[slots.EVENTS] == self._events_before:
+        if self._nudged_at_s > self._last_receipt_s or self._relay.state[Cell.events] == self._events_before:
             return
         self._nudged_at_s = self._loop.time()
         ack = self._acknowledged

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.protocol.gtid import BinlogPosition
-from replica.relay_log import slots
 from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path
 from replica.relay_log.lookup import RelayFiles
 from replica.relay_log.scan import end_gtids, group_ends, position_after
+from replica.relay_log.stream_record import GroupEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from replica.native.record import Records
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.gtid_search import GtidSearch
     from replica.relay_log.index import IndexEntry
@@ -71,7 +72,7 @@ class _Stretch(NamedTuple):
     """Group ends behind a sidecar entry, rows of END_COLUMNS; the next entry is the last of them."""
 
     base: RelayHead
-    ends: NDArray[np.int64]
+    ends: Records
 
 
 class RelayGroups:
@@ -92,7 +93,7 @@ class RelayGroups:
             begin = entries[at - 1].end if at else 0
             if start is not None and start.file == number:
                 begin = max(begin, start.offset)
-            found = self._first(number, begin, lambda ends: ends[:, slots.END_TIMESTAMP] >= time_s)
+            found = self._first(number, begin, lambda ends: ends["timestamp"] >= time_s)
             if found is not None:
                 return found
         return None
@@ -110,7 +111,7 @@ class RelayGroups:
             entries = self.files.index(number).entries
             at = bisect_left(entries, place.position, key=lambda entry: entry.primary_position)
             begin = entries[at - 1].end if at else 0
-            found = self._first(number, begin, lambda ends: ends[:, slots.END_POSITION] > place.position)
+            found = self._first(number, begin, lambda ends: ends["position"] > place.position)
             if found is not None:
                 first = found.before.location.offset == self.files.head(number).data_start
                 begins = found.begins if first else found.before.primary.position
@@ -162,8 +163,8 @@ class RelayGroups:
     def _walk(self, search: GtidSearch, number: int, begin: int, *, only_to_it: bool = False) -> LogGroup | None:
         """Find the group in a file behind `begin`; `only_to_it`: a group behind it ends the walk."""
         for base, ends in self.stretches(number, begin):
-            behind = ends[ends[:, slots.END_OFFSET] > begin]
-            rows = search.look(behind[:, slots.END_DOMAIN], behind[:, slots.END_SERVER], behind[:, slots.END_SEQ])
+            behind = ends[ends["offset"] > begin]
+            rows = search.look(behind["domain"], behind["server"], behind["sequence"])
             if len(rows):
                 return self.group(base, ends, int(rows[0]) + len(ends) - len(behind))
             if only_to_it and search.after is not None:
@@ -208,12 +209,10 @@ class RelayGroups:
         entries = self.files.index(number).entries
         return max(entry.timestamp for entry in entries) if entries and entries[-1].sealed else _ANY_TIME
 
-    def _first(
-        self, number: int, begin: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
-    ) -> LogGroup | None:
+    def _first(self, number: int, begin: int, fits: Callable[[Records], NDArray[np.bool_]]) -> LogGroup | None:
         """Find the first group of a file that begins at `begin` or behind it and fits."""
         for base, ends in self.stretches(number, begin):
-            fitting = fits(ends) & (ends[:, slots.END_OFFSET] > begin)
+            fitting = fits(ends) & (ends["offset"] > begin)
             if fitting.any():
                 return self.group(base, ends, int(np.argmax(fitting)))
         return None
@@ -244,23 +243,23 @@ class RelayGroups:
             end = self.files.end_of(number)
             marks = [0, *dict.fromkeys(mark for mark in self.files.index(number).ends if mark < end)]
             for stretch in (next(self.stretches(number, mark), None) for mark in reversed(marks)):
-                offsets = () if stretch is None else reversed(stretch.ends[:, slots.END_OFFSET].tolist())
+                offsets = () if stretch is None else reversed(stretch.ends["offset"].tolist())
                 yield from (place for offset in offsets if (place := RelayLocation(number, offset)) <= limit)
 
-    def group(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> LogGroup:
+    def group(self, base: RelayHead, ends: Records, row: int) -> LogGroup:
         """Return the group that ends at a row of a stretch."""
         before = self.head(base, ends, row - 1) if row else base
         (gtid,) = end_gtids(ends[row : row + 1])
         return LogGroup(gtid, before, self.head(base, ends, row))
 
-    def head(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
+    def head(self, base: RelayHead, ends: Records, row: int) -> RelayHead:
         """Return the facts about that end."""
         end = ends[row]
         return RelayHead(
-            RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
+            RelayLocation(base.location.file, int(end["offset"])),
             position_after(base.position, ends[: row + 1]),
-            BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
-            int(end[slots.END_TIMESTAMP]),
+            BinlogPosition(base.primary.file, int(end["position"])),
+            int(end["timestamp"]),
         )
 
 
@@ -269,18 +268,9 @@ def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
     return known is None or known.seq_no < gtid.seq_no
 
 
-def _row(entry: IndexEntry) -> NDArray[np.int64]:
+def _row(entry: IndexEntry) -> Records:
     """Return a sidecar entry as a row of the table of group ends."""
-    row = np.zeros((1, slots.END_COLUMNS), np.uint64)
     last = entry.gtids[entry.last_domain]
-    columns = {
-        slots.END_OFFSET: entry.end,
-        slots.END_DOMAIN: last.domain_id,
-        slots.END_SERVER: last.server_id,
-        slots.END_SEQ: last.seq_no,
-        slots.END_TIMESTAMP: entry.timestamp,
-        slots.END_POSITION: entry.primary_position,
-    }
-    for column, value in columns.items():
-        row[0, column] = value
-    return row.view(np.int64)
+    sequence = np.uint64(last.seq_no).view(np.int64)
+    row = (entry.end, last.domain_id, last.server_id, sequence, entry.timestamp, entry.primary_position)
+    return np.array([row], GroupEnd.dtype)

@@ -5,7 +5,7 @@ the reason it stopped. The bytes of event groups have been moved together, to OU
 state says where the last complete group ends there, in the relay file and in the primary's file. An event that is not
 complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes through piece by
 piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be ignored, INCIDENT, events of a
-group outside a group, and where asked for (`slots.STRICT`) a group whose sequence number is not above the last one of
+group outside a group, and where asked for (`Cell.strict`) a group whose sequence number is not above the last one of
 its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event keeps its place in
 the state.
 """
@@ -64,7 +64,8 @@ from replica.native.memory import (
 from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
-from replica.relay_log import slots as s
+from replica.relay_log import stops
+from replica.relay_log.stream_record import Cell, GroupEnd
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,8 +132,8 @@ def _above(one: int, other: int) -> bool:
 @kernel
 def _goes_back(state: int, domain: int, seq: int) -> bool:
     """Tell whether a group would not be above the last one of its domain."""
-    domains, count = get(state + s.DOMAIN_TABLE), get(state + s.DOMAINS)
-    row = get(state + s.LAST_DOMAIN)
+    domains, count = get(state + Cell.domain_table), get(state + Cell.domains)
+    row = get(state + Cell.last_domain)
     if row >= count or (load_u8(domains + 16 * row) & _U32) != domain:
         row = 0
         while row < count and (load_u8(domains + 16 * row) & _U32) != domain:
@@ -143,21 +144,21 @@ def _goes_back(state: int, domain: int, seq: int) -> bool:
 @kernel
 def _write_entry(state: int) -> None:
     """Append the index entry for the group that just ended (layout: relay_log/index.py)."""
-    begin = get(state + s.INDEX_ARENA) + get(state + s.INDEX_FILL)
-    count = get(state + s.DOMAINS)
+    begin = get(state + Cell.index_arena) + get(state + Cell.index_fill)
+    count = get(state + Cell.domains)
     size = ENTRY_FIXED_BYTES + 16 * count + ENTRY_CRC_BYTES
     store_u4(begin, size)
-    store_u4(begin + 4, UNORDERED_FLAG * get(state + s.UNORDERED) + XA_FLAG * get(state + s.XA))
-    store_u8(begin + 8, get(state + s.COMMITTED_OFFSET))
-    store_u8(begin + 16, get(state + s.COMMITTED_POSITION))
-    store_u4(begin + 24, get(state + s.COMMITTED_TIMESTAMP))
+    store_u4(begin + 4, UNORDERED_FLAG * get(state + Cell.unordered) + XA_FLAG * get(state + Cell.xa))
+    store_u8(begin + 8, get(state + Cell.committed_offset))
+    store_u8(begin + 16, get(state + Cell.committed_position))
+    store_u4(begin + 24, get(state + Cell.committed_timestamp))
     store_u4(begin + 28, count)
-    store_u4(begin + 32, get(state + s.LAST_DOMAIN))
-    copy(begin + ENTRY_FIXED_BYTES, get(state + s.DOMAIN_TABLE), 16 * count)
+    store_u4(begin + 32, get(state + Cell.last_domain))
+    copy(begin + ENTRY_FIXED_BYTES, get(state + Cell.domain_table), 16 * count)
     store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
-    put(state + s.INDEX_FILL, get(state + s.INDEX_FILL) + size)
-    put(state + s.LAST_ENTRY, get(state + s.COMMITTED_OFFSET))
-    put(state + s.XA, 0)
+    put(state + Cell.index_fill, get(state + Cell.index_fill) + size)
+    put(state + Cell.last_entry, get(state + Cell.committed_offset))
+    put(state + Cell.xa, 0)
 
 
 @kernel
@@ -165,56 +166,56 @@ def _end_group(state: int, out: int, offset: int) -> int:
     """Enter a complete group into the domain table, the index and the ends; return the reason to stop, if there is
     one.
     """
-    domain = get(state + s.GROUP_DOMAIN) | (get(state + s.GROUP_SERVER) << 32)
-    seq = get(state + s.GROUP_SEQ)
-    domains = get(state + s.DOMAIN_TABLE)
-    row, count = get(state + s.LAST_DOMAIN), get(state + s.DOMAINS)
-    if row >= count or (load_u8(domains + 16 * row) & _U32) != get(state + s.GROUP_DOMAIN):
+    domain = get(state + Cell.group_domain) | (get(state + Cell.group_server) << 32)
+    seq = get(state + Cell.group_seq)
+    domains = get(state + Cell.domain_table)
+    row, count = get(state + Cell.last_domain), get(state + Cell.domains)
+    if row >= count or (load_u8(domains + 16 * row) & _U32) != get(state + Cell.group_domain):
         row = 0
-        while row < count and (load_u8(domains + 16 * row) & _U32) != get(state + s.GROUP_DOMAIN):
+        while row < count and (load_u8(domains + 16 * row) & _U32) != get(state + Cell.group_domain):
             row += 1
         if row == MAX_DOMAINS:
-            return s.TOO_MANY_DOMAINS
+            return stops.TOO_MANY_DOMAINS
         if row == count:
-            put(state + s.DOMAINS, count + 1)
+            put(state + Cell.domains, count + 1)
             store_u8(domains + 16 * row + 8, 0)
     last = load_u8(domains + 16 * row + 8)
     if not _above(seq, last):
-        put(state + s.UNORDERED, 1)
-        highest = get(state + s.HIGHEST_TABLE) + 8 * row
+        put(state + Cell.unordered, 1)
+        highest = get(state + Cell.highest_table) + 8 * row
         if _above(last, load_u8(highest)):
             store_u8(highest, last)
-            put(state + s.HIGHEST_GREW, 1)
+            put(state + Cell.highest_grew, 1)
     store_u8(domains + 16 * row, domain)
     store_u8(domains + 16 * row + 8, seq)
-    put(state + s.LAST_DOMAIN, row)
-    put(state + s.XA, get(state + s.XA) | get(state + s.GROUP_XA))
-    put(state + s.STATEMENTS, get(state + s.STATEMENTS) + get(state + s.GROUP_STATEMENTS))
-    put(state + s.GROUP, s.GROUP_NONE)
-    put(state + s.GROUPS, get(state + s.GROUPS) + 1)
-    put(state + s.COMMITTED_OFFSET, offset)
-    put(state + s.COMMITTED_OUT, out)
-    put(state + s.COMMITTED_POSITION, get(state + s.POSITION))
-    put(state + s.COMMITTED_TIMESTAMP, get(state + s.EVENT_TIMESTAMP))
-    reason = s.NEED_BYTES
-    rows = get(state + s.ENDS_ROWS)
+    put(state + Cell.last_domain, row)
+    put(state + Cell.xa, get(state + Cell.xa) | get(state + Cell.group_xa))
+    put(state + Cell.statements, get(state + Cell.statements) + get(state + Cell.group_statements))
+    put(state + Cell.group, NO_GROUP)
+    put(state + Cell.groups, get(state + Cell.groups) + 1)
+    put(state + Cell.committed_offset, offset)
+    put(state + Cell.committed_out, out)
+    put(state + Cell.committed_position, get(state + Cell.position))
+    put(state + Cell.committed_timestamp, get(state + Cell.event_timestamp))
+    reason = stops.NEED_BYTES
+    rows = get(state + Cell.ends_rows)
     if rows > 0:
-        fill = get(state + s.ENDS_FILL)
-        end = get(state + s.ENDS_TABLE) + 8 * s.END_COLUMNS * fill
-        store_u8(end + 8 * s.END_OFFSET, offset)
-        store_u8(end + 8 * s.END_DOMAIN, get(state + s.GROUP_DOMAIN))
-        store_u8(end + 8 * s.END_SERVER, get(state + s.GROUP_SERVER))
-        store_u8(end + 8 * s.END_SEQ, seq)
-        store_u8(end + 8 * s.END_TIMESTAMP, get(state + s.EVENT_TIMESTAMP))
-        store_u8(end + 8 * s.END_POSITION, get(state + s.POSITION))
-        put(state + s.ENDS_FILL, fill + 1)
+        fill = get(state + Cell.ends_fill)
+        end = get(state + Cell.ends_table) + GroupEnd.BYTES * fill
+        store_u8(end + GroupEnd.offset, offset)
+        store_u8(end + GroupEnd.domain, get(state + Cell.group_domain))
+        store_u8(end + GroupEnd.server, get(state + Cell.group_server))
+        store_u8(end + GroupEnd.sequence, seq)
+        store_u8(end + GroupEnd.timestamp, get(state + Cell.event_timestamp))
+        store_u8(end + GroupEnd.position, get(state + Cell.position))
+        put(state + Cell.ends_fill, fill + 1)
         if fill + 1 == rows:
-            reason = s.ENDS_FULL
-    if offset - get(state + s.LAST_ENTRY) >= INDEX_EVERY_BYTES:
+            reason = stops.ENDS_FULL
+    if offset - get(state + Cell.last_entry) >= INDEX_EVERY_BYTES:
         _write_entry(state)
-        if get(state + s.INDEX_ARENA_BYTES) - get(state + s.INDEX_FILL) < MAX_ENTRY_BYTES:
-            reason = s.INDEX_FULL
-    return s.ROLL if offset >= get(state + s.ROLL_AT) else reason
+        if get(state + Cell.index_arena_bytes) - get(state + Cell.index_fill) < MAX_ENTRY_BYTES:
+            reason = stops.INDEX_FULL
+    return stops.ROLL if offset >= get(state + Cell.roll_at) else reason
 
 
 @kernel
@@ -223,28 +224,28 @@ def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -
 
     Of an event that passed through piece by piece, only the last WINDOW_BYTES of its `size` bytes are there.
     """
-    put(state + s.EVENTS, get(state + s.EVENTS) + 1)
-    if (get(state + s.EVENT_FLAGS) & _ARTIFICIAL) == 0:
-        position = advance(get(state + s.POSITION), get(state + s.EVENT_SIZE), get(state + s.EVENT_LOG_POS))
-        put(state + s.POSITION, position)
-    if get(state + s.EVENT_ACK):
-        put(state + s.ACK_POSITION, get(state + s.POSITION))
-    group = get(state + s.GROUP)
+    put(state + Cell.events, get(state + Cell.events) + 1)
+    if (get(state + Cell.event_flags) & _ARTIFICIAL) == 0:
+        position = advance(get(state + Cell.position), get(state + Cell.event_size), get(state + Cell.event_log_pos))
+        put(state + Cell.position, position)
+    if get(state + Cell.event_ack):
+        put(state + Cell.ack_position, get(state + Cell.position))
+    group = get(state + Cell.group)
     left = group_step(group, role, end - size, end)
     if group != NO_GROUP and left == NO_GROUP:
         return _end_group(state, out, offset)
-    put(state + s.GROUP, left)
-    return s.NEED_BYTES
+    put(state + Cell.group, left)
+    return stops.NEED_BYTES
 
 
 @kernel
 def _count_statement(state: int, event: int, size: int) -> None:
     """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
-    if get(state + s.GROUP) != TRANSACTION:
+    if get(state + Cell.group) != TRANSACTION:
         return
-    if get(state + s.EVENT_TYPE) == _QUERY and (is_border(event, event + size) or defines(event, event + size)):
+    if get(state + Cell.event_type) == _QUERY and (is_border(event, event + size) or defines(event, event + size)):
         return
-    put(state + s.GROUP_STATEMENTS, get(state + s.GROUP_STATEMENTS) + 1)
+    put(state + Cell.group_statements, get(state + Cell.group_statements) + 1)
 
 
 @kernel
@@ -254,49 +255,49 @@ def _admit(state: int, event: int, size: int, complete: int) -> int:
     Outside of groups the body may tell, if it is there (`complete`): a dummy event of an old server is passed over.
     """
     kind = event_type(event)
-    put(state + s.EVENT, event)
-    put(state + s.EVENT_SIZE, size)
-    put(state + s.EVENT_TIMESTAMP, load_u4(event))
-    put(state + s.EVENT_TYPE, kind)
-    put(state + s.EVENT_LOG_POS, load_u4(event + LOG_POS_AT))
-    put(state + s.EVENT_FLAGS, load_u2(event + FLAGS_AT))
-    put(state + s.EVENT_KEEP, 0)
+    put(state + Cell.event, event)
+    put(state + Cell.event_size, size)
+    put(state + Cell.event_timestamp, load_u4(event))
+    put(state + Cell.event_type, kind)
+    put(state + Cell.event_log_pos, load_u4(event + LOG_POS_AT))
+    put(state + Cell.event_flags, load_u2(event + FLAGS_AT))
+    put(state + Cell.event_keep, 0)
     role = _ROLES[kind]
-    is_open = get(state + s.GROUP) != NO_GROUP
+    is_open = get(state + Cell.group) != NO_GROUP
     if is_open and (role == BEGIN or kind == _FDE):
-        return s.DISCARD  # a group never spans files: a new one ends what the primary did not finish
+        return stops.DISCARD  # a group never spans files: a new one ends what the primary did not finish
     if is_unreadable(role, event):
-        return s.UNKNOWN_EVENT
+        return stops.UNKNOWN_EVENT
     if role == LOST:
-        return s.INCIDENT
+        return stops.INCIDENT
     if role in (CONTROL, BEGIN) or is_open:
-        put(state + s.EVENT_KEEP, 0 if role == CONTROL else 1)
-        return s.NEED_BYTES
+        put(state + Cell.event_keep, 0 if role == CONTROL else 1)
+        return stops.NEED_BYTES
     end = event + HEADER
     if complete:
-        end = event + size - (CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
+        end = event + size - (CHECKSUM_BYTES if get(state + Cell.checksum) != 0 else 0)
     if not may_stand_outside(kind, role, event, end):
-        return s.ORPHAN
-    put(state + s.IGNORED, get(state + s.IGNORED) + 1)
-    return s.NEED_BYTES
+        return stops.ORPHAN
+    put(state + Cell.ignored, get(state + Cell.ignored) + 1)
+    return stops.NEED_BYTES
 
 
 @kernel
 def _verify(state: int, event: int, size: int) -> int:
     """Check the CRC32 at the end of a complete event; return its bytes (0 or 4), or -1 where they do not match."""
     body = size - CHECKSUM_BYTES
-    if get(state + s.EVENT_TYPE) == _FDE:
+    if get(state + Cell.event_type) == _FDE:
         # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).
-        store_u2(event + FLAGS_AT, get(state + s.EVENT_FLAGS) & ~_IN_USE)
+        store_u2(event + FLAGS_AT, get(state + Cell.event_flags) & ~_IN_USE)
         if load_u1(event + body - 1) == 0:
             # Always four bytes, but without checksums in the log 11.4+ changes the event (it starts at a place of its
             # GTID index) and leaves the old value there (sql_repl.cc: send_format_descriptor_event).
             return CHECKSUM_BYTES
-    elif get(state + s.CHECKSUM) == 0:
+    elif get(state + Cell.checksum) == 0:
         return 0
     if load_u4(event + body) == crc32(event, body, 0):
         return CHECKSUM_BYTES
-    if get(state + s.CHECKSUM) < 0 and get(state + s.EVENT_TYPE) == _ROTATE:
+    if get(state + Cell.checksum) < 0 and get(state + Cell.event_type) == _ROTATE:
         return 0  # an announced NONE strips the CRC from this one event only (sql_repl.cc: fake_rotate_event)
     return -1
 
@@ -307,52 +308,52 @@ def deframe(state: int, begin: int, end: int) -> int:
 
     `state` is the address of the area that `slots` describes.
     """
-    window = get(state + s.WINDOW)
-    cursor, out, offset = begin, get(state + s.OUT), get(state + s.OFFSET)
-    framed = get(state + s.FRAMED) == 1
-    prefix = 3 if get(state + s.SEMI_SYNC) == 1 else 1
-    reason = s.NEED_BYTES
-    while reason == s.NEED_BYTES:
-        if get(state + s.EVENT_LEFT) > 0:
-            if framed and get(state + s.PACKET_LEFT) == 0:
+    window = get(state + Cell.window)
+    cursor, out, offset = begin, get(state + Cell.out), get(state + Cell.offset)
+    framed = get(state + Cell.framed) == 1
+    prefix = 3 if get(state + Cell.semi_sync) == 1 else 1
+    reason = stops.NEED_BYTES
+    while reason == stops.NEED_BYTES:
+        if get(state + Cell.event_left) > 0:
+            if framed and get(state + Cell.packet_left) == 0:
                 if end - cursor < 4:
                     break
                 length = load_u4(cursor) & _FULL_PACKET
-                expected = min(get(state + s.EVENT_LEFT), _FULL_PACKET)
+                expected = min(get(state + Cell.event_left), _FULL_PACKET)
                 if length != expected:
-                    reason = s.BAD_LENGTH
+                    reason = stops.BAD_LENGTH
                     break
                 cursor += 4
-                put(state + s.PACKET_LEFT, length)
-                put(state + s.EMPTY_PACKET, 1 if length == _FULL_PACKET else 0)
-            piece = min(end - cursor, get(state + s.EVENT_LEFT), get(state + s.PACKET_LEFT))
+                put(state + Cell.packet_left, length)
+                put(state + Cell.empty_packet, 1 if length == _FULL_PACKET else 0)
+            piece = min(end - cursor, get(state + Cell.event_left), get(state + Cell.packet_left))
             if piece == 0:
                 break
-            checked = min(piece, get(state + s.EVENT_CRC_LEFT))
-            put(state + s.EVENT_CRC, crc32(cursor, checked, get(state + s.EVENT_CRC)))
-            put(state + s.EVENT_CRC_LEFT, get(state + s.EVENT_CRC_LEFT) - checked)
+            checked = min(piece, get(state + Cell.event_crc_left))
+            put(state + Cell.event_crc, crc32(cursor, checked, get(state + Cell.event_crc)))
+            put(state + Cell.event_crc_left, get(state + Cell.event_crc_left) - checked)
             if piece >= WINDOW_BYTES:
                 copy(window, cursor + piece - WINDOW_BYTES, WINDOW_BYTES)
             else:
                 move(window, window + piece, WINDOW_BYTES - piece)
                 copy(window + WINDOW_BYTES - piece, cursor, piece)
-            if get(state + s.EVENT_KEEP):
+            if get(state + Cell.event_keep):
                 if out != cursor:
                     move(out, cursor, piece)
                 out += piece
                 offset += piece
             cursor += piece
-            put(state + s.EVENT_LEFT, get(state + s.EVENT_LEFT) - piece)
-            put(state + s.PACKET_LEFT, get(state + s.PACKET_LEFT) - piece)
-            if get(state + s.EVENT_LEFT) == 0:
+            put(state + Cell.event_left, get(state + Cell.event_left) - piece)
+            put(state + Cell.packet_left, get(state + Cell.packet_left) - piece)
+            if get(state + Cell.event_left) == 0:
                 tail = window + WINDOW_BYTES
-                if get(state + s.CHECKSUM) != 0:
+                if get(state + Cell.checksum) != 0:
                     tail -= CHECKSUM_BYTES
-                    if load_u4(tail) != get(state + s.EVENT_CRC):
-                        reason = s.BAD_CHECKSUM
+                    if load_u4(tail) != get(state + Cell.event_crc):
+                        reason = stops.BAD_CHECKSUM
                         break
-                size = get(state + s.EVENT_SIZE) - (window + WINDOW_BYTES - tail)
-                reason = _finish(state, _ROLES[get(state + s.EVENT_TYPE)], size, tail, out, offset)
+                size = get(state + Cell.event_size) - (window + WINDOW_BYTES - tail)
+                reason = _finish(state, _ROLES[get(state + Cell.event_type)], size, tail, out, offset)
             continue
 
         event, in_packet = cursor, _ENDLESS
@@ -360,103 +361,103 @@ def deframe(state: int, begin: int, end: int) -> int:
             if end - cursor < 4:
                 break
             length = load_u4(cursor) & _FULL_PACKET
-            if get(state + s.EMPTY_PACKET) == 1:
-                put(state + s.EMPTY_PACKET, 0)
+            if get(state + Cell.empty_packet) == 1:
+                put(state + Cell.empty_packet, 0)
                 cursor += 4
                 if length == 0:
                     continue
-                reason = s.BAD_LENGTH
+                reason = stops.BAD_LENGTH
                 break
             if length > 0 and end - cursor < 5:
                 break
             status = load_u1(cursor + 4) if length > 0 else 1
             if status != 0:
-                put(state + s.EVENT, cursor + 4)
-                put(state + s.EVENT_SIZE, length)
+                put(state + Cell.event, cursor + 4)
+                put(state + Cell.event_size, length)
                 if length > MAX_REPLY_BYTES or (status != _ERR and (status != _EOF or length >= _EOF_BYTES)):
-                    reason = s.BAD_STATUS
+                    reason = stops.BAD_STATUS
                 elif end - cursor >= 4 + length:
                     cursor += 4 + length
-                    reason = s.PACKET
+                    reason = stops.PACKET
                 break
             event, in_packet = cursor + 4 + prefix, length - prefix
         if end - event < HEADER:
             if framed and in_packet < HEADER:
-                put(state + s.EVENT, event)
-                put(state + s.EVENT_SIZE, in_packet)
-                reason = s.BAD_LENGTH
+                put(state + Cell.event, event)
+                put(state + Cell.event_size, in_packet)
+                reason = stops.BAD_LENGTH
             break
         if framed and prefix == 3 and load_u1(cursor + 5) != _SEMI_SYNC_MAGIC:
-            put(state + s.EVENT, event)
-            put(state + s.EVENT_SIZE, in_packet)
-            reason = s.BAD_MAGIC
+            put(state + Cell.event, event)
+            put(state + Cell.event_size, in_packet)
+            reason = stops.BAD_MAGIC
             break
         size = load_u4(event + LENGTH_AT)
         split = framed and in_packet == _FULL_PACKET - prefix
         fits = size == in_packet or (split and size > in_packet) or not framed
         if not is_possible(event, 0) or not fits:
-            put(state + s.EVENT, event)
-            put(state + s.EVENT_SIZE, size)
-            put(state + s.EVENT_TYPE, load_u1(event + TYPE_AT))
-            reason = s.BAD_LENGTH
+            put(state + Cell.event, event)
+            put(state + Cell.event_size, size)
+            put(state + Cell.event_type, load_u1(event + TYPE_AT))
+            reason = stops.BAD_LENGTH
             break
         streamed = end - event < size or split
-        if streamed and size <= get(state + s.STREAM_ABOVE) and not split:
+        if streamed and size <= get(state + Cell.stream_above) and not split:
             break
         verdict = _admit(state, event, size, 0 if streamed else 1)
-        if verdict != s.NEED_BYTES:
+        if verdict != stops.NEED_BYTES:
             reason = verdict
             break
-        put(state + s.EVENT_ACK, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
-        role = _ROLES[get(state + s.EVENT_TYPE)]
+        put(state + Cell.event_ack, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
+        role = _ROLES[get(state + Cell.event_type)]
         if streamed:
-            if role == BEGIN or get(state + s.CHECKSUM) < 0 or get(state + s.EVENT_TYPE) in (_ROTATE, _FDE):
-                reason = s.BAD_LENGTH
+            if role == BEGIN or get(state + Cell.checksum) < 0 or get(state + Cell.event_type) in (_ROTATE, _FDE):
+                reason = stops.BAD_LENGTH
                 break
             if role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
                 _count_statement(state, event, 0)  # a border is never so long
-            put(state + s.EVENT_LEFT, size)
-            put(state + s.PACKET_LEFT, in_packet)
-            put(state + s.EMPTY_PACKET, 1 if split else 0)
-            put(state + s.EVENT_CRC, 0)
-            put(state + s.EVENT_CRC_LEFT, size - CHECKSUM_BYTES if get(state + s.CHECKSUM) != 0 else 0)
+            put(state + Cell.event_left, size)
+            put(state + Cell.packet_left, in_packet)
+            put(state + Cell.empty_packet, 1 if split else 0)
+            put(state + Cell.event_crc, 0)
+            put(state + Cell.event_crc_left, size - CHECKSUM_BYTES if get(state + Cell.checksum) != 0 else 0)
             cursor = event
             continue
         trailer = _verify(state, event, size)
         if trailer < 0:
-            reason = s.BAD_CHECKSUM
+            reason = stops.BAD_CHECKSUM
             break
         body_end = event + size - trailer
         if role == BEGIN:
             if body_end - event < HEADER + GTID_FIELDS:
-                reason = s.BAD_LENGTH
+                reason = stops.BAD_LENGTH
                 break
             domain, sequence = load_u4(event + GTID_DOMAIN_AT), load_u8(event + GTID_SEQUENCE_AT)
-            if get(state + s.STRICT) and _goes_back(state, domain, sequence):
-                reason = s.OUT_OF_ORDER
+            if get(state + Cell.strict) and _goes_back(state, domain, sequence):
+                reason = stops.OUT_OF_ORDER
                 break
-            put(state + s.GROUP_SEQ, sequence)
-            put(state + s.GROUP_DOMAIN, domain)
-            put(state + s.GROUP_SERVER, load_u4(event + SERVER_AT))
-            put(state + s.GROUP_XA, 1 if load_u1(event + GTID_FLAGS_AT) & _XA else 0)
-            put(state + s.GROUP_STATEMENTS, 0)
+            put(state + Cell.group_seq, sequence)
+            put(state + Cell.group_domain, domain)
+            put(state + Cell.group_server, load_u4(event + SERVER_AT))
+            put(state + Cell.group_xa, 1 if load_u1(event + GTID_FLAGS_AT) & _XA else 0)
+            put(state + Cell.group_statements, 0)
         elif role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
             _count_statement(state, event, body_end - event)
         cursor = event + size
-        if get(state + s.EVENT_KEEP):
+        if get(state + Cell.event_keep):
             if out != event:
                 move(out, event, size)
                 body_end += out - event
             out += size
             offset += size
-        if role == CONTROL and get(state + s.EVENT_TYPE) in (_FDE, _HEARTBEAT):
+        if role == CONTROL and get(state + Cell.event_type) in (_FDE, _HEARTBEAT):
             # Their positions mean something of their own, which Python reads.
-            put(state + s.EVENTS, get(state + s.EVENTS) + 1)
+            put(state + Cell.events, get(state + Cell.events) + 1)
         else:
             reason = _finish(state, role, size - trailer, body_end, out, offset)
         if role == CONTROL:
-            reason = s.CONTROL
-    put(state + s.CURSOR, cursor)
-    put(state + s.OUT, out)
-    put(state + s.OFFSET, offset)
+            reason = stops.CONTROL
+    put(state + Cell.cursor, cursor)
+    put(state + Cell.out, out)
+    put(state + Cell.offset, offset)
     return reason

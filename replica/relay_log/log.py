@@ -17,7 +17,6 @@ import numpy as np
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.ambiguity import ambiguous
 from replica.protocol.gtid import BinlogPosition
-from replica.relay_log import slots
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path
@@ -31,8 +30,7 @@ from replica.relay_log.sealed_files import SealedFiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
+    from replica.native.record import Records
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.groups import LogGroup
     from replica.relay_log.order import LogOrder
@@ -282,7 +280,7 @@ class RelayLog:
             if begin < limit:
                 yield number, begin, limit
 
-    def _ends_after(self, base: RelayHead, limit: int) -> NDArray[np.int64]:
+    def _ends_after(self, base: RelayHead, limit: int) -> Records:
         """Find the group ends between an index entry and the next one that are no entries themselves."""
         number, begin = base.location
         stop = min(limit, begin + INDEX_EVERY_BYTES)
@@ -292,22 +290,22 @@ class RelayLog:
     def _last_group(self, number: int, end: int) -> int:
         base = self._files.base(number, self._files.index(number).at_or_before(end - 1))
         ends = self._ends_after(base, end - 1)
-        return int(ends[-1, slots.END_OFFSET]) if len(ends) else base.location.offset
+        return int(ends[-1]["offset"]) if len(ends) else base.location.offset
 
-    def _at_row(self, base: RelayHead, ends: NDArray[np.int64], row: int) -> RelayHead:
+    def _at_row(self, base: RelayHead, ends: Records, row: int) -> RelayHead:
         end = ends[row]
         return RelayHead(
-            RelayLocation(base.location.file, int(end[slots.END_OFFSET])),
+            RelayLocation(base.location.file, int(end["offset"])),
             position_after(base.position, ends[: row + 1]),
-            BinlogPosition(base.primary.file, int(end[slots.END_POSITION])),
-            int(end[slots.END_TIMESTAMP]),
+            BinlogPosition(base.primary.file, int(end["position"])),
+            int(end["timestamp"]),
         )
 
     def _last_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
         """Find the last group end in (begin, limit]."""
         base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
-        if len(ends) and ends[-1, slots.END_OFFSET] > begin:
+        if len(ends) and ends[-1]["offset"] > begin:
             return self._at_row(base, ends, len(ends) - 1)
         return base if base.location.offset > begin else None
 
@@ -316,7 +314,7 @@ class RelayLog:
         index = self._files.index(number)
         base = self._files.base(number, index.at_or_before(begin))
         ends = self._ends_after(base, limit)
-        after = int(np.searchsorted(ends[:, slots.END_OFFSET], begin, side="right"))
+        after = int(np.searchsorted(ends["offset"], begin, side="right"))
         if after < len(ends):
             return self._at_row(base, ends, after)
         entry = index.at_or_after(begin + 1)
@@ -343,7 +341,7 @@ class RelayLog:
         wanted = {gtid.domain_id: gtid for gtid in position}
         seen = {gtid.domain_id: gtid for gtid in base.position}
         ends = self._ends_after(base, self._files.end_of(base.location.file))
-        for offset, gtid in zip(ends[:, slots.END_OFFSET].tolist(), end_gtids(ends), strict=True):
+        for offset, gtid in zip(ends["offset"].tolist(), end_gtids(ends), strict=True):
             seen[gtid.domain_id] = gtid
             if wanted.get(gtid.domain_id) == gtid and seen == wanted:
                 return RelayLocation(base.location.file, offset)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
-from replica.relay_log import slots
 from replica.relay_log.scan import end_gtids
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from replica.native.record import Records
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.groups import LogGroup, RelayGroups
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -94,7 +94,7 @@ def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLoca
         for base, ends in groups.stretches(number, begin):
             last = {gtid.domain_id: gtid for gtid in base.position}
             for row, gtid in enumerate(end_gtids(ends)):
-                offset = int(ends[row, slots.END_OFFSET])
+                offset = int(ends[row]["offset"])
                 if number == end.file and offset > end.offset:
                     return None
                 before, last[gtid.domain_id] = last.get(gtid.domain_id), gtid
@@ -103,10 +103,10 @@ def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLoca
     return None
 
 
-def _named(ends: NDArray[np.int64], position: Iterable[Gtid]) -> NDArray[np.bool_]:
+def _named(ends: Records, position: Iterable[Gtid]) -> NDArray[np.bool_]:
     """Mark the rows whose group is one of the position's."""
     named = np.zeros(len(ends), np.bool_)
-    sequence = ends[:, slots.END_SEQ].view(np.uint64)
+    sequence = ends["sequence"].view(np.uint64)
     for gtid in position:
-        named |= (ends[:, slots.END_DOMAIN] == gtid.domain_id) & (sequence == np.uint64(gtid.seq_no))
+        named |= (ends["domain"] == gtid.domain_id) & (sequence == np.uint64(gtid.seq_no))
     return named

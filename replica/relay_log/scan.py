@@ -7,19 +7,20 @@ file in constant memory and says where its last complete, undamaged group ends, 
 from __future__ import annotations
 
 import os
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log import slots
+from replica.relay_log import stops
 from replica.relay_log.state import StreamState
+from replica.relay_log.stream_record import Cell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from replica.native.record import Records
     from replica.relay_log.file_head import FileHead
 
 SCAN_BYTES = 4 << 20  # read at once by recovery; must hold an event that is not streamed
@@ -44,7 +45,7 @@ class ScannedFile(NamedTuple):
     entries: bytes
 
 
-def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_position: int) -> NDArray[np.int64]:
+def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_position: int) -> Records:
     """Read the group ends in (begin, end], rows of END_COLUMNS; `begin` is a group end or the start of the data."""
     buffer = np.empty(end - begin, np.uint8)
     with path.open("rb") as file:
@@ -55,22 +56,22 @@ def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_posi
     while True:
         reason = state.run(cursor, address + size)
         found.append(state.take_ends())
-        if reason != slots.ENDS_FULL:
+        if reason != stops.ENDS_FULL:
             return np.concatenate(found)
-        cursor = state[slots.CURSOR]
+        cursor = state[Cell.cursor]
 
 
-def position_after(position: GtidPosition, ends: NDArray[np.int64]) -> GtidPosition:
+def position_after(position: GtidPosition, ends: Records) -> GtidPosition:
     """Return the position after the groups of `ends`, starting at `position`."""
     last = {gtid.domain_id: gtid for gtid in position}
     last.update({gtid.domain_id: gtid for gtid in end_gtids(ends)})
     return GtidPosition(tuple(last.values()))
 
 
-def end_gtids(ends: NDArray[np.int64]) -> list[Gtid]:
+def end_gtids(ends: Records) -> list[Gtid]:
     """Return the GTIDs of group ends; the table holds the 64 bits of a sequence number as a signed number."""
-    columns = [slots.END_DOMAIN, slots.END_SERVER, slots.END_SEQ]
-    return [Gtid(*row) for row in ends[:, columns].astype(np.uint64).tolist()]
+    columns = ends["domain"].tolist(), ends["server"].tolist(), ends["sequence"].view(np.uint64).tolist()
+    return list(starmap(Gtid, zip(*columns, strict=True)))
 
 
 def scan_file(path: Path, head: FileHead) -> ScannedFile:
@@ -84,25 +85,25 @@ def scan_file(path: Path, head: FileHead) -> ScannedFile:
         while size := os.preadv(file.fileno(), [view[fill:]], offset):
             offset += size
             fill += size
-            cursor, reason = base, slots.INDEX_FULL
-            while reason == slots.INDEX_FULL:
+            cursor, reason = base, stops.INDEX_FULL
+            while reason == stops.INDEX_FULL:
                 reason = state.run(cursor, base + fill)
                 index += state.take_index()
-                cursor = state[slots.CURSOR]
-            if reason != slots.NEED_BYTES:
+                cursor = state[Cell.cursor]
+            if reason != stops.NEED_BYTES:
                 break
             used = cursor - base
             view[: fill - used] = view[used:fill]
             fill -= used
     return ScannedFile(
-        state[slots.COMMITTED_OFFSET],
-        state[slots.COMMITTED_POSITION],
-        state[slots.COMMITTED_TIMESTAMP],
+        state[Cell.committed_offset],
+        state[Cell.committed_position],
+        state[Cell.committed_timestamp],
         state.position(),
-        state[slots.GROUPS],
-        state[slots.LAST_DOMAIN],
-        bool(state[slots.UNORDERED]),
-        bool(state[slots.XA]),
+        state[Cell.groups],
+        state[Cell.last_domain],
+        bool(state[Cell.unordered]),
+        bool(state[Cell.xa]),
         state.highest(),
         state.domain_bytes(),
         bytes(index),
@@ -113,8 +114,8 @@ def _file_state(
     position: GtidPosition, offset: int, primary_position: int, *, checksum: bool, ends: int = 0
 ) -> StreamState:
     state = StreamState(position, framed=False, ends=ends)
-    state[slots.CHECKSUM] = int(checksum)
-    for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
+    state[Cell.checksum] = int(checksum)
+    for slot in (Cell.offset, Cell.committed_offset, Cell.last_entry):
         state[slot] = offset
-    state[slots.POSITION] = state[slots.COMMITTED_POSITION] = primary_position
+    state[Cell.position] = state[Cell.committed_position] = primary_position
     return state

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import ConfigError
+from replica.native.kernel_group import NO_GROUP
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log import slots
 from replica.relay_log.head import Snapshot
 from replica.relay_log.index import SEALED_FLAG, IndexEntry
 from replica.relay_log.kernel_deframe import (
@@ -23,10 +23,12 @@ from replica.relay_log.kernel_deframe import (
     XA_FLAG,
     deframe,
 )
+from replica.relay_log.stream_record import COUNTERS, Cell, GroupEnd
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from replica.native.record import Records
     from replica.protocol.ambiguity import Highest
 
 # Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
@@ -39,7 +41,7 @@ _DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
 
 
 class StreamState:
-    """The state of one stream. `state[slots.X]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
+    """The state of one stream. `state[Cell.group]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
     none.
 
     The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
@@ -54,9 +56,9 @@ class StreamState:
         counted: StreamState | None = None,
         highest: Highest | None = None,
     ) -> None:
-        self._area: NDArray[np.int64] = np.zeros(slots.AREA_BYTES // 8, np.int64)
+        self._area: NDArray[np.int64] = np.zeros(1, Cell.dtype).view(np.int64)
         self._cells = self._area.data
-        self._ends: NDArray[np.int64] = np.zeros((ends, slots.END_COLUMNS), np.int64)
+        self._ends: Records = np.zeros(ends, GroupEnd.dtype)
         self._domains = np.zeros(MAX_DOMAINS, _DOMAIN_ROW)
         self._highest = np.zeros(MAX_DOMAINS, np.uint64)
         self._index: NDArray[np.uint8] = np.zeros(INDEX_ARENA_BYTES, np.uint8)
@@ -64,15 +66,15 @@ class StreamState:
         self._index_bytes = self._index.data
         self._domain_bytes = self._domains.view(np.uint8).data
         self._address = self._area.ctypes.data
-        self[slots.WINDOW], self[slots.DOMAIN_TABLE] = self._window.ctypes.data, self._domains.ctypes.data
-        self[slots.HIGHEST_TABLE] = self._highest.ctypes.data
-        self[slots.INDEX_ARENA], self[slots.INDEX_ARENA_BYTES] = self._index.ctypes.data, self._index.size
-        self[slots.ENDS_TABLE], self[slots.ENDS_ROWS] = self._ends.ctypes.data, ends
-        self[slots.FRAMED], self[slots.CHECKSUM] = int(framed), -1
-        self[slots.STREAM_ABOVE] = STREAM_ABOVE_BYTES
-        self[slots.ROLL_AT] = NEVER
+        self[Cell.window], self[Cell.domain_table] = self._window.ctypes.data, self._domains.ctypes.data
+        self[Cell.highest_table] = self._highest.ctypes.data
+        self[Cell.index_arena], self[Cell.index_arena_bytes] = self._index.ctypes.data, self._index.size
+        self[Cell.ends_table], self[Cell.ends_rows] = self._ends.ctypes.data, ends
+        self[Cell.framed], self[Cell.checksum] = int(framed), -1
+        self[Cell.stream_above] = STREAM_ABOVE_BYTES
+        self[Cell.roll_at] = NEVER
         if counted is not None:
-            for slot in slots.COUNTERS:
+            for slot in COUNTERS:
                 self[slot] = counted[slot]
         self.seed(position, highest or {})
 
@@ -86,77 +88,77 @@ class StreamState:
             )
         self._domains[: len(rows)] = rows
         self._highest[: len(rows)] = [highest.get(gtid.domain_id, 0) for gtid in position]
-        self[slots.DOMAINS], self[slots.LAST_DOMAIN] = len(rows), 0
+        self[Cell.domains], self[Cell.last_domain] = len(rows), 0
 
     def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
         """Begin a new connection: no packet, event or group is open, and its first event tells whether there are
         CRCs.
         """
-        for slot in range(slots.PACKET_LEFT, slots.GROUP + 8, 8):
+        for slot in range(Cell.packet_left, Cell.group + 8, 8):
             self[slot] = 0
-        self[slots.SEMI_SYNC], self[slots.CHECKSUM], self[slots.STRICT] = int(semi_sync), -1, int(strict)
-        self[slots.OFFSET] = self[slots.COMMITTED_OFFSET]
-        self[slots.ACK_POSITION] = 0
+        self[Cell.semi_sync], self[Cell.checksum], self[Cell.strict] = int(semi_sync), -1, int(strict)
+        self[Cell.offset] = self[Cell.committed_offset]
+        self[Cell.ack_position] = 0
 
     def run(self, begin: int, end: int) -> int:
         """Run the kernel over [begin, end), with OUT at `begin`; what it kept stands in [begin, cells[OUT])."""
-        self[slots.OUT], self[slots.COMMITTED_OUT] = begin, 0
+        self[Cell.out], self[Cell.committed_out] = begin, 0
         return deframe(self._address, begin, end)
 
     def discard_group(self) -> None:
         """Forget the open group, as if its bytes had never come."""
-        self[slots.GROUP] = slots.GROUP_NONE
-        self[slots.OFFSET] = self[slots.COMMITTED_OFFSET]
-        self[slots.DISCARDED] += 1
+        self[Cell.group] = NO_GROUP
+        self[Cell.offset] = self[Cell.committed_offset]
+        self[Cell.discarded] += 1
 
     def position(self) -> GtidPosition:
         """Return position after the last complete group."""
-        rows: list[tuple[int, int, int]] = self._domains[: self[slots.DOMAINS]].tolist()
+        rows: list[tuple[int, int, int]] = self._domains[: self[Cell.domains]].tolist()
         return GtidPosition(tuple(Gtid(*row) for row in rows))
 
     def highest(self) -> dict[int, int]:
         """Return domain -> the highest number behind which its numbers went back; domains in which they never did are
         out.
         """
-        count = self[slots.DOMAINS]
+        count = self[Cell.domains]
         rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
         return {domain: number for domain, number in rows if number}
 
     def domain_bytes(self) -> bytes:
-        return bytes(self._domain_bytes[: self[slots.DOMAINS] * slots.DOMAIN_ROW_BYTES])
+        return bytes(self._domain_bytes[: self[Cell.domains] * _DOMAIN_ROW.itemsize])
 
     def snapshot(self, file: int, primary_file: str) -> Snapshot:
         """Return the last complete group's end as the head of the log."""
         return Snapshot(
             file,
-            self[slots.COMMITTED_OFFSET],
+            self[Cell.committed_offset],
             primary_file,
-            self[slots.COMMITTED_POSITION],
-            self[slots.COMMITTED_TIMESTAMP],
+            self[Cell.committed_position],
+            self[Cell.committed_timestamp],
             self.domain_bytes(),
         )
 
     def sealed_entry(self) -> IndexEntry:
         """Return the last entry of a file that ends with the last complete group."""
         return IndexEntry(
-            self[slots.COMMITTED_OFFSET],
-            self[slots.COMMITTED_POSITION],
-            self[slots.COMMITTED_TIMESTAMP],
-            SEALED_FLAG | UNORDERED_FLAG * self[slots.UNORDERED] | XA_FLAG * self[slots.XA],
-            self[slots.LAST_DOMAIN],
+            self[Cell.committed_offset],
+            self[Cell.committed_position],
+            self[Cell.committed_timestamp],
+            SEALED_FLAG | UNORDERED_FLAG * self[Cell.unordered] | XA_FLAG * self[Cell.xa],
+            self[Cell.last_domain],
             self.domain_bytes(),
         )
 
     def take_index(self) -> memoryview:
         """Take the index entries made since the last call; valid until the next run."""
-        fill = self[slots.INDEX_FILL]
-        self[slots.INDEX_FILL] = 0
+        fill = self[Cell.index_fill]
+        self[Cell.index_fill] = 0
         return self._index_bytes[:fill]
 
-    def take_ends(self) -> NDArray[np.int64]:
-        """Take a copy of the group ends since the last call: rows of END_COLUMNS."""
-        fill = self[slots.ENDS_FILL]
-        self[slots.ENDS_FILL] = 0
+    def take_ends(self) -> Records:
+        """Take a copy of the group ends since the last call: GroupEnd records."""
+        fill = self[Cell.ends_fill]
+        self[Cell.ends_fill] = 0
         return self._ends[:fill].copy()
 
     def __getitem__(self, slot: int) -> int:

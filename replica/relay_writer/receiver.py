@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import ProtocolError
+from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import EventType
 from replica.protocol.events import (
     FormatDescriptionEvent,
@@ -23,8 +24,9 @@ from replica.protocol.events import (
 )
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
-from replica.relay_log import slots
+from replica.relay_log import stops
 from replica.relay_log.repeated import out_of_order
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.refusal import refusal
 
 if TYPE_CHECKING:
@@ -67,34 +69,34 @@ class Receiver:
         """
         relay, state, base = self._relay, self._relay.state, self._base
         begin, end = base, base + self._fill + count
-        groups = state[slots.GROUPS]
-        reason = slots.CONTROL
-        while reason != slots.NEED_BYTES and self.packet is None:
-            offset = state[slots.OFFSET]
+        groups = state[Cell.groups]
+        reason = stops.CONTROL
+        while reason != stops.NEED_BYTES and self.packet is None:
+            offset = state[Cell.offset]
             reason = state.run(begin, end)
-            refused = reason == slots.DISCARD or reason >= slots.BAD_STATUS
-            committed = state[slots.COMMITTED_OUT]
-            kept = (committed if refused else state[slots.OUT]) - base
+            refused = reason == stops.DISCARD or reason >= stops.BAD_STATUS
+            committed = state[Cell.committed_out]
+            kept = (committed if refused else state[Cell.out]) - base
             if kept > begin - base:
                 relay.append(self._view[begin - base : kept], offset)
             self._unpublished = committed != 0
-            if state[slots.ACK_POSITION] and state[slots.GROUP] == slots.GROUP_NONE:
+            if state[Cell.ack_position] and state[Cell.group] == NO_GROUP:
                 # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
-                complete = min(state[slots.ACK_POSITION], state[slots.COMMITTED_POSITION])
+                complete = min(state[Cell.ack_position], state[Cell.committed_position])
                 # Nor back behind what was skipped before it.
                 behind = relay.primary_file == self._answered.file and complete < self._answered.position
                 if complete and not behind:
                     self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
-                state[slots.ACK_POSITION] = 0
-            begin = state[slots.CURSOR]
-            if reason != slots.NEED_BYTES:
+                state[Cell.ack_position] = 0
+            begin = state[Cell.cursor]
+            if reason != stops.NEED_BYTES:
                 self.publish()
                 begin = self._stopped(reason, begin)
         rest = end - begin
         if begin != base:
             self._view[:rest] = self._view[begin - base : end - base]
         self._fill = rest
-        return state[slots.GROUPS] != groups
+        return state[Cell.groups] != groups
 
     def publish(self) -> None:
         """Show readers the groups that are complete: after their ACK, which a client's COMMIT waits for."""
@@ -112,21 +114,21 @@ class Receiver:
     def _stopped(self, reason: int, cursor: int) -> int:
         """Do what the kernel stopped for; return the address to go on at."""
         relay, state = self._relay, self._relay.state
-        if reason in (slots.INDEX_FULL, slots.ENDS_FULL):
+        if reason in (stops.INDEX_FULL, stops.ENDS_FULL):
             return cursor
-        if reason == slots.ROLL:
+        if reason == stops.ROLL:
             relay.roll()
             return cursor
-        if reason == slots.DISCARD:
+        if reason == stops.DISCARD:
             state.discard_group()
             relay.rollback()
             return cursor
         event = self._event()
-        if reason == slots.CONTROL:
+        if reason == stops.CONTROL:
             self._control(event)
-        elif reason == slots.PACKET:
+        elif reason == stops.PACKET:
             self._packet(event)
-        elif reason == slots.OUT_OF_ORDER:
+        elif reason == stops.OUT_OF_ORDER:
             raise self._out_of_order(event)
         else:
             raise refusal(reason, state, relay.primary_file)
@@ -137,15 +139,15 @@ class Receiver:
         if not isinstance(found, GtidEvent):
             raise TypeError(found)
         last = self._relay.state.position()[found.gtid.domain_id]
-        return out_of_order(found.gtid, last, f"at {self._relay.primary_file}:{self._relay.state[slots.POSITION]}")
+        return out_of_order(found.gtid, last, f"at {self._relay.primary_file}:{self._relay.state[Cell.position]}")
 
     def _event(self) -> memoryview:
-        start = self._relay.state[slots.EVENT] - self._base
-        return self._view[start : start + self._relay.state[slots.EVENT_SIZE]]
+        start = self._relay.state[Cell.event] - self._base
+        return self._view[start : start + self._relay.state[Cell.event_size]]
 
     def _control(self, data: memoryview) -> None:
         relay, state = self._relay, self._relay.state
-        kind = state[slots.EVENT_TYPE]
+        kind = state[Cell.event_type]
         if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.GTID_LIST):
             return  # nothing to a replica that keeps whole groups and its own position
         event = decode(data, self._description)
@@ -153,11 +155,11 @@ class Receiver:
             if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
                 raise ProtocolError(f"a ROTATE event names a file with {len(event.file)} characters")
             relay.primary_file = event.file
-            state[slots.POSITION] = event.position
+            state[Cell.position] = event.position
         elif isinstance(event, FormatDescriptionEvent):
             self._description = event
             relay.begin_file(bytes(data))
-        elif isinstance(event, HeartbeatEvent) and state[slots.GROUP] == slots.GROUP_NONE:
+        elif isinstance(event, HeartbeatEvent) and state[Cell.group] == NO_GROUP:
             self.primary = BinlogPosition(event.file, event.position)
             self._answer_unasked(self.primary)
         elif isinstance(event, GtidListEvent) and event.header.is_artificial:
@@ -173,7 +175,7 @@ class Receiver:
         """
         last = self._answered
         ahead = scanned.position and (scanned.file != last.file or scanned.position > last.position)
-        if self._semi_sync and ahead and self._relay.state[slots.GROUP] == slots.GROUP_NONE:
+        if self._semi_sync and ahead and self._relay.state[Cell.group] == NO_GROUP:
             self._ack = self._answered = scanned
 
     def _packet(self, payload: memoryview) -> None:

@@ -16,10 +16,10 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from replica.errors import DiskFullError, ProtocolError, RelayError
+from replica.native.kernel_group import NO_GROUP
 from replica.protocol.ambiguity import merged
 from replica.protocol.format_description import announced_checksum
 from replica.protocol.gtid import BinlogPosition, GtidPosition
-from replica.relay_log import slots
 from replica.relay_log.disk import disk_error, free_bytes, sync_directory
 from replica.relay_log.file_head import encode_file_head, file_identity
 from replica.relay_log.head import BEGUN, HeadFile, has_begun, next_number
@@ -28,6 +28,7 @@ from replica.relay_log.lock import RelayLock
 from replica.relay_log.order import Begun, LogOrder, read_order, write_order
 from replica.relay_log.readers import make_readers_directory
 from replica.relay_log.state import NEVER, StreamState
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.chain import FileChain
 from replica.relay_writer.failure import LogFailure
 from replica.relay_writer.name_watch import NameWatch
@@ -148,7 +149,7 @@ class RelayWriter:
         self._failure.check()
         self._other_server = True
         file = self._files.current
-        has_groups = file is not None and self.state[slots.COMMITTED_OFFSET] > file.data_start
+        has_groups = file is not None and self.state[Cell.committed_offset] > file.data_start
         return self._files.next_number if file is None or has_groups else file.number
 
     def begin_file(self, fde: bytes) -> None:
@@ -157,9 +158,9 @@ class RelayWriter:
         """
         self._failure.check()
         state = self.state
-        state[slots.CHECKSUM] = announced_checksum(memoryview(fde))
+        state[Cell.checksum] = announced_checksum(memoryview(fde))
         log_pos = int.from_bytes(fde[13:17], "little")
-        state[slots.POSITION] = max(state[slots.POSITION], log_pos)
+        state[Cell.position] = max(state[Cell.position], log_pos)
         identity = file_identity(fde, self.primary_file)
         goes_on = identity == file_identity(self._format, self._format_file) and not self._other_server
         if self._files.current is None or not goes_on:
@@ -178,9 +179,9 @@ class RelayWriter:
         entries = self.state.take_index()
         snapshot = self.state.snapshot(file.number, self.primary_file)
         try:
-            if self.state[slots.HIGHEST_GREW]:
+            if self.state[Cell.highest_grew]:
                 self._keep_order(self._order._replace(highest=merged(self._order.highest, self.state.highest())))
-                self.state[slots.HIGHEST_GREW] = 0
+                self.state[Cell.highest_grew] = 0
             if len(entries):
                 file.add_entries(entries)
             self._head_file.publish(snapshot)
@@ -200,12 +201,12 @@ class RelayWriter:
         """
         self._failure.check()
         state, file = self.state, self._files.current
-        if file is None or self._other_server or state[slots.COMMITTED_OFFSET] == file.data_start:
+        if file is None or self._other_server or state[Cell.committed_offset] == file.data_start:
             return
         now_s = time.monotonic() if now_s is None else now_s
         if self._aged_since_s is None:
             self._aged_since_s = now_s
-        idle = state[slots.GROUP] == slots.GROUP_NONE and state[slots.OFFSET] == state[slots.COMMITTED_OFFSET]
+        idle = state[Cell.group] == NO_GROUP and state[Cell.offset] == state[Cell.committed_offset]
         if idle and now_s - self._aged_since_s >= self.max_file_age_s:
             self._open_file(self._format)
 
@@ -213,7 +214,7 @@ class RelayWriter:
         """Cut the open group's bytes off the file, as if they had never come. Nothing, where the log is unusable."""
         if self._files.current is not None and self._failure.error is None:
             with self._failure.kept():
-                self._files.current.cut_open_group(self.state[slots.COMMITTED_OFFSET])
+                self._files.current.cut_open_group(self.state[Cell.committed_offset])
 
     def sync(self) -> None:
         """Make everything that was committed survive a power cut."""
@@ -230,7 +231,7 @@ class RelayWriter:
 
     def total_bytes(self) -> int:
         """Count the bytes in relay files, the open group's too."""
-        return self._files.sealed.total()[1] + (self.state[slots.OFFSET] if self._files.current else 0)
+        return self._files.sealed.total()[1] + (self.state[Cell.offset] if self._files.current else 0)
 
     def file_count(self) -> int:
         return self._files.sealed.total()[0] + bool(self._files.current)
@@ -346,18 +347,18 @@ class RelayWriter:
     def _open_file(self, fde: bytes) -> None:
         state = self.state
         self.names.ensure_ours()  # the next file is made by its name, in what must still be our folder
-        head = encode_file_head(fde, BinlogPosition(self.primary_file, state[slots.POSITION]), state.position())
+        head = encode_file_head(fde, BinlogPosition(self.primary_file, state[Cell.position]), state.position())
         with self._failure.kept():
-            state[slots.ROLL_AT] = NEVER
+            state[Cell.roll_at] = NEVER
             self._files.end(state.sealed_entry())
             self._files.begin(head)
         self._format, self._format_file, self._other_server = fde, self.primary_file, False
         self._aged_since_s = None
-        for slot in (slots.OFFSET, slots.COMMITTED_OFFSET, slots.LAST_ENTRY):
+        for slot in (Cell.offset, Cell.committed_offset, Cell.last_entry):
             state[slot] = len(head)
-        state[slots.COMMITTED_POSITION] = state[slots.POSITION]
-        state[slots.UNORDERED] = state[slots.XA] = 0
-        state[slots.ROLL_AT] = self.max_file_bytes
+        state[Cell.committed_position] = state[Cell.position]
+        state[Cell.unordered] = state[Cell.xa] = 0
+        state[Cell.roll_at] = self.max_file_bytes
 
     def _current(self) -> OpenFile:
         self._failure.check()

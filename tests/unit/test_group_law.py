@@ -16,14 +16,16 @@ import pytest
 from replica.errors import ProtocolError
 from replica.files import kernel_groups as files
 from replica.native.arrays import address
+from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import ROLES, ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
 from replica.protocol.encode import encode_event
 from replica.protocol.event_row import Group, Role
 from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log import slots
+from replica.relay_log import stops
 from replica.relay_log.state import StreamState
+from replica.relay_log.stream_record import Cell
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.kernel_statements import StatementRecord, find_statements
@@ -161,11 +163,11 @@ def test_the_live_stream_follows_the_law(body: str) -> None:
     for case in cases(body):
         if case.group is Group.UNDECIDED or (ROLES[case.kind] is Role.BEGIN and is_short(case)):
             continue  # a MariaDB primary opens no groups of MySQL
-        STREAM[slots.GROUP], STREAM[slots.CHECKSUM] = slots.GROUP_NONE, 0
+        STREAM[Cell.group], STREAM[Cell.checksum] = NO_GROUP, 0
         data = np.frombuffer(case.data, np.uint8).copy()
         reason = STREAM.run(address(data), address(data) + len(data))
-        kept = STREAM[slots.OUT] - address(data) > case.at
-        group = Group(STREAM[slots.GROUP])
+        kept = STREAM[Cell.out] - address(data) > case.at
+        group = Group(STREAM[Cell.group])
         role, row = ROLES[case.kind], next((row for row in EventType if row == case.kind), None)
         expected = plain(case)
         if row is not None and row.writers.mysql and not row.writers.mariadb:
@@ -175,15 +177,15 @@ def test_the_live_stream_follows_the_law(body: str) -> None:
             expected = Said(case.group, refused=True) if is_group else plain(case.seen_as(STRANGER))
         if case.group is not Group.NONE and (role is Role.BEGIN or case.kind == EventType.FORMAT_DESCRIPTION):
             # The open group is void. The event comes again behind it; a group never spans files.
-            assert (reason, group, kept) == (slots.DISCARD, case.group, False), case
+            assert (reason, group, kept) == (stops.DISCARD, case.group, False), case
         elif role is Role.LOST:
-            assert (reason, group, kept) == (slots.INCIDENT, case.group, False), case
+            assert (reason, group, kept) == (stops.INCIDENT, case.group, False), case
         elif expected.refused:
-            assert (reason in (slots.UNKNOWN_EVENT, slots.ORPHAN), group, kept) == (True, case.group, False), case
+            assert (reason in (stops.UNKNOWN_EVENT, stops.ORPHAN), group, kept) == (True, case.group, False), case
         elif case.kind == EventType.FORMAT_DESCRIPTION:
-            assert reason in (slots.CONTROL, slots.BAD_CHECKSUM), case  # its own checksum is always compared
+            assert reason in (stops.CONTROL, stops.BAD_CHECKSUM), case  # its own checksum is always compared
         else:
-            assert reason == (slots.CONTROL if role is Role.CONTROL else slots.NEED_BYTES), case
+            assert reason == (stops.CONTROL if role is Role.CONTROL else stops.NEED_BYTES), case
             assert (group, kept) == (expected.group, expected.kept), case
 
 

@@ -19,11 +19,12 @@ from replica.errors import (
     DuplicateServerIdError,
     RelayError,
 )
+from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets import pack
-from replica.relay_log import slots
 from replica.relay_log.log import RelayLog
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.writer import RelayWriter
 from replica.session import Agreed, Session
 from tests.kit.primary import FILE, packet
@@ -223,7 +224,7 @@ async def test_an_idle_session_closes_a_relay_file_that_is_old_enough(
     groups: list[int] = []
 
     def roll() -> None:
-        groups.append(relay.state[slots.GROUP])
+        groups.append(relay.state[Cell.group])
         rolled.set()
 
     monkeypatch.setattr(relay, "roll_if_old", roll)
@@ -234,7 +235,7 @@ async def test_an_idle_session_closes_a_relay_file_that_is_old_enough(
         writer.close()
 
     await play(Session(relay, Agreed(semi_sync=False, heartbeat_s=0)), script)
-    assert set(groups) == {slots.GROUP_NONE}
+    assert set(groups) == {NO_GROUP}
 
 
 @in_own_time

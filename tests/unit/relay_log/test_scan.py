@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log import scan, slots
+from replica.relay_log import scan
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.location import relay_path
 from replica.relay_log.scan import group_ends, position_after, scan_file
@@ -46,8 +46,8 @@ def test_ends_of_a_stretch_and_the_positions_there(tmp_path: Path) -> None:
     middle = head.data_start + plain[99][0]
     stop = head.data_start + plain[2899][0]
     ends = group_ends(path, middle, stop + 5, checksum=True, primary_position=plain[99][3])
-    assert ends[:, slots.END_OFFSET].tolist() == [head.data_start + end[0] for end in plain[100:2900]]
-    assert ends[:, slots.END_POSITION].tolist() == [end[3] for end in plain[100:2900]]
+    assert ends["offset"].tolist() == [head.data_start + end[0] for end in plain[100:2900]]
+    assert ends["position"].tolist() == [end[3] for end in plain[100:2900]]
     before = GtidPosition((Gtid(0, 1, 99), Gtid(1, 1, 100), Gtid(2, 1, 98)))
     assert position_after(before, ends[:1]) == before.advance(plain[100][1])
     assert position_after(before, ends) == GtidPosition((Gtid(0, 1, 2898), Gtid(1, 1, 2899), Gtid(2, 1, 2900)))

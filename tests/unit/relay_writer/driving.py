@@ -6,10 +6,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid
-from replica.relay_log import slots
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.location import relay_numbers, relay_path
 from replica.relay_log.scan import group_ends
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def receive(
 ) -> Receiver:
     receiver = Receiver(relay, semi_sync=semi_sync)
     if stream_above is not None:
-        relay.state[slots.STREAM_ABOVE] = stream_above
+        relay.state[Cell.stream_above] = stream_above
     feed(receiver, wire, sizes)
     return receiver
 

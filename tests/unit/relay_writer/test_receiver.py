@@ -17,9 +17,9 @@ from replica.protocol.encode import encode_event, encode_rotate
 from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, QueryEvent
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets import EofPacket, ErrPacket, pack
-from replica.relay_log import slots
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit import bodies
@@ -218,7 +218,7 @@ def test_a_file_that_began_anew_discards_the_open_group(tmp_path: Path) -> None:
         folder = tmp_path / str(index)
         with RelayWriter.open(folder) as relay:
             receive(relay, wire, sizes)
-            assert relay.state[slots.DISCARDED] == 1
+            assert relay.state[Cell.discarded] == 1
             agree(folder, wire)
 
 
@@ -240,7 +240,7 @@ def statements_in(path: Path) -> int:
 def test_changes_without_rows_are_counted(tmp_path: Path, stem: str, sizes: list[int]) -> None:
     with RelayWriter.open(tmp_path) as relay:
         receive(relay, wire_of(raw_events("11.8", stem)), sizes)
-        assert relay.state[slots.STATEMENTS] == statements_in(VECTORS / "11.8" / f"{stem}.binlog")
+        assert relay.state[Cell.statements] == statements_in(VECTORS / "11.8" / f"{stem}.binlog")
     assert statements_in(VECTORS / "11.8" / "transactions.binlog") == 7
 
 
@@ -261,7 +261,7 @@ def test_of_changes_without_rows_only_those_of_whole_groups_count(tmp_path: Path
     for index, sizes in enumerate(([1 << 20], [100])):
         with RelayWriter.open(tmp_path / str(index)) as relay:
             receive(relay, primary.wire(), sizes)
-            assert relay.state[slots.STATEMENTS] == 3
+            assert relay.state[Cell.statements] == 3
 
 
 def test_a_second_connection_goes_on_behind_the_last_complete_group(tmp_path: Path) -> None:

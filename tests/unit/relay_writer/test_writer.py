@@ -9,11 +9,11 @@ import pytest
 
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log import slots
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.index import FileIndex
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
+from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import FILE, Primary, format_description
@@ -203,7 +203,7 @@ def test_a_position_in_the_middle_of_the_primarys_file(tmp_path: Path) -> None:
         receive(relay, primary.wire())
         assert relay.head.primary == BinlogPosition(FILE, primary.position)
         assert relay.head.timestamp == primary.timestamp
-        assert relay.state[slots.GROUPS] == 2
+        assert relay.state[Cell.groups] == 2
 
 
 def test_a_writer_that_was_killed_leaves_a_directory_that_opens(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.history import SchemaHistory
+from replica.schema.session import StatementContext
 from tests.kit.parsed import column, table_map
 
 T = ColumnType
@@ -27,7 +28,7 @@ def query(sql: str, **status: object) -> QueryEvent:
 def known(*statements: str) -> SchemaHistory:
     made = SchemaHistory()
     for statement in ("CREATE DATABASE shop CHARACTER SET utf8mb4", *statements):
-        made.apply(statement, "shop")
+        made.apply(statement, StatementContext(database="shop"))
     return made
 
 

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.protocol.gtid import BinlogPosition
-from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.kernel_group_end import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path
 from replica.relay_log.lookup import RelayFiles
-from replica.relay_log.scan import end_gtids, group_ends, position_after
+from replica.relay_log.scan import end_gtids, group_ends, head_at
 from replica.relay_log.stream_record import GroupEnd
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from replica.native.record import Records
-    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
     from replica.relay_log.gtid_search import GtidSearch
     from replica.relay_log.index import IndexEntry
 
@@ -197,7 +196,7 @@ class RelayGroups:
         last = None
         begin = self.files.end_of(number) - INDEX_EVERY_BYTES
         for base, ends in self.stretches(number, max(begin, 0)):
-            last = self.head(base, ends, len(ends) - 1)
+            last = head_at(base, ends, len(ends) - 1)
         return last or self.files.base(number, None)
 
     def _latest(self, number: int) -> int:
@@ -248,19 +247,9 @@ class RelayGroups:
 
     def group(self, base: RelayHead, ends: Records, row: int) -> LogGroup:
         """Return the group that ends at a row of a stretch."""
-        before = self.head(base, ends, row - 1) if row else base
+        before = head_at(base, ends, row - 1) if row else base
         (gtid,) = end_gtids(ends[row : row + 1])
-        return LogGroup(gtid, before, self.head(base, ends, row))
-
-    def head(self, base: RelayHead, ends: Records, row: int) -> RelayHead:
-        """Return the facts about that end."""
-        end = ends[row]
-        return RelayHead(
-            RelayLocation(base.location.file, int(end["offset"])),
-            position_after(base.position, ends[: row + 1]),
-            BinlogPosition(base.primary.file, int(end["position"])),
-            int(end["timestamp"]),
-        )
+        return LogGroup(gtid, before, head_at(base, ends, row))
 
 
 def _is_before(position: GtidPosition, gtid: Gtid) -> bool:

@@ -31,7 +31,7 @@ from zlib import crc32
 
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition, Order
-from replica.relay_log.kernel_deframe import (
+from replica.relay_log.kernel_group_end import (
     ENTRY_CRC_BYTES,
     ENTRY_FIXED_BYTES,
     MAX_ENTRY_BYTES,

@@ -1,13 +1,13 @@
 """One pass over a chunk of the dump: packet headers out, CRC32 checked, event groups delimited, index entries made.
 
-In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state of `slots`. Out:
-the reason it stopped. The bytes of event groups have been moved together, to OUT, so that one write stores them; the
-state says where the last complete group ends there, in the relay file and in the primary's file. An event that is not
-complete yet is left for the next call; one longer than STREAM_ABOVE, or split over packets, passes through piece by
-piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be ignored, INCIDENT, events of a
-group outside a group, and where asked for (`Cell.strict`) a group whose sequence number is not above the last one of
-its domain, whatever servers they are of: mariadbd's own rule. Everything before the refused event keeps its place in
-the state.
+In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state (`Cell`). Out:
+the reason it stopped (stops.py). The bytes of event groups have been moved together, to `Cell.out`, so that one write
+stores them; the state says where the last complete group ends there, in the relay file and in the primary's file. An
+event that is not complete yet is left for the next call; one longer than `Cell.stream_above`, or split over packets,
+passes through piece by piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be
+ignored, INCIDENT, events of a group outside a group, and where asked for (`Cell.strict`) a group whose sequence number
+is not above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the
+refused event keeps its place in the state.
 """
 
 from __future__ import annotations
@@ -58,28 +58,20 @@ from replica.native.memory import (
     load_u8,
     move,
     store_u2,
-    store_u4,
-    store_u8,
 )
 from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.relay_log import stops
-from replica.relay_log.stream_record import Cell, GroupEnd
+from replica.relay_log.kernel_group_end import end_group, goes_back
+from replica.relay_log.stream_record import Cell
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
-MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
-INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
 WINDOW_BYTES = 16  # last bytes of a streamed event: CRC and the longest terminal text
-UNORDERED_FLAG = 2  # in an index entry
-XA_FLAG = 4
-ENTRY_FIXED_BYTES = 36  # before the domains
-ENTRY_CRC_BYTES = 4
-MAX_ENTRY_BYTES = ENTRY_FIXED_BYTES + 16 * MAX_DOMAINS + ENTRY_CRC_BYTES
 
 _FULL_PACKET = 0xFFFFFF
 _ENDLESS = 1 << 62  # "packet" length of a file
@@ -88,7 +80,6 @@ _ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
 _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
 _U32 = 0xFFFFFFFF
 _WRAP = 1 << 32
-_SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
 
 _IN_USE, _ARTIFICIAL = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL)
 _QUERY = int(EventType.QUERY)
@@ -124,101 +115,6 @@ def advance(position: int, size: int, log_pos: int) -> int:
 
 
 @kernel
-def _above(one: int, other: int) -> bool:
-    """Tell whether a sequence number, of 64 bits without a sign, is the higher one."""
-    return (one ^ _SIGN) > (other ^ _SIGN)
-
-
-@kernel
-def _goes_back(state: int, domain: int, seq: int) -> bool:
-    """Tell whether a group would not be above the last one of its domain."""
-    domains, count = get(state + Cell.domain_table), get(state + Cell.domains)
-    row = get(state + Cell.last_domain)
-    if row >= count or (load_u8(domains + 16 * row) & _U32) != domain:
-        row = 0
-        while row < count and (load_u8(domains + 16 * row) & _U32) != domain:
-            row += 1
-    return row < count and not _above(seq, load_u8(domains + 16 * row + 8))
-
-
-@kernel
-def _write_entry(state: int) -> None:
-    """Append the index entry for the group that just ended (layout: relay_log/index.py)."""
-    begin = get(state + Cell.index_arena) + get(state + Cell.index_fill)
-    count = get(state + Cell.domains)
-    size = ENTRY_FIXED_BYTES + 16 * count + ENTRY_CRC_BYTES
-    store_u4(begin, size)
-    store_u4(begin + 4, UNORDERED_FLAG * get(state + Cell.unordered) + XA_FLAG * get(state + Cell.xa))
-    store_u8(begin + 8, get(state + Cell.committed_offset))
-    store_u8(begin + 16, get(state + Cell.committed_position))
-    store_u4(begin + 24, get(state + Cell.committed_timestamp))
-    store_u4(begin + 28, count)
-    store_u4(begin + 32, get(state + Cell.last_domain))
-    copy(begin + ENTRY_FIXED_BYTES, get(state + Cell.domain_table), 16 * count)
-    store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
-    put(state + Cell.index_fill, get(state + Cell.index_fill) + size)
-    put(state + Cell.last_entry, get(state + Cell.committed_offset))
-    put(state + Cell.xa, 0)
-
-
-@kernel
-def _end_group(state: int, out: int, offset: int) -> int:
-    """Enter a complete group into the domain table, the index and the ends; return the reason to stop, if there is
-    one.
-    """
-    domain = get(state + Cell.group_domain) | (get(state + Cell.group_server) << 32)
-    seq = get(state + Cell.group_seq)
-    domains = get(state + Cell.domain_table)
-    row, count = get(state + Cell.last_domain), get(state + Cell.domains)
-    if row >= count or (load_u8(domains + 16 * row) & _U32) != get(state + Cell.group_domain):
-        row = 0
-        while row < count and (load_u8(domains + 16 * row) & _U32) != get(state + Cell.group_domain):
-            row += 1
-        if row == MAX_DOMAINS:
-            return stops.TOO_MANY_DOMAINS
-        if row == count:
-            put(state + Cell.domains, count + 1)
-            store_u8(domains + 16 * row + 8, 0)
-    last = load_u8(domains + 16 * row + 8)
-    if not _above(seq, last):
-        put(state + Cell.unordered, 1)
-        highest = get(state + Cell.highest_table) + 8 * row
-        if _above(last, load_u8(highest)):
-            store_u8(highest, last)
-            put(state + Cell.highest_grew, 1)
-    store_u8(domains + 16 * row, domain)
-    store_u8(domains + 16 * row + 8, seq)
-    put(state + Cell.last_domain, row)
-    put(state + Cell.xa, get(state + Cell.xa) | get(state + Cell.group_xa))
-    put(state + Cell.statements, get(state + Cell.statements) + get(state + Cell.group_statements))
-    put(state + Cell.group, NO_GROUP)
-    put(state + Cell.groups, get(state + Cell.groups) + 1)
-    put(state + Cell.committed_offset, offset)
-    put(state + Cell.committed_out, out)
-    put(state + Cell.committed_position, get(state + Cell.position))
-    put(state + Cell.committed_timestamp, get(state + Cell.event_timestamp))
-    reason = stops.NEED_BYTES
-    rows = get(state + Cell.ends_rows)
-    if rows > 0:
-        fill = get(state + Cell.ends_fill)
-        end = get(state + Cell.ends_table) + GroupEnd.BYTES * fill
-        store_u8(end + GroupEnd.offset, offset)
-        store_u8(end + GroupEnd.domain, get(state + Cell.group_domain))
-        store_u8(end + GroupEnd.server, get(state + Cell.group_server))
-        store_u8(end + GroupEnd.sequence, seq)
-        store_u8(end + GroupEnd.timestamp, get(state + Cell.event_timestamp))
-        store_u8(end + GroupEnd.position, get(state + Cell.position))
-        put(state + Cell.ends_fill, fill + 1)
-        if fill + 1 == rows:
-            reason = stops.ENDS_FULL
-    if offset - get(state + Cell.last_entry) >= INDEX_EVERY_BYTES:
-        _write_entry(state)
-        if get(state + Cell.index_arena_bytes) - get(state + Cell.index_fill) < MAX_ENTRY_BYTES:
-            reason = stops.INDEX_FULL
-    return stops.ROLL if offset >= get(state + Cell.roll_at) else reason
-
-
-@kernel
 def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -> int:
     """Take the effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
 
@@ -233,7 +129,7 @@ def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -
     group = get(state + Cell.group)
     left = group_step(group, role, end - size, end)
     if group != NO_GROUP and left == NO_GROUP:
-        return _end_group(state, out, offset)
+        return end_group(state, out, offset)
     put(state + Cell.group, left)
     return stops.NEED_BYTES
 
@@ -304,9 +200,9 @@ def _verify(state: int, event: int, size: int) -> int:
 
 @kernel
 def deframe(state: int, begin: int, end: int) -> int:
-    """Consume [begin, end) as far as it goes and return the reason for stopping (`slots`).
+    """Consume [begin, end) as far as it goes and return the reason for stopping (stops.py).
 
-    `state` is the address of the area that `slots` describes.
+    `state` is the address of the area that `Cell` describes.
     """
     window = get(state + Cell.window)
     cursor, out, offset = begin, get(state + Cell.out), get(state + Cell.offset)
@@ -433,7 +329,7 @@ def deframe(state: int, begin: int, end: int) -> int:
                 reason = stops.BAD_LENGTH
                 break
             domain, sequence = load_u4(event + GTID_DOMAIN_AT), load_u8(event + GTID_SEQUENCE_AT)
-            if get(state + Cell.strict) and _goes_back(state, domain, sequence):
+            if get(state + Cell.strict) and goes_back(state, domain, sequence):
                 reason = stops.OUT_OF_ORDER
                 break
             put(state + Cell.group_seq, sequence)

@@ -16,22 +16,21 @@ import numpy as np
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.ambiguity import ambiguous
-from replica.protocol.gtid import BinlogPosition
 from replica.relay_log.groups import RelayGroups
-from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.kernel_group_end import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path
 from replica.relay_log.lookup import RelayFiles, purged
 from replica.relay_log.order import read_order
 from replica.relay_log.removal import remove_oldest
 from replica.relay_log.repeated import PLACES_NAMED, first_out_of_order, places_of, refuse_repeated
-from replica.relay_log.scan import end_gtids, group_ends, position_after
+from replica.relay_log.scan import end_gtids, group_ends, head_at
 from replica.relay_log.sealed_files import SealedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from replica.native.record import Records
-    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
     from replica.relay_log.groups import LogGroup
     from replica.relay_log.order import LogOrder
 
@@ -292,21 +291,12 @@ class RelayLog:
         ends = self._ends_after(base, end - 1)
         return int(ends[-1]["offset"]) if len(ends) else base.location.offset
 
-    def _at_row(self, base: RelayHead, ends: Records, row: int) -> RelayHead:
-        end = ends[row]
-        return RelayHead(
-            RelayLocation(base.location.file, int(end["offset"])),
-            position_after(base.position, ends[: row + 1]),
-            BinlogPosition(base.primary.file, int(end["position"])),
-            int(end["timestamp"]),
-        )
-
     def _last_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
         """Find the last group end in (begin, limit]."""
         base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
         if len(ends) and ends[-1]["offset"] > begin:
-            return self._at_row(base, ends, len(ends) - 1)
+            return head_at(base, ends, len(ends) - 1)
         return base if base.location.offset > begin else None
 
     def _first_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
@@ -316,7 +306,7 @@ class RelayLog:
         ends = self._ends_after(base, limit)
         after = int(np.searchsorted(ends["offset"], begin, side="right"))
         if after < len(ends):
-            return self._at_row(base, ends, after)
+            return head_at(base, ends, after)
         entry = index.at_or_after(begin + 1)
         return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
-from replica.relay_log.scan import end_gtids
+from replica.relay_log.scan import end_gtids, head_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +54,7 @@ def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead
             yield first
         for base, ends in groups.stretches(number, 0):
             for row in np.flatnonzero(_named(ends, position)).tolist():
-                found = groups.head(base, ends, row)
+                found = head_at(base, ends, row)
                 if found.position == position:
                     yield found
 
@@ -66,7 +66,7 @@ def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
         AmbiguousPositionError: the log holds more than one.
     """
     places = [
-        groups.head(base, ends, int(row)).primary
+        head_at(base, ends, int(row)).primary
         for number in groups.files.numbers()
         for base, ends in groups.stretches(number, 0)
         for row in np.flatnonzero(_named(ends, (gtid,)))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log import stops
+from replica.relay_log.location import RelayHead, RelayLocation
 from replica.relay_log.state import StreamState
 from replica.relay_log.stream_record import Cell
 
@@ -66,6 +67,17 @@ def position_after(position: GtidPosition, ends: Records) -> GtidPosition:
     last = {gtid.domain_id: gtid for gtid in position}
     last.update({gtid.domain_id: gtid for gtid in end_gtids(ends)})
     return GtidPosition(tuple(last.values()))
+
+
+def head_at(base: RelayHead, ends: Records, row: int) -> RelayHead:
+    """Return the facts about the group end at a row; `base` is where the first of these groups begins."""
+    end = ends[row]
+    return RelayHead(
+        RelayLocation(base.location.file, int(end["offset"])),
+        position_after(base.position, ends[: row + 1]),
+        BinlogPosition(base.primary.file, int(end["position"])),
+        int(end["timestamp"]),
+    )
 
 
 def end_gtids(ends: Records) -> list[Gtid]:

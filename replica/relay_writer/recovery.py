@@ -19,7 +19,7 @@ from replica.relay_log.disk import sync_directory, write_all
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.head import Snapshot
 from replica.relay_log.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry, plain_entries
-from replica.relay_log.kernel_deframe import UNORDERED_FLAG, XA_FLAG
+from replica.relay_log.kernel_group_end import UNORDERED_FLAG, XA_FLAG
 from replica.relay_log.location import index_path, relay_path
 from replica.relay_log.order import LogOrder, read_order
 from replica.relay_log.removal import remove_files

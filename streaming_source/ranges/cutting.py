@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import ConfigError, DataLossError
 from replica.relay_log.file_head import FileHead, read_file_head
 from replica.relay_log.identity import source_of
-from replica.relay_log.kernel_deframe import INDEX_EVERY_BYTES
+from replica.relay_log.kernel_group_end import INDEX_EVERY_BYTES
 from replica.relay_log.last_event import fingerprint_at
 from replica.relay_log.location import RelayLocation, relay_number, relay_path
 from replica.relay_log.xa import RangeNeeds, follow

@@ -155,8 +155,9 @@ class Plain(Writer):
             return
         self.cursor.execute("BEGIN")
         self.cursor.execute(f"INSERT INTO item VALUES ({key}, 0, NULL, 'rolled back')")
-        self.cursor.execute(f"INSERT INTO plain VALUES ({key}, -1)")
-        self.commit("ROLLBACK")
+        # A MyISAM row is logged, and waited for, with its own statement; ROLLBACK is then answered without an ACK.
+        self.commit(f"INSERT INTO plain VALUES ({key}, -1)")
+        self.cursor.execute("ROLLBACK")
 
 
 class TwoPhase(Writer):

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 LIVE = "The live side never decodes a row"
 DECODING = "Decoding never connects"
 PROGRAMS = "Programs are for people: no other side imports one"
-RECEIVES_AND_READS = {"replica.primary_reader"}
-"""What looks into a primary's binlog: a replica of its own writes what the readers of relay logs then read."""
+RECEIVES_AND_READS = {"replica.primary_reader", "replica.table_reader"}
+"""What looks into a primary: into its binlog, by a replica of its own and readers of relay logs; into its tables."""
 
 
 def contract(name: str) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 In: a configuration. Out: a `ServerEnd`. Where sequence numbers go back, the last GTID may stand in the binlog more than
 once (protocol/ambiguity.py), and a reading that ends at the first one has less than the server.
+
+Source: measured on 10.5, 10.11 and 11.8. The snapshot's variables name the place behind a file's last event, also where
+that is a binlog checkpoint, and BINLOG_GTID_POS of a file's first place gives the position that the file begins at.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. Everything but the sizes of the binlog files is
 answered to an account with REPLICATION SLAVE alone; those need BINLOG MONITOR and are None without it. What a version
 does not know is None too.
+
+Source: which privilege each statement needs, and what it answers without, was measured on 10.5, 10.11 and 11.8, each
+statement with each grant. Of a file that was purged BINLOG_GTID_POS gives NULL (the same versions).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DENIED_CODES = (1227, 1045)
-"""ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR."""
+"""ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR (sql/share/errmsg-utf8.txt)."""
 SECONDS_A_DAY = 86_400.0
 
 _CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -114,7 +117,7 @@ def list_binlogs() -> Steps[tuple[ListedBinlog, ...] | None]:
 
 
 def _expiry_s(variables: Mapping[str, str]) -> float | None:
-    # 10.6 and newer know both, as two spellings of one value; 10.5 knows whole days only.
+    # 10.6 and newer know both, as two spellings of one value; 10.5 knows whole days only (measured on both).
     seconds = float(variables.get("binlog_expire_logs_seconds", "0"))
     return seconds or float(variables.get("expire_logs_days", "0")) * SECONDS_A_DAY or None
 

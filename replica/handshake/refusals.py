@@ -1,4 +1,8 @@
-"""The driver's errors as ours: it raises OperationalError(code, text) for everything; ours say whether to try again."""
+"""The driver's errors as ours: it raises OperationalError(code, text) for everything; ours say whether to try again.
+
+Source: the numbers are those of the server's sql/share/errmsg-utf8.txt (1000 to 1999, 4000 and above), of a client's
+errmsg.h (2000 to 2999) and of MySQL (3159); which of them a login ends in was measured on 10.5, 10.11 and 11.8.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Whether an event has one is decided by the FORMAT_DESCRIPTION event of its file, never guessed; that event itself always
 has the four bytes, even when it announces that the rest of the file has none.
+
+Source: the server's sql/log_event.cc (event_checksum_test, get_checksum_alg), 10.11 and 11.8; measured on the binlogs
+of 10.5, 10.11 and 11.8 in tests/vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ def event_crc32(data: memoryview) -> int:
     """Compute the CRC32 over an event without its last four bytes.
 
     A FORMAT_DESCRIPTION event is counted with BINLOG_IN_USE cleared: the server sets that bit in a file it has open and
-    clears it at close without writing the checksum again.
+    clears it at close without writing the checksum again (sql/log_event.cc: event_checksum_test, 10.11 and 11.8).
     """
     if data[TYPE_AT] != EventType.FORMAT_DESCRIPTION:
         return crc32(data)

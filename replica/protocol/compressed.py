@@ -3,7 +3,10 @@
 A frame is `clen(3) sequence(1) ulen(3) data[clen]`; a `ulen` of zero means that the data is stored as it is. Packets
 and frames have nothing to do with each other: one frame holds many packets, or a packet goes over many frames. Sequence
 ids are not checked, because the server starts them again where it waits for an acknowledgement; each deflated frame has
-its own checksum. Source: the server's net_serv.cc and mysys/my_compress.c.
+its own checksum.
+
+Source: the server's sql/net_serv.cc (net_write_packet, my_real_read) and mysys/my_compress.c, 10.11; how packets lie in
+frames, and that the ids start again, was measured on 10.11 and 11.8.
 
 Refused as damage: an empty frame, a size that no deflate stream of that length reaches, a stream that does not inflate
 to its size. What is held at most is one frame of 16 MiB, what it inflates to, and one read beyond it.

@@ -4,6 +4,9 @@ A position names at most one GTID per replication domain: the last event group *
 @@gtid_binlog_pos prints and @slave_connect_state takes. It is not a set: what lies before its GTIDs is implied by the
 order of the binlog. Between positions there is only a partial order, and even that is a heuristic, because sequence
 numbers of one domain may jump and, without gtid_strict_mode, go back.
+
+Source: the server's sql/rpl_gtid.cc (gtid_parser_helper, rpl_slave_state_tostring_helper) for the text; what follows
+from two positions was measured on 10.5, 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -109,7 +112,10 @@ class GtidPosition:
 
     @classmethod
     def last_of(cls, gtids: Iterable[Gtid]) -> Self:
-        """Return the last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id."""
+        """Return the last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id.
+
+        The domain's last group is the last of its entries (measured on 10.5, 10.11 and 11.8).
+        """
         return cls(tuple(sorted({gtid.domain_id: gtid for gtid in gtids}.values())))
 
     def __str__(self) -> str:
@@ -139,6 +145,8 @@ class GtidPosition:
     def advance(self, gtid: Gtid) -> GtidPosition:
         """Return the position after `gtid`, which replaces its domain's entry even with a lower number: stream order
         rules.
+
+        With gtid_strict_mode=OFF, the default, servers write such numbers (measured on 10.5, 10.11 and 11.8).
         """
         return GtidPosition(tuple(sorted([*(g for g in self.gtids if g.domain_id != gtid.domain_id), gtid])))
 
@@ -146,7 +154,8 @@ class GtidPosition:
         """Compare two positions: a partial order by sequence number per domain; a missing domain is before any GTID of
         it.
 
-        The same sequence number under two server ids is CONCURRENT: one of the servers has diverged.
+        The same sequence number under two server ids is CONCURRENT: one of the servers has diverged. (A server counts
+        on from the highest number of its domain, also from that of another server: measured on 10.5, 10.11 and 11.8.)
         """
         if self.gtids == other.gtids:
             return Order.EQUAL
@@ -180,7 +189,8 @@ def _shorten(text: str) -> str:
 class BinlogPosition(NamedTuple):
     """A file of one server's binlog and an offset in it (64-bit; the offset is where the next event starts).
 
-    Orders as the server orders acknowledgements: file name as text, then offset. Means nothing on another server.
+    Orders as the server orders acknowledgements: file name as text, then offset (sql/semisync_master.cc:
+    Active_tranx::compare, 10.11 and 11.8). Means nothing on another server.
     """
 
     file: str

@@ -4,6 +4,10 @@
 bytes are joined with what follows them, also when that is an empty packet. Sequence ids are not checked, because a
 server that expects semi-synchronous acknowledgements starts them again in mid-stream; the checksums of the events
 protect the content. Payloads above a limit are refused before their bytes are stored.
+
+Source: the server's sql/net_serv.cc (my_net_write, which cuts payloads into packets), sql/protocol.cc (net_send_ok,
+net_send_eof, net_send_error_packet) and sql/semisync_master.cc (flush_net, which starts the ids again), 10.11 and 11.8.
+Measured on both with payloads around one and two times 0xFFFFFF bytes, and over a dump of 408 packets.
 """
 
 from __future__ import annotations
@@ -23,12 +27,15 @@ PACKET_HEADER_LENGTH: Final = 4
 MAX_PIECE: Final = 0xFFFFFF
 """Longest payload of one packet; a packet of exactly this length is continued by the next."""
 MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
-"""The largest event a server sends, the status bytes before it, and room for what a new server may put there."""
+"""The largest event a server sends (MAX_MAX_ALLOWED_PACKET, to which sql/sql_repl.cc: mysql_binlog_send sets its limit,
+10.11 and 11.8), the status bytes before it, and room for what a new server may put there."""
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF
-"""First byte of a reply. In a dump a payload that starts with 0x00 is an event, not an OK packet."""
+"""First byte of a reply. In a dump a payload that starts with 0x00 is an event, not an OK packet (measured on 10.11 and
+11.8)."""
 _EOF_MAX_LENGTH: Final = 9
-"""0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter."""
+"""0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter. (The server's own replica
+looks for less than 8, sql/slave.cc: read_event, 10.11; an event is never that short, so both are right.)"""
 MAX_MESSAGE: Final = 1024
 """The bytes of an error that are kept: servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and what is longer would
 flood a log."""
@@ -156,7 +163,8 @@ def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
 def _err(cursor: Cursor) -> ErrPacket:
     code = cursor.u16()
     sqlstate = ""
-    # A server that refuses the connection before the login has no SQLSTATE in its packet.
+    # A server that refuses the connection before the login has no SQLSTATE in its packet (sql/protocol.cc:
+    # net_send_error_packet writes one for clients that have said that they speak 4.1).
     if cursor.remaining >= 6 and cursor.peek_rest()[0] == ord("#"):
         sqlstate = bytes(cursor.take(6))[1:].decode("ascii", "replace")
     # Whatever bytes a message quotes, it must not hide the error behind another one.

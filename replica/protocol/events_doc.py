@@ -22,8 +22,8 @@ An event of another type ends the reading with `UnsupportedEventError`, unless i
 comes out as `UnknownEvent` and is counted. REFUSED types end the reading whatever their flags say. A MariaDB primary
 writes no groups of MySQL: over the network their beginnings and payloads are refused too; files may hold them.
 
-An event that may not stand outside a group is refused there, because it belongs to a transaction whose start was
-missed, unless its IGNORABLE flag is set, or it is one of the dummies that old servers send in place of other events.
+An event that may not stand outside a group is refused there: it belongs to a transaction whose start was missed. Passed
+over are those with the IGNORABLE flag, and the dummies that old servers send in place of other events.
 
 | type | number | role | outside of groups | read by | MariaDB | MySQL | source |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
+from replica.native.kernel_header import event_length, event_type
 from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
 from replica.native.record import Record, word
-from replica.protocol.constants import LENGTH_AT, TYPE_AT, EventType
+from replica.protocol.constants import LENGTH_AT, EventType
 
 BLOCK = 16
 DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
@@ -65,7 +66,7 @@ def gather(
     events = 0
     count = 0
     while events < events_capacity and size - done >= least:
-        length = load_u4(raw + done + LENGTH_AT)
+        length = event_length(raw + done)
         if length < least or length > size - done:
             break
         event = out + done
@@ -110,7 +111,7 @@ def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: in
     count = 0
     for number in range(events):
         event = out + done
-        length = load_u4(raw + done + LENGTH_AT)
+        length = event_length(raw + done)
         message = event + MESSAGE_AT
         whole = (length - MESSAGE_AT) // BLOCK
         rest = (length - MESSAGE_AT) % BLOCK
@@ -141,8 +142,8 @@ def first_notable(out: int, size: int, trailer: int) -> int:
     """Find the first event that does not match its checksum, or that tells how to go on; return its place, or -1."""
     done = 0
     while done < size:
-        length = load_u4(out + done + LENGTH_AT)
-        if load_u1(out + done + TYPE_AT) == DESCRIPTION:
+        length = event_length(out + done)
+        if event_type(out + done) == DESCRIPTION:
             return done
         if trailer and load_u4(out + done + length - trailer) != crc32(out + done, length - trailer, 0):
             return done

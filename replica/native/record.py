@@ -18,6 +18,7 @@ Fields follow each other, so they cannot overlap; what else can go wrong is refu
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
 
@@ -32,7 +33,9 @@ Records: TypeAlias = "npt.NDArray[np.void]"
 """An array of one of the types below: `records["place"]` is a view of one field of all of them."""
 
 _WORD: Final = np.dtype("<i8")
-_RESERVED: Final = frozenset({"BYTES", "FIELDS", "dtype"})
+_CODES: Final = {"<i8": "q", "<u8": "Q", "<u4": "I"}
+"""What the module struct calls the numbers of a record."""
+_RESERVED: Final = frozenset({"BYTES", "FIELDS", "dtype", "packing"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,16 @@ class Field:
 def word(meaning: str, *, count: int = 1) -> int:
     """Declare an int64, or `count` of them: a number, or an address."""
     return cast("int", Field(meaning, _WORD, "" if count == 1 else f"{count} int64", count))
+
+
+def unsigned(meaning: str) -> int:
+    """Declare a uint64: a number of 64 bits without a sign, of a file or of the wire."""
+    return cast("int", Field(meaning, np.dtype("<u8"), "uint64"))
+
+
+def half(meaning: str) -> int:
+    """Declare a uint32: a number of 32 bits without a sign, of a file or of the wire."""
+    return cast("int", Field(meaning, np.dtype("<u4"), "uint32"))
 
 
 def part(record: type[Record], meaning: str, *, count: int = 1) -> int:
@@ -78,7 +91,7 @@ class Layout(type):
                 continue
             if member in _RESERVED or hasattr(type, member):
                 raise TypeError(f"{name}.{member}: a record has no field of that name")
-            if offset % _WORD.itemsize or field.count < 1:
+            if offset % min(field.dtype.itemsize, _WORD.itemsize) or field.count < 1:
                 raise TypeError(f"{name}.{member} begins at byte {offset}, and it is {field.count} numbers")
             fields[member] = replace(field, offset=offset)
             offset += field.size
@@ -92,6 +105,10 @@ class Layout(type):
         if layout.dtype.itemsize != offset:
             raise TypeError(f"{name} takes {offset} bytes for kernels, {layout.dtype.itemsize} for numpy")
         return layout
+
+    def packing(cls) -> struct.Struct:
+        """Make what packs and unpacks one record where Python has bytes and no array: records of plain numbers only."""
+        return struct.Struct("<" + "".join(_CODES[field.dtype.str] for field in cls.FIELDS.values()))
 
 
 class Record(metaclass=Layout):

@@ -26,6 +26,7 @@ from replica.relay_log.access import protect
 from replica.relay_log.kernel_group_end import MAX_DOMAINS
 from replica.relay_log.location import RelayHead, RelayLocation
 from replica.relay_log.presence import NamedFile
+from replica.relay_log.stream_record import DomainRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ VERSION = 1
 BEGUN = FIRST_POSITION
 
 _FIXED = struct.Struct("<8sIIIIQQHH")
-_DOMAIN = struct.Struct("<IIQ")
+_DOMAIN = DomainRow.packing()
 _CRC = struct.Struct("<I")
 _PAGE_BYTES = 4096
 _FILE_BYTES = -(-(_FIXED.size + 0xFFFF + _DOMAIN.size * MAX_DOMAINS + _CRC.size) // _PAGE_BYTES) * _PAGE_BYTES

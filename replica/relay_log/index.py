@@ -33,11 +33,11 @@ from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition, Order
 from replica.relay_log.kernel_group_end import (
     ENTRY_CRC_BYTES,
-    ENTRY_FIXED_BYTES,
     MAX_ENTRY_BYTES,
     UNORDERED_FLAG,
     XA_FLAG,
 )
+from replica.relay_log.stream_record import DomainRow, EntryHead
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,17 +49,8 @@ SEALED_FLAG = 1
 PLAIN_FILE_FLAG = 8
 PLAIN_LOG_FLAG = 16
 
-_ENTRY = struct.Struct(
-    "<"
-    "I"  # length
-    "I"  # flags
-    "Q"  # end offset
-    "Q"  # primary position
-    "I"  # timestamp
-    "I"  # domains
-    "I"  # which domain
-)
-_DOMAIN = struct.Struct("<IIQ")
+_ENTRY = EntryHead.packing()
+_DOMAIN = DomainRow.packing()
 _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<II")  # length and flags
@@ -132,7 +123,7 @@ def encode_header() -> bytes:
 
 def encode_entry(entry: IndexEntry) -> bytes:
     """Encode the bytes that the kernel writes for the same group."""
-    length = ENTRY_FIXED_BYTES + len(entry.domains) + ENTRY_CRC_BYTES
+    length = _ENTRY.size + len(entry.domains) + ENTRY_CRC_BYTES
     content = (
         _ENTRY.pack(
             *(length, entry.flags, entry.end, entry.primary_position, entry.timestamp),
@@ -149,14 +140,14 @@ def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
     offset = 0
     while offset + _ENTRY.size <= len(data):
         length, flags, end, primary_position, timestamp, domains, last_domain = _ENTRY.unpack_from(data, offset)
-        expected = ENTRY_FIXED_BYTES + _DOMAIN.size * domains + ENTRY_CRC_BYTES
+        expected = _ENTRY.size + _DOMAIN.size * domains + ENTRY_CRC_BYTES
         if length != expected or length > MAX_ENTRY_BYTES or offset + length > len(data):
             break
         content = data[offset : offset + length - ENTRY_CRC_BYTES]
         if _CRC.unpack_from(data, offset + len(content))[0] != crc32(content):
             break
         entries.append(
-            IndexEntry(end, primary_position, timestamp, flags, last_domain, content[ENTRY_FIXED_BYTES:]),
+            IndexEntry(end, primary_position, timestamp, flags, last_domain, content[_ENTRY.size:]),
         )
         offset += length
     return entries, offset
@@ -267,7 +258,7 @@ def last_entry(path: Path) -> IndexEntry | None:
 
 
 def _sealed_at_end(tail: bytes) -> IndexEntry | None:
-    for length in range(ENTRY_FIXED_BYTES + ENTRY_CRC_BYTES, len(tail) + 1, _DOMAIN.size):
+    for length in range(_ENTRY.size + ENTRY_CRC_BYTES, len(tail) + 1, _DOMAIN.size):
         if _LENGTH.unpack_from(tail, len(tail) - length)[0] == length:
             entries, _ = decode_entries(tail[-length:])
             if len(entries) == 1:  # and no number inside of one that looks like its length

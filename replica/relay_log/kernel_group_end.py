@@ -9,22 +9,19 @@ from __future__ import annotations
 from replica.native.compile import kernel
 from replica.native.crc32 import crc32
 from replica.native.kernel_group import NO_GROUP
-from replica.native.memory import copy, load_u8, store_u4, store_u8
+from replica.native.memory import copy, load_u4, load_u8, store_u4, store_u8
 from replica.native.memory import load_u8 as get  # a cell of the state
 from replica.native.memory import store_u8 as put
 from replica.relay_log import stops
-from replica.relay_log.stream_record import Cell, GroupEnd
+from replica.relay_log.stream_record import Cell, DomainRow, EntryHead, GroupEnd
 
 MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
 INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
-_ROW_BYTES = 16  # a domain: id 4, server 4, sequence number 8, as in an index entry
 UNORDERED_FLAG = 2  # in an index entry
 XA_FLAG = 4
-ENTRY_FIXED_BYTES = 36  # before the domains
 ENTRY_CRC_BYTES = 4
-MAX_ENTRY_BYTES = ENTRY_FIXED_BYTES + _ROW_BYTES * MAX_DOMAINS + ENTRY_CRC_BYTES
+MAX_ENTRY_BYTES = EntryHead.BYTES + DomainRow.BYTES * MAX_DOMAINS + ENTRY_CRC_BYTES
 
-_U32 = 0xFFFFFFFF
 _SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
 
 
@@ -39,9 +36,9 @@ def _row_of(state: int, domain: int) -> int:
     """Find a domain's row in the table: first where the last group's is; the row behind the last, where it has none."""
     domains, count = get(state + Cell.domain_table), get(state + Cell.domains)
     row = get(state + Cell.last_domain)
-    if row >= count or (load_u8(domains + _ROW_BYTES * row) & _U32) != domain:
+    if row >= count or load_u4(domains + DomainRow.BYTES * row + DomainRow.domain) != domain:
         row = 0
-        while row < count and (load_u8(domains + _ROW_BYTES * row) & _U32) != domain:
+        while row < count and load_u4(domains + DomainRow.BYTES * row + DomainRow.domain) != domain:
             row += 1
     return row
 
@@ -50,8 +47,8 @@ def _row_of(state: int, domain: int) -> int:
 def goes_back(state: int, domain: int, seq: int) -> bool:
     """Tell whether a group would not be above the last one of its domain."""
     row = _row_of(state, domain)
-    last = get(state + Cell.domain_table) + _ROW_BYTES * row + 8
-    return row < get(state + Cell.domains) and not _above(seq, load_u8(last))
+    last = get(state + Cell.domain_table) + DomainRow.BYTES * row
+    return row < get(state + Cell.domains) and not _above(seq, load_u8(last + DomainRow.sequence))
 
 
 @kernel
@@ -59,15 +56,15 @@ def _write_entry(state: int) -> None:
     """Append the index entry for the group that just ended (layout: relay_log/index.py)."""
     begin = get(state + Cell.index_arena) + get(state + Cell.index_fill)
     count = get(state + Cell.domains)
-    size = ENTRY_FIXED_BYTES + _ROW_BYTES * count + ENTRY_CRC_BYTES
-    store_u4(begin, size)
-    store_u4(begin + 4, UNORDERED_FLAG * get(state + Cell.unordered) + XA_FLAG * get(state + Cell.xa))
-    store_u8(begin + 8, get(state + Cell.committed_offset))
-    store_u8(begin + 16, get(state + Cell.committed_position))
-    store_u4(begin + 24, get(state + Cell.committed_timestamp))
-    store_u4(begin + 28, count)
-    store_u4(begin + 32, get(state + Cell.last_domain))
-    copy(begin + ENTRY_FIXED_BYTES, get(state + Cell.domain_table), _ROW_BYTES * count)
+    size = EntryHead.BYTES + DomainRow.BYTES * count + ENTRY_CRC_BYTES
+    store_u4(begin + EntryHead.length, size)
+    store_u4(begin + EntryHead.flags, UNORDERED_FLAG * get(state + Cell.unordered) + XA_FLAG * get(state + Cell.xa))
+    store_u8(begin + EntryHead.end, get(state + Cell.committed_offset))
+    store_u8(begin + EntryHead.primary_position, get(state + Cell.committed_position))
+    store_u4(begin + EntryHead.timestamp, get(state + Cell.committed_timestamp))
+    store_u4(begin + EntryHead.domains, count)
+    store_u4(begin + EntryHead.last_domain, get(state + Cell.last_domain))
+    copy(begin + EntryHead.BYTES, get(state + Cell.domain_table), DomainRow.BYTES * count)
     store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
     put(state + Cell.index_fill, get(state + Cell.index_fill) + size)
     put(state + Cell.last_entry, get(state + Cell.committed_offset))
@@ -79,24 +76,24 @@ def end_group(state: int, out: int, offset: int) -> int:
     """Enter a complete group into the domain table, the index and the ends; return the reason to stop, if there is
     one.
     """
-    domain = get(state + Cell.group_domain) | (get(state + Cell.group_server) << 32)
     seq = get(state + Cell.group_seq)
-    domains = get(state + Cell.domain_table)
     row, count = _row_of(state, get(state + Cell.group_domain)), get(state + Cell.domains)
+    entered = get(state + Cell.domain_table) + DomainRow.BYTES * row
     if row == MAX_DOMAINS:
         return stops.TOO_MANY_DOMAINS
     if row == count:
         put(state + Cell.domains, count + 1)
-        store_u8(domains + _ROW_BYTES * row + 8, 0)
-    last = load_u8(domains + _ROW_BYTES * row + 8)
+        store_u8(entered + DomainRow.sequence, 0)
+    last = load_u8(entered + DomainRow.sequence)
     if not _above(seq, last):
         put(state + Cell.unordered, 1)
         highest = get(state + Cell.highest_table) + 8 * row
         if _above(last, load_u8(highest)):
             store_u8(highest, last)
             put(state + Cell.highest_grew, 1)
-    store_u8(domains + _ROW_BYTES * row, domain)
-    store_u8(domains + _ROW_BYTES * row + 8, seq)
+    store_u4(entered + DomainRow.domain, get(state + Cell.group_domain))
+    store_u4(entered + DomainRow.server, get(state + Cell.group_server))
+    store_u8(entered + DomainRow.sequence, seq)
     put(state + Cell.last_domain, row)
     put(state + Cell.xa, get(state + Cell.xa) | get(state + Cell.group_xa))
     put(state + Cell.statements, get(state + Cell.statements) + get(state + Cell.group_statements))

@@ -17,7 +17,7 @@ from replica.relay_log.head import Snapshot
 from replica.relay_log.index import SEALED_FLAG, IndexEntry
 from replica.relay_log.kernel_deframe import WINDOW_BYTES, deframe
 from replica.relay_log.kernel_group_end import MAX_DOMAINS, MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
-from replica.relay_log.stream_record import COUNTERS, Cell, GroupEnd
+from replica.relay_log.stream_record import COUNTERS, Cell, DomainRow, GroupEnd
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,9 +30,6 @@ INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
 # Events up to this size are gathered in the buffer, so that an event costs one pass; a larger one costs no memory.
 STREAM_ABOVE_BYTES = 256 << 10
 NEVER = 1 << 62
-
-_DOMAIN_ROW = np.dtype([("domain", "<u4"), ("server", "<u4"), ("seq", "<u8")])
-
 
 class StreamState:
     """The state of one stream. `state[Cell.group]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
@@ -53,7 +50,7 @@ class StreamState:
         self._area: NDArray[np.int64] = np.zeros(1, Cell.dtype).view(np.int64)
         self._cells = self._area.data
         self._ends: Records = np.zeros(ends, GroupEnd.dtype)
-        self._domains = np.zeros(MAX_DOMAINS, _DOMAIN_ROW)
+        self._domains = np.zeros(MAX_DOMAINS, DomainRow.dtype)
         self._highest = np.zeros(MAX_DOMAINS, np.uint64)
         self._index: NDArray[np.uint8] = np.zeros(INDEX_ARENA_BYTES, np.uint8)
         self._window: NDArray[np.uint8] = np.zeros(WINDOW_BYTES, np.uint8)
@@ -119,7 +116,7 @@ class StreamState:
         return {domain: number for domain, number in rows if number}
 
     def domain_bytes(self) -> bytes:
-        return bytes(self._domain_bytes[: self[Cell.domains] * _DOMAIN_ROW.itemsize])
+        return bytes(self._domain_bytes[: self[Cell.domains] * DomainRow.BYTES])
 
     def snapshot(self, file: int, primary_file: str) -> Snapshot:
         """Return the last complete group's end as the head of the log."""

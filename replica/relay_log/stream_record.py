@@ -7,7 +7,7 @@ is an area at an address and no array, because arrays that are handed from funct
 
 from __future__ import annotations
 
-from replica.native.record import Record, word
+from replica.native.record import Record, half, unsigned, word
 
 
 class Cell(Record):
@@ -63,7 +63,7 @@ class Cell(Record):
     event = word("address of the control event, packet or refused event")
     # Buffers that live as long as the state: addresses and sizes, set once by Python.
     window = word("address of the last 16 bytes of a streamed event")
-    domain_table = word("address of the domain table, 16 bytes a row")
+    domain_table = word("address of DomainRow records, a row a domain")
     highest_table = word(
         "address of the highest numbers behind which numbers went back, 8 bytes a row of the domain table"
     )
@@ -92,3 +92,23 @@ class GroupEnd(Record):
     sequence = word("sequence number of its GTID, 64 bits without a sign")
     timestamp = word("seconds, header of the event that ends it")
     position = word("its end in the primary's file")
+
+
+class DomainRow(Record):
+    """A domain's last GTID, as it stands in the state, in index entries and in the head of the log."""
+
+    domain = half("the domain's id")
+    server = half("server id of its last GTID")
+    sequence = unsigned("sequence number of its last GTID")
+
+
+class EntryHead(Record):
+    """The numbers that an index entry begins with; DomainRow records and a CRC32 follow (index.py)."""
+
+    length = half("the entry's size in bytes, all of it")
+    flags = half("what index.py says of the groups since the entry before")
+    end = unsigned("relay file offset just after a group")
+    primary_position = unsigned("its end in the primary's file")
+    timestamp = half("seconds, header of the event that ends it")
+    domains = half("how many DomainRow records follow")
+    last_domain = half("which of them the group belongs to")

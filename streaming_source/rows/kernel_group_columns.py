@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
+from replica.native.kernel_header import LOG_POS_AT, event_length
 from replica.native.memory import load_i4, load_u4, load_u8, store_u8
+
+_U32 = 0xFFFFFFFF  # positions in a header have 32 bits, and begin at 0 again beyond
 
 
 @kernel
@@ -26,4 +29,4 @@ def take_starts(data: int, starts: int, stride: int, group: int, rows: int, out:
     """
     for row in range(rows):
         header = data + load_u8(starts + load_i4(group + row * 4) * stride)
-        store_u8(out + row * 8, (load_u4(header + 13) - load_u4(header + 9)) & 0xFFFFFFFF)
+        store_u8(out + row * 8, (load_u4(header + LOG_POS_AT) - event_length(header)) & _U32)

@@ -10,7 +10,7 @@ import pytest
 from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.native.memory import load_u8, store_u8
-from replica.native.record import Layout, Record, part, word
+from replica.native.record import Layout, Record, half, part, unsigned, word
 from replica.native.records_page import declared_records, page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "records.md"
@@ -31,6 +31,16 @@ class Outer(Record):
     inner = part(Inner, "a record")
     pair = part(Inner, "two of them", count=2)
     last = word("the end")
+
+
+class Packed(Record):
+    """Numbers as a file has them."""
+
+    length = half("four bytes")
+    flags = half("four more")
+    end = unsigned("eight without a sign")
+    moved = word("eight with one")
+    last = half("four at the end")
 
 
 @kernel
@@ -74,7 +84,20 @@ def test_a_misspelt_field_is_an_error_on_both_sides() -> None:
         misspelt(0)
 
 
-@pytest.mark.parametrize("name", ["BYTES", "FIELDS", "dtype", "mro", "__class__"])
+def test_one_record_is_packed_as_numpy_has_it() -> None:
+    assert (Packed.flags, Packed.end, Packed.moved, Packed.last, Packed.BYTES) == (4, 8, 16, 24, 28)
+    values = (1, 2**32 - 1, 2**64 - 1, -1, 5)
+    packed = Packed.packing().pack(*values)
+    assert np.frombuffer(packed, Packed.dtype)[0].item() == values
+    assert Packed.packing().unpack(packed) == values
+
+
+def test_a_number_that_does_not_begin_at_a_multiple_of_its_size_is_refused() -> None:
+    with pytest.raises(TypeError, match="Wrong.late begins at byte 4"):
+        Layout("Wrong", (Record,), {"early": half("four bytes"), "late": word("eight")})
+
+
+@pytest.mark.parametrize("name", ["BYTES", "FIELDS", "dtype", "packing", "mro", "__class__"])
 def test_a_field_cannot_take_the_name_of_something_else(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         Layout("Wrong", (Record,), {name: word("taken")})

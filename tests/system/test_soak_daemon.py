@@ -1,26 +1,27 @@
-"""The soak of the daemon, short: one fault of each kind and whatever comes next, on one version of the server.
+"""The soak of the daemon, short: half of the kinds of faults, others in each run, on one version of the server.
 
 `scripts/soak daemon` runs as many as it is told, with any seed and version; a failure here names the command.
 """
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.system.soak.daemon import soak
 from tests.system.soak.faults import FAULTS
 
-SEED = 20
-COUNT = len(FAULTS) + 1
+COUNT = len(FAULTS) // 2
 PAUSE_S = (0.05, 0.5)
 """Three faults are nearly always at work: as many overlap as in a long soak, in half of its time."""
 
 
 @pytest.mark.server
 @pytest.mark.timeout(900)  # half a minute on a quiet machine; a dozen times that where many tests share two cores
-def test_a_fault_of_each_kind_and_one_more() -> None:
-    summary = soak(None, faults=COUNT, seed=SEED, pause_s=PAUSE_S)
+def test_half_of_the_faults() -> None:
+    summary = soak(None, faults=COUNT, seed=random.randrange(10**6), pause_s=PAUSE_S)
     assert summary["faults"] == COUNT
     assert summary["promised"] > 0
     assert summary["groups"] >= summary["promised"]
-    assert summary["out_of_order"] > 0
+    assert summary["out_of_order"] > 0 or "out-of-order GTIDs" not in summary["kinds"]

@@ -65,6 +65,7 @@ class SparkSoak:
         skips: int,
         faults: bool,
         say: bool,
+        points: tuple[str, ...],
     ) -> None:
         self.seed = seed
         self.folder = folder
@@ -75,6 +76,7 @@ class SparkSoak:
         self.feeds: Counter[str] = Counter()
         self.say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
         self._kills = kills
+        self._points = points
         self._skips = skips
         self._with_faults = faults
         self._chance = random.Random(f"{seed} spark")
@@ -120,17 +122,17 @@ class SparkSoak:
         if self.done < self._kills:
             return False
         least = max(min(self._kills, 1), self._kills // 12)
-        return all(sum(self.hits[kind.kind, point] for kind in self.queries) >= least for point in POINTS)
+        return all(sum(self.hits[kind.kind, point] for kind in self.queries) >= least for point in self._points)
 
     def _deck(self) -> list[str]:
         """Each point once, and now and then a moment without a name; only what is still missing at the end."""
-        points = list(POINTS)
+        points = list(self._points)
         if self.done >= self._kills:
-            points = [point for point in POINTS if not any(self.hits[query.kind, point] for query in self.queries)]
-        elif self._kills > len(POINTS):
+            points = [point for point in points if not any(self.hits[query.kind, point] for query in self.queries)]
+        elif self._kills > len(points):
             points.append(AT_RANDOM)
         self._chance.shuffle(points)
-        return points or list(POINTS)
+        return points or list(self._points)
 
     def _new_driver(self) -> Driver:
         """With options of its own; it begins to warm up."""
@@ -253,8 +255,9 @@ def soak_spark(
     skips: int = SKIPS,
     faults: bool = True,
     say: bool = False,
+    points: tuple[str, ...] = POINTS,
 ) -> dict[str, Any]:
-    """Run it once; the folder is kept if it fails."""
+    """Run it once, with each of `points` hit at least once; the folder is kept if it fails."""
     folder = Path(tempfile.mkdtemp(prefix="soak-spark-"))
     one = SparkSoak(
         version,
@@ -266,6 +269,7 @@ def soak_spark(
         skips=skips,
         faults=faults,
         say=say,
+        points=points,
     )
     try:
         summary = one.run()

@@ -37,9 +37,10 @@ no import: it is in [spark.md](spark.md).
 
 **What is public** are the names on this page, imported from the modules that it names, with the methods, arguments and
 fields that it describes. Public, too, are the data source's options and columns, the commands with their exit codes,
-and the files that docs/ describes. All these change with a line in the CHANGELOG, and not within a patch release. Everything
-else is private, whatever its name: every other module, what a public class has besides, and what an error's text says.
-It may change or go with any commit. The package has type hints (`py.typed`).
+and the files that docs/ describes. All these change with a line in the CHANGELOG, and not within a patch release.
+
+Everything else is private, whatever its name: every other module, what a public class has besides, and what an error's
+text says. It may change or go with any commit. The package has type hints (`py.typed`).
 
 Importing `replica` or `streaming_source` costs a millisecond: a name brings what it needs when it is asked for. Where a
 package is missing for it, the InstallationError says which, and for which interpreter.

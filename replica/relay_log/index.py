@@ -147,7 +147,7 @@ def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
         if _CRC.unpack_from(data, offset + len(content))[0] != crc32(content):
             break
         entries.append(
-            IndexEntry(end, primary_position, timestamp, flags, last_domain, content[_ENTRY.size:]),
+            IndexEntry(end, primary_position, timestamp, flags, last_domain, content[_ENTRY.size :]),
         )
         offset += length
     return entries, offset

@@ -31,6 +31,7 @@ INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
 STREAM_ABOVE_BYTES = 256 << 10
 NEVER = 1 << 62
 
+
 class StreamState:
     """The state of one stream. `state[Cell.group]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
     none.

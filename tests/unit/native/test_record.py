@@ -93,7 +93,7 @@ def test_one_record_is_packed_as_numpy_has_it() -> None:
 
 
 def test_a_number_that_does_not_begin_at_a_multiple_of_its_size_is_refused() -> None:
-    with pytest.raises(TypeError, match="Wrong.late begins at byte 4"):
+    with pytest.raises(TypeError, match=r"Wrong\.late begins at byte 4"):
         Layout("Wrong", (Record,), {"early": half("four bytes"), "late": word("eight")})
 
 

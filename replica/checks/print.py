@@ -20,6 +20,8 @@ _MARKS: dict[State, tuple[str, str, str, str]] = {
     "missing": ("✗", "x", "MISSING", "red"),
 }
 _NAME_WIDTH = 20
+_WIDEST_NAME = 44
+"""The most columns that names take before texts no longer stand below each other."""
 
 
 def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
@@ -27,8 +29,11 @@ def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
     plain = not _can_encode(encoding)
     for report in reports:
         yield click.style(one_line(_title(report)), bold=True)
+        width = max(
+            [_NAME_WIDTH, *(len(result.check) for result in report.results if len(result.check) <= _WIDEST_NAME)]
+        )
         for result in report.results:
-            yield from _result(result, plain=plain)
+            yield from _result(result, width, plain=plain)
         yield f"  {_conclusion(report)}"
         yield ""
     if any("SET GLOBAL" in result.fix for report in reports for result in report.results):
@@ -41,12 +46,12 @@ def _title(report: Report) -> str:
     return f"{report.subject}  {report.version}{who}" if report.version else report.subject
 
 
-def _result(result: Result, *, plain: bool) -> Iterator[str]:
+def _result(result: Result, width: int, *, plain: bool) -> Iterator[str]:
     mark, ascii_mark, word, colour = _MARKS[result.state]
     styled = click.style(f"{ascii_mark if plain else mark} {word:<8}", fg=colour)
-    yield f"  {styled} {result.check:<{_NAME_WIDTH}} {one_line(result.what)}"
+    yield f"  {styled} {one_line(result.check):<{width}} {one_line(result.what)}"
     if result.fix:
-        yield f"  {'':<10} {'':<{_NAME_WIDTH}} fix: {one_line(result.fix)}"
+        yield f"  {'':<10} {'':<{width}} fix: {one_line(result.fix)}"
 
 
 def _conclusion(report: Report) -> str:

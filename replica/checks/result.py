@@ -33,6 +33,8 @@ class Report:
     error: ReplicaError | None = None
     version: str | None = None
     account: str | None = None
+    tables: list[dict[str, object]] | None = None
+    """Each table of a report on tables, for programs."""
 
     @property
     def missing(self) -> list[Result]:

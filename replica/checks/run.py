@@ -34,16 +34,19 @@ from replica.relay_log.identity import read_identity
 from replica.relay_log.lock import lock_holder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from replica.config import Endpoint
     from replica.daemon.config import DaemonConfig
 
 
-async def check_all(config: DaemonConfig, sources: Mapping[str, str]) -> list[Report]:
+async def check_all(
+    config: DaemonConfig, sources: Mapping[str, str], initial: Sequence[str] | None = None
+) -> list[Report]:
     """Report on each server in the order of the configuration, on several servers together, and on the machine.
 
     An error in a report is what a replica would end with; nothing is raised. `sources`: where options come from.
+    `initial`: patterns of tables, none for all; those of the first server that answers are reported on too.
     """
     here = Report("this machine")
     end, us = _look_around(config, here)
@@ -52,7 +55,8 @@ async def check_all(config: DaemonConfig, sources: Mapping[str, str]) -> list[Re
     answered = {endpoint: facts for endpoint, (_, facts) in zip(config.endpoints, asked, strict=True) if facts}
     shared = Report("the servers together", list(together(answered)))
     shared.error = _first(shared, PrerequisiteError)
-    return [*(report for report, _ in asked), *([shared] if shared.results else []), here]
+    tables = [await _tables(config, next(iter(answered)), initial)] if answered and initial is not None else []
+    return [*(report for report, _ in asked), *([shared] if shared.results else []), *tables, here]
 
 
 def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
@@ -109,6 +113,16 @@ async def _check_one(
     except ReplicaError as error:
         report.error = error
     return report, facts
+
+
+async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str]) -> Report:
+    from replica.checks.initial import ask_initial, initial_report
+
+    try:
+        with contextlib.closing(await log_in(config, endpoint)) as login:
+            return initial_report(str(endpoint), await login.run(ask_initial(patterns)))
+    except ReplicaError as error:
+        return Report(f"the tables of {endpoint}", error=error)
 
 
 async def _reached(

@@ -12,10 +12,11 @@ import click
 
 from replica.checks.print import lines
 from replica.checks.run import check_all
+from replica.command_options import tables_option
 from replica.commands.options import configured, gathered
 from replica.commands.options_page import effective, example
 from replica.daemon.config import DaemonConfig
-from replica.errors import describe
+from replica.errors import ConfigError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,12 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
 
 @click.command(name="check")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.option(
+    "--initial",
+    is_flag=True,
+    help="Look at the tables too: how each will be read by a query that begins with them (startingPosition=initial).",
+)
+@tables_option
 @click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask no one.")
 @click.option(
     "--example-config",
@@ -41,7 +48,7 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
     help="Print a configuration file with every option and its default.",
 )
 @configured(DaemonConfig)
-def check_command(config: DaemonConfig, *, as_json: bool, config_only: bool) -> None:
+def check_command(config: DaemonConfig, *, as_json: bool, initial: bool, tables: list[str], config_only: bool) -> None:
     """Ask every configured server, and this machine, for all that a replica needs; what is missing, each with its fix.
 
     The exit code is that of the first error a replica would end with; 0 if there is none.
@@ -49,7 +56,9 @@ def check_command(config: DaemonConfig, *, as_json: bool, config_only: bool) -> 
     if config_only:
         _show_config(config, as_json=as_json)
         return
-    reports = asyncio.run(check_all(config, gathered().sources))
+    if tables and not initial:
+        raise ConfigError("--table chooses among the tables that --initial looks at.", hint="Add --initial.")
+    reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None))
     code = next((report.error.exit_code for report in reports if report.error is not None), 0)
     if as_json:
         click.echo(json.dumps(_as_json(reports, code)))
@@ -71,6 +80,7 @@ def _as_json(reports: Sequence[Report], code: int) -> dict[str, object]:
                 "version": report.version,
                 "account": report.account,
                 "checks": [result._asdict() for result in report.results],
+                **({} if report.tables is None else {"tables": report.tables}),
                 "error": describe(report.error) if report.error else None,
             }
             for report in reports

@@ -1,0 +1,111 @@
+"""The tables themselves, before a query reads them first (`startingPosition=initial`): one finding a table.
+
+In: the verdicts of `table_reader`. Out: a report with what is refused first, then what is warned of, then the rest, of
+each a bounded number of lines and the sum of what is behind them. A refusal makes the report an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.checks.result import Report, Result
+from replica.daemon.words import size, span
+from replica.errors import ReplicaError
+from replica.schema.patterns import matcher
+from replica.table_reader.table_facts import ask_table_facts
+from replica.table_reader.table_verdict import key_words
+from replica.table_reader.verdict import judge, require, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.checks.result import State
+    from replica.handshake.registration import Steps
+    from replica.table_reader.table_verdict import InitialVerdict
+    from replica.table_reader.verdict import InitialVerdicts
+
+LINES: Final = 40
+"""The most lines of each kind of finding: a screen. What is behind them is counted, and all of it is in --json."""
+ALL: Final = ("*.*",)
+
+
+def ask_initial(patterns: Sequence[str]) -> Steps[InitialVerdicts]:
+    """Ask a server about the tables of these patterns, all of its own if there are none; judge them."""
+    wanted = matcher(patterns or ALL)
+    facts = yield from ask_table_facts(patterns or ALL, lambda *name: wanted.fullmatch(".".join(name)) is not None)
+    return judge(facts)
+
+
+def initial_report(server: str, verdicts: InitialVerdicts) -> Report:
+    """Return the report on the tables of a server."""
+    report = Report(f"the tables of {server}, if a query begins with them")
+    report.results += [Result(one.check, "missing", one.what, one.fix) for one in verdicts.refusals]
+    report.results += [Result(one.check, "warning", one.what, one.fix) for one in verdicts.warnings]
+    report.results += [Result(one.check, "note", one.what, one.fix) for one in verdicts.notes]
+    report.results += _tables(verdicts)
+    report.tables = [_as_json(one) for one in verdicts.tables]
+    try:
+        require(verdicts)
+    except ReplicaError as error:
+        report.error = error
+    return report
+
+
+def _tables(verdicts: InitialVerdicts) -> Iterator[Result]:
+    if not verdicts.tables:
+        yield Result("in all", "warning", "no table is called like this now, as far as the account can see")
+        return
+    refused = verdicts.refused
+    warned = [one for one in verdicts.tables if one.warnings]
+    fine = [one for one in verdicts.read if not one.warnings]
+    for one in refused[:LINES]:
+        yield from (Result(one.shown, "missing", f"refused: {reason.what}", reason.fix) for reason in one.reasons)
+    yield from _rest("refused", "missing", refused[LINES:])
+    for one in warned[:LINES]:
+        yield from [Result(one.shown, "ok", _reading(one))] * (one.state == "read")
+        yield from (Result(one.shown, "warning", reason.what, reason.fix) for reason in one.warnings)
+    yield from _rest("with warnings", "warning", warned[LINES:])
+    yield from (Result(one.shown, "ok", _reading(one)) for one in fine[:LINES])
+    yield from _rest("read by their keys", "ok", fine[LINES:])
+    refusals = f"; {len(refused)} refused" if refused else ""
+    yield Result("in all", "note", f"{len(verdicts.read)} tables are read: {_amount(verdicts.read)}{refusals}")
+
+
+def _reading(verdict: InitialVerdict) -> str:
+    return f"read by {key_words(verdict)}: {_amount([verdict])}"
+
+
+def _rest(how: str, state: State, tables: Sequence[InitialVerdict]) -> Iterator[Result]:
+    if not tables:
+        return
+    kinds = summary(tables)
+    why = f" ({', '.join(f'{count} for {word}' for word, count in kinds.most_common())})" if kinds else ""
+    yield Result(f"{len(tables)} more", state, f"{how}{why}: {_amount(tables)}; --json lists every table")
+
+
+def _amount(tables: Sequence[InitialVerdict]) -> str:
+    seconds = sum(one.seconds for one in tables)
+    lasting = f"about {span(round(seconds))}" if seconds >= 1 else "under a second"
+    return (
+        f"about {_rounded(sum(one.rows for one in tables))} rows, {size(sum(one.octets for one in tables))}, {lasting}"
+    )
+
+
+def _rounded(count: int) -> str:
+    """Write a number with two digits that count, as an estimate deserves."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return f"{round(count / unit) * unit:,}"
+
+
+def _as_json(verdict: InitialVerdict) -> dict[str, object]:
+    key = verdict.key
+    return {
+        "table": verdict.shown,
+        "state": verdict.state,
+        "key": None if key is None else {"index": key.index, "columns": verdict.key_columns, "ordered": key.ordered},
+        "rows": verdict.rows,
+        "bytes": verdict.octets,
+        "seconds": round(verdict.seconds, 3),
+        "reasons": [reason._asdict() for reason in verdict.reasons],
+        "warnings": [reason._asdict() for reason in verdict.warnings],
+    }

@@ -1,0 +1,223 @@
+"""Judge how each table will be read, before anything is read: in what order, what is warned of, what is refused.
+
+In: `TableFacts`. Out: `InitialVerdicts`, a verdict on each table and what holds for the server as a whole. Nothing is
+asked from here. A refusal comes with what to do about it; what cannot be told is a warning, never nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from replica.errors import SchemaError
+from replica.handshake.server import grant
+from replica.rows.types.types import ValuePolicy, output_column
+from replica.table_reader.table_facts import INNODB
+from replica.table_reader.usable_key import choose_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from replica.schema.table import ColumnSchema, TableSchema
+    from replica.table_reader.cascades import Cascade
+    from replica.table_reader.chunk import TableKey
+    from replica.table_reader.indexes import TableIndex
+    from replica.table_reader.table_facts import ListedTable, TableFacts
+
+State = Literal["read", "refused", "left out"]
+
+ROWS_A_SECOND: Final = 200_000.0
+BYTES_A_SECOND: Final = 40.0 * (1 << 20)
+"""The pace of an estimate: half of what one connection gave on a loaded two-core machine that ran the server too
+(16 columns, 173 bytes a row; 11.8)."""
+WHOLE_WARNED: Final = 1 << 30
+"""The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
+
+_WHOLE: Final = "in an order that only the server knows"
+_WITHOUT_VERSIONS: Final = {
+    "MyISAM": "its rows are never as of one moment",
+    "Aria": "its rows are never as of one moment",
+    "MEMORY": "its rows are never as of one moment, and are gone after a restart",
+    "MRG_MyISAM": "its rows are those of other tables, never as of one moment",
+    "ARCHIVE": "its rows are never as of one moment, and it has no key",
+    "CSV": "its rows are never as of one moment, and it has no key",
+    "BLACKHOLE": "it keeps no rows",
+    "ROCKSDB": "it was never tried here",
+}
+_FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "OQGRAPH"})
+"""Engines that show what another server, a file or a service holds."""
+
+
+class Reason(NamedTuple):
+    """A reason why a table is refused, or something to be known of it; `check` is a stable word for programs."""
+
+    check: str
+    what: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialVerdict:
+    """A table's lot. `octets` and `seconds` are estimates, as `rows` is; a sequence is left out, its changes come."""
+
+    name: tuple[str, str]
+    state: State
+    key: TableKey | None = None
+    key_columns: tuple[str, ...] = ()
+    rows: int = 0
+    octets: int = 0
+    seconds: float = 0.0
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its name as people write it."""
+        return ".".join(self.name)
+
+
+def judge_table(table: ListedTable, facts: TableFacts) -> InitialVerdict:
+    """Return the verdict on one table that the catalog lists."""
+    if table.type == "SEQUENCE" and table.name not in facts.named:
+        what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
+        return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
+    key = choose_key(table.schema, table.indexes) if table.schema is not None else None
+    reasons = tuple(_refusals(table, facts, key))
+    columns = () if key is None or table.schema is None else tuple(table.schema.columns[i].name for i in key.columns)
+    return InitialVerdict(
+        name=table.name,
+        state="refused" if reasons else "read",
+        key=key,
+        key_columns=columns,
+        rows=table.rows,
+        octets=table.octets,
+        seconds=estimate(table.rows, table.octets),
+        reasons=reasons,
+        warnings=() if reasons else tuple(_warnings(table, key)),
+    )
+
+
+def estimate(rows: int, octets: int) -> float:
+    """Return how many seconds the reading of so much takes, at a pace that an unhurried server keeps up with."""
+    return max(rows / ROWS_A_SECOND, octets / BYTES_A_SECOND)
+
+
+def quoted(name: tuple[str, str]) -> str:
+    """Return a table's name for SQL."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+
+
+def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> Iterator[Reason]:
+    leave = f"leave it out (excludeTables={'.'.join(table.name)})"
+    if table.type == "SEQUENCE":
+        yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
+        return
+    if table.type not in ("BASE TABLE", "SYSTEM VERSIONED"):
+        yield Reason("view", f"it is a {table.type}, which has no rows of its own", "name the tables behind it")
+        return
+    if table.fault or table.engine is None:
+        what = f"the server cannot open it: {table.fault or 'it names no engine'}"
+        yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {leave}")
+        return
+    if not table.readable:
+        what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
+        yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
+        return  # the catalog hid the rest
+    if table.engine != INNODB:
+        yield _engine(table, leave)
+    elif key is None:
+        yield _no_key(table)
+    if _filtered(table.name[0], facts):
+        what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
+        yield Reason("filter", what, "remove both from the server's configuration file and restart it")
+    if table.schema is None:
+        yield Reason("columns", "the catalog does not list its columns", f"look with SHOW CREATE TABLE; or {leave}")
+    else:
+        yield from _undecodable(table.schema, leave)
+
+
+def _engine(table: ListedTable, leave: str) -> Reason:
+    engine = table.engine or ""
+    if engine.upper() in _FOREIGN:
+        return Reason("engine", f"its engine is {engine}: its rows are not this server's", leave)
+    why = _WITHOUT_VERSIONS.get(engine, "only InnoDB keeps the versions of rows that a position needs")
+    return Reason(
+        "engine", f"its engine is {engine}: {why}", f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}"
+    )
+
+
+def _no_key(table: ListedTable) -> Reason:
+    kind = "UNIQUE" if any(index.name == "PRIMARY" for index in table.indexes) else "PRIMARY KEY"
+    add = (
+        f"ALTER TABLE {quoted(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
+        f" {kind}; (a copy of the table is made)"
+    )
+    unique = [index for index in table.indexes if index.unique]
+    if not unique or table.schema is None:
+        return Reason("key", "it has no primary key, and no unique index over columns that are all NOT NULL", add)
+    columns = {column.name.casefold(): column for column in table.schema.columns}
+    return Reason("key", f"no unique index serves as a key: {'; '.join(_fault(one, columns) for one in unique)}", add)
+
+
+def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
+    """Say why an index cannot be the key."""
+    if index.ignored:
+        return f"{index.name} is IGNORED"
+    if index.kind != "BTREE":
+        return f"{index.name} is kept as a hash"
+    for part in index.parts:
+        column = columns.get(part.column.casefold())
+        if part.prefix:
+            return f"{index.name} holds only the beginning of {part.column}"
+        if column is None or column.nullable:
+            return f"{index.name} has {part.column}, which may be NULL"
+    types = ", ".join(f"{part.column} {columns[part.column.casefold()].data_type}" for part in index.parts)
+    return f"{index.name} ({types}) has values that no condition finds again exactly"
+
+
+def _undecodable(schema: TableSchema, leave: str) -> Iterator[Reason]:
+    for column in schema.columns:
+        try:
+            output_column(column, ValuePolicy())
+        except SchemaError as error:
+            yield Reason("column", error.message.rstrip("."), error.hint.rstrip(".") or leave)
+            return
+
+
+def _filtered(database: str, facts: TableFacts) -> bool:
+    only = [one for one in facts.variables.get("binlog_do_db", "").split(",") if one]
+    ignored = facts.variables.get("binlog_ignore_db", "").split(",")
+    return database not in only if only else database in ignored
+
+
+def _warnings(table: ListedTable, key: TableKey | None) -> Iterator[Reason]:
+    if table.cascades is None:
+        what = "whether a foreign key changes its rows (CASCADE, SET NULL) was not told; no binlog has such changes"
+        yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")
+    for cascade in table.cascades or ():
+        yield _cascade(table, cascade)
+    if key is not None and not key.ordered and table.octets >= WHOLE_WARNED:
+        what = (
+            f"its key is {_WHOLE} (text in a collation): it comes as a whole, when all of it was read and lies on the "
+            "driver's disk; after a restart before that it is read from its beginning"
+        )
+        yield Reason("whole", what)
+    if table.type == "SYSTEM VERSIONED":
+        yield Reason("versioned", "only its current rows are read; rows of the past that it keeps are not")
+
+
+def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
+    what = (
+        f"the foreign key {cascade.constraint} ({', '.join(cascade.actions)}) changes its rows with those of "
+        f"{'.'.join(cascade.parent)}, and such changes are in no binlog: they never come"
+    )
+    return Reason("cascade", what, f"let the application delete and change the rows of {'.'.join(table.name)} itself")
+
+
+def key_words(verdict: InitialVerdict) -> str:
+    """Return by what a table is read, for people."""
+    if verdict.key is None:
+        return ""
+    columns = ", ".join(verdict.key_columns)
+    name = "its primary key" if verdict.key.index == "PRIMARY" else f"the unique index {verdict.key.index}"
+    return f"{name} ({columns})" + ("" if verdict.key.ordered else f", {_WHOLE}")

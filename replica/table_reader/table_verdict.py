@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
+from replica.table_reader.key import choose_key
 from replica.table_reader.table_facts import INNODB
-from replica.table_reader.usable_key import choose_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -73,6 +73,8 @@ class ChangeBatch:
     `history`: for rows of system-versioned tables whether the row is a closed version (its `row_end` lies before the
     end of time) and not the current one; of the after image, for a delete of the before image. NULL for other tables
     and where the image does not tell; None where no table of the range is versioned.
+
+    `kept`: the rows that lie in what is delivered of their tables; the others are to be dropped. None: all of them.
     """
 
     rows: int
@@ -94,6 +96,7 @@ class ChangeBatch:
     event: npt.NDArray[np.int32] | None = None  # per row the number of its rows event in `events`
     events: Records | None = None  # the range's rows events, EventRecords
     slots: SlotTable | None = None  # the compiled tables, by `slot` of EventRecord
+    kept: npt.NDArray[np.bool_] | None = None
 
     @property
     def before_valid(self) -> npt.NDArray[np.bool_]:

@@ -30,6 +30,7 @@ from replica.rows.decode.image_runs import run_over_images
 from replica.rows.decode.images import Arena, PlainImages
 from replica.rows.decode.kernel_walk import count_images
 from replica.rows.decode.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.open_rows import OpenRows
 from replica.rows.decode.slots import SlotTable, TableCache
 from replica.rows.decode.worklist import worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.rows.decode.batch import TableName
+    from replica.rows.decode.frontier import DeliveredKeys
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
 
@@ -130,6 +132,7 @@ class RangeDecoder:
         only: GroupChoice | None = None,
         ends: OpenEnds = WHOLE,
         unreadable: list[UnreadableGroup] | None = None,
+        delivered: DeliveredKeys | None = None,
     ) -> Iterator[ChangeBatch]:
         """Yield all wanted row changes of a range of whole event groups. Offsets in errors count from its start.
 
@@ -140,7 +143,8 @@ class RangeDecoder:
         `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
         from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
         range; without it the first of them is a DataLossError. `only`: which groups are wanted at all; the others are
-        not decoded. `ends`: of a range that was cut inside a transaction.
+        not decoded. `ends`: of a range that was cut inside a transaction. `delivered`: how far tables are delivered
+        that are being read meanwhile; None: they all are.
         """
         found, stop = scan_until(data, checksum=checksum)
         groups = Groups(found.groups, found.expansion)
@@ -149,7 +153,7 @@ class RangeDecoder:
             left: npt.NDArray[np.bool_] | None = wanted
             while True:
                 try:
-                    for batch in self._decode(part, groups, left, ends.rows_before):
+                    for batch in self._decode(part, groups, left, ends.rows_before, delivered):
                         if ends.rows_follow:
                             batch.last[batch.group == len(groups) - 1] = False
                         yield batch
@@ -168,11 +172,17 @@ class RangeDecoder:
             raise stop
 
     def _decode(
-        self, found: Scan, groups: Groups, wanted: npt.NDArray[np.bool_] | None, rows_before: int
+        self,
+        found: Scan,
+        groups: Groups,
+        wanted: npt.NDArray[np.bool_] | None,
+        rows_before: int,
+        delivered: DeliveredKeys | None,
     ) -> Iterator[ChangeBatch]:
         self._unreadable = None
         slots = self._tables.slots(found)
-        work, lengths = worklist(found, slots, wanted)
+        open_rows = None if delivered is None else OpenRows(found, slots, delivered, rows_before)
+        work, lengths = worklist(found, slots, wanted, open_rows)
         if not len(work):
             return
         slots.load(found, work)
@@ -203,7 +213,7 @@ class RangeDecoder:
                 unreadable = int(found.events[event]["group"])
             if rows:
                 self._given_out = True
-                yield writer.batch(rows, found, slots, groups)
+                yield writer.batch(rows, found, slots, groups, open_rows)
             if fault is not None:
                 self._unreadable = unreadable
                 raise fault if found.is_mysql else _of_group(fault, groups, unreadable)

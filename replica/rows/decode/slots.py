@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
     from replica.rows.tables.target import TableResolver, TableTarget
     from replica.rows.types.types import OutputColumn, ValuePolicy
+    from replica.schema.table import TableSchema
 
 # Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
 MAX_TABLES: Final = 4096
@@ -70,6 +71,11 @@ class CompiledTable:
         return self._map
 
     @property
+    def schema(self) -> TableSchema | None:
+        """The catalog's word on the table."""
+        return self._target.schema if self._target else None
+
+    @property
     def columns(self) -> int:
         return len(self._map.columns)
 
@@ -81,7 +87,7 @@ class CompiledTable:
     def walk(self) -> Template:
         """A plan that steps over every column."""
         if self._walk is None:
-            schema = self._target.schema if self._target else None
+            schema = self.schema
             if schema is None:
                 plans = [skip_column(column, column.name or "") for column in self._map.columns]
             else:  # which tells the widths of old temporal formats
@@ -188,6 +194,8 @@ class SlotTable:
     def __init__(self, tables: list[CompiledTable]) -> None:
         self._tables = tables
         self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
+        self._halved: npt.NDArray[np.bool_] = np.zeros(len(tables), np.bool_)
+        self._masks: npt.NDArray[np.int64] = np.array([table.delivered for table in tables], np.int64)
         self._selected = _operations([table.operations for table in tables])
         self._delivered = _operations([table.delivered for table in tables])
         self._everything = bool(self._selected.all())
@@ -205,6 +213,24 @@ class SlotTable:
 
     def table(self, slot: int) -> CompiledTable:
         return self._tables[slot]
+
+    def leave_out(self, left_out: npt.NDArray[np.bool_]) -> None:
+        """Treat these tables as not wanted, in this range."""
+        self.wanted &= ~left_out
+        self._masks[left_out] = 0
+        self._selected[left_out] = self._delivered[left_out] = False
+        self._everything = bool(self._selected.all())
+
+    def take_halves(self, tables: npt.NDArray[np.bool_]) -> None:
+        """Let updates of these tables count where inserts or deletes do: one half of them may be all that is meant.
+
+        They are not compared: of one that changes nothing that is read, the key may have changed.
+        """
+        self._halved |= tables
+        halves = 1 << r.OP_INSERT | 1 << r.OP_DELETE
+        self._masks[tables & (self._masks & halves != 0)] |= 1 << r.OP_UPDATE
+        for flags in (self._selected, self._delivered):
+            flags[tables, r.OP_UPDATE] |= flags[tables, r.OP_INSERT] | flags[tables, r.OP_DELETE]
 
     def selects(self, events: Records) -> npt.NDArray[np.bool_]:
         """Mark the rows events whose table and operation are selected."""
@@ -240,13 +266,13 @@ class SlotTable:
         self._used = np.flatnonzero(met).tolist()
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]
-            record["wanted"] = table.delivered
+            record["wanted"] = self._masks[slot]
             record["columns"] = table.columns
             record["table"] = self._number[table.name]
-            decoded = table.wanted and not walk_only
+            decoded = bool(self.wanted[slot]) and not walk_only
             template = table.decode if decoded else table.walk
             if decoded:
-                record["wanted"] |= r.SKIP_UNCHANGED if table.compares else 0
+                record["wanted"] |= r.SKIP_UNCHANGED if table.compares and not self._halved[slot] else 0
                 self.versioned |= table.layout.versioned
                 self.text |= table.text
             record["plan_before"] = address(template.records)
@@ -259,7 +285,7 @@ class SlotTable:
     def stored(self) -> dict[int, StoredColumns]:
         """Return, by slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
         tables = ((slot, self._tables[slot]) for slot in self._used)
-        return {slot: table.stored for slot, table in tables if table.wanted and table.stored}
+        return {slot: table.stored for slot, table in tables if self.wanted[slot] and table.stored}
 
     def absent(self, found: Scan) -> AbsentColumns:
         """Return which columns the images of the range lack."""
@@ -276,7 +302,7 @@ class SlotTable:
         self._keep = []
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]
-            if not table.wanted:
+            if not self.wanted[slot]:
                 continue
             sides = (
                 (before, "plan_before", "absent_before"),

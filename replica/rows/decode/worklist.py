@@ -19,6 +19,7 @@ from replica.rows.decode.kernel_unchanged import find_changes
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from replica.rows.decode.open_rows import OpenRows
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
 
@@ -35,10 +36,15 @@ class Worklist(NamedTuple):
     lengths: npt.NDArray[np.int64] | None = None
 
 
-def worklist(found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None = None) -> Worklist:
+def worklist(
+    found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None = None, open_rows: OpenRows | None = None
+) -> Worklist:
     """List the rows events to go through; `groups`: per group of the range whether any of its rows are wanted.
 
+    `open_rows` takes the list to find out which rows of tables that are delivered in part are selected.
+
     Raises:
+        PrerequisiteError: images that lack what `open_rows` has to know.
         ProtocolError: images that do not fit their table map, where they have to be compared.
     """
     selected = slots.selects(found.events)
@@ -49,7 +55,9 @@ def worklist(found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None
         delivering = np.zeros(len(found.groups), np.bool_)
         delivering[group[selected & slots.delivers(found.events)]] = True
         selected &= delivering[group]
-    return _until_last_change(found, slots, selected) if slots.skips else Worklist(_counted(found, selected))
+    if slots.skips or (open_rows is not None and open_rows.opened.any()):
+        return _until_last_change(found, slots, selected, open_rows)
+    return Worklist(_counted(found, selected))
 
 
 def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
@@ -61,13 +69,20 @@ def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
     return selected
 
 
-def _until_last_change(found: Scan, slots: SlotTable, selected: npt.NDArray[np.bool_]) -> Worklist:
-    """Return the list of these events, less updates that change nothing."""
-    updates = np.flatnonzero(slots.compares(found.events) & selected).astype(np.uint32)
-    if not len(updates):
+def _until_last_change(
+    found: Scan, slots: SlotTable, selected: npt.NDArray[np.bool_], open_rows: OpenRows | None
+) -> Worklist:
+    """Return the list of these events, less updates that change nothing, and rows that are not delivered."""
+    compared = slots.compares(found.events) & selected
+    opened = np.zeros_like(selected) if open_rows is None else selected & open_rows.opened[found.events["slot"]]
+    if not (compared | opened).any():
         return Worklist(_counted(found, selected))
+    updates = np.flatnonzero(compared & ~opened).astype(np.uint32)
     lengths = _changed(found, slots, updates)
-    selected[updates] &= lengths[updates] > 0
+    if open_rows is not None and opened.any():
+        open_rows.find(_counted(found, opened), lengths)
+    measured = compared | opened
+    selected[measured] &= lengths[measured] > 0
     events = _counted(found, selected)
     group = found.events["group"][events]
     inside = np.append(group[1:] == group[:-1], False) if len(events) else np.zeros(0, np.bool_)

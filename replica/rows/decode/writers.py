@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from replica.native.record import Records
     from replica.rows.decode.absent import AbsentColumns
+    from replica.rows.decode.open_rows import OpenRows
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
     from replica.rows.types.types import OutputColumn
@@ -169,15 +170,21 @@ class TypedWriter(Writer):
         slots.bind(self.before, self.after)
         return self._call(decode_typed, found, work, slots, run, int(self._flat))
 
-    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+    def batch(
+        self, rows: int, found: Scan, slots: SlotTable, groups: Groups, open_rows: OpenRows | None = None
+    ) -> ChangeBatch:
         batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
         batch.history = self._meta.closed(rows, slots, flat=self._flat)
+        if open_rows is not None and not self._flat:
+            open_rows.settle(batch, flat=False)
         if self._flat:
             batch.columns = self._arrays(self.after, rows, batch)
         else:
             batch.before = self._arrays(self.before, rows, batch)
             batch.after = self._arrays(self.after, rows, batch)
         self._tell_absent(batch, slots.absent(found), flat=self._flat)
+        if open_rows is not None and self._flat:  # what stands above tells the images of an update by their `op`
+            open_rows.settle(batch, flat=True)
         return batch
 
     def _arrays(self, columns: ColumnSet, rows: int, batch: ChangeBatch) -> list[pa.Array]:
@@ -210,8 +217,12 @@ class VariantWriter(Writer):
             self._scratch = np.empty(slots.max_columns, np.int64)
         return self._call(decode_variant, found, work, slots, run, address(self._scratch))
 
-    def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups) -> ChangeBatch:
+    def batch(
+        self, rows: int, found: Scan, slots: SlotTable, groups: Groups, open_rows: OpenRows | None = None
+    ) -> ChangeBatch:
         batch = self._meta.batch(rows, found, slots, groups, want_sql=self._want_sql)
+        if open_rows is not None:
+            open_rows.settle(batch, flat=False)
         batch.before = [_variant(self.before.arrays(rows), batch.before_valid)]
         batch.after = [_variant(self.after.arrays(rows), batch.after_valid)]
         batch.history = self._meta.closed(rows, slots, flat=False)

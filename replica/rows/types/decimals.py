@@ -12,7 +12,6 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
-    ResultType,
     Sql,
     SqlName,
     Told,
@@ -24,7 +23,7 @@ from replica.rows.types.entry import (
     WireValue,
     printed,
 )
-from replica.rows.types.kinds import KeyForm, Kind, Transcoding
+from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
@@ -54,8 +53,6 @@ TYPES = (
         declared="DECIMAL(p≤38, s)",
         names=(SqlName.of("decimal", Parentheses.PRECISION, "DEC", "NUMERIC", "FIXED"),),
         binlog=WireType((ColumnType.NEWDECIMAL,), "1-17"),
-        result_set=ResultType.plain(ColumnType.NEWDECIMAL, Transcoding.DECIMAL),
-        key=KeyForm.STORED,
         kind=Kind.DECIMAL,
         wide=Wide(
             MAX_DECIMAL_PRECISION,

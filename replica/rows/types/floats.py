@@ -10,7 +10,6 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
-    ResultType,
     Sql,
     SqlName,
     Told,
@@ -19,7 +18,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind, Transcoding
+from replica.rows.types.kinds import Kind
 
 _READ = WireValue(lambda data, _: v.real(data), Told.NOTHING)
 _EDGES = "Keeps -0.0 and denormals."
@@ -49,8 +48,6 @@ TYPES = (
         declared="FLOAT",
         names=(SqlName.of("float", Parentheses.FLOAT, "FLOAT4"),),
         binlog=WireType((ColumnType.FLOAT,), "4"),
-        result_set=ResultType.plain(ColumnType.FLOAT, Transcoding.NUMBER),
-        key=None,
         kind=Kind.FLOAT,
         remarks=_EDGES,
     ),
@@ -58,8 +55,6 @@ TYPES = (
         declared="DOUBLE",
         names=(SqlName.of("double", Parentheses.DIGITS, "FLOAT8"),),
         binlog=WireType((ColumnType.DOUBLE,), "8"),
-        result_set=ResultType.plain(ColumnType.DOUBLE, Transcoding.NUMBER),
-        key=None,
         kind=Kind.DOUBLE,
         remarks=_EDGES,
     ),

@@ -13,7 +13,6 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
-    ResultType,
     Sql,
     SqlName,
     Told,
@@ -22,7 +21,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind, Transcoding
+from replica.rows.types.kinds import Kind
 
 FLOAT_BYTES: Final = 4  # of a component
 
@@ -51,8 +50,6 @@ TYPES = (
         declared="VECTOR(n)",
         names=(SqlName.of("vector", Parentheses.LENGTH, unit=FLOAT_BYTES),),
         binlog=WireType((ColumnType.VARCHAR,), "1-2 + 4n"),
-        result_set=ResultType.plain(ColumnType.VAR_STRING, Transcoding.COUNTED, ColumnType.VARCHAR),
-        key=None,
         kind=Kind.VECTOR,
         written=lambda column, _: f"VECTOR({column.length // FLOAT_BYTES})",
         remarks="Known from the catalog or the DDL only, else VARBINARY.",

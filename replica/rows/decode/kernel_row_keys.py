@@ -1,0 +1,118 @@
+"""The key of a row, from its images: where the values of the key's columns stand, and their canonical bytes."""
+
+from __future__ import annotations
+
+from replica.native.compile import helper
+from replica.native.memory import load_u1, load_u8, store_u8
+from replica.native.record import Record, word
+from replica.rows.decode.kernel_key_values import KeyColumnRecord, key_value
+from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.plan_record import PlanRecord
+
+
+class RowKeyRecord(Record):
+    """The key of one table map."""
+
+    parts = word("address of a record for each column of the key, in key order")
+    count = word("how many, 0: the table's keys are not asked for")
+    ranks = word("address of int64 per column of the wire: its number in the key, or -1")
+
+
+class KeyValueRecord(Record):
+    """The value of one column of a key in a row image."""
+
+    start = word("address")
+    size = word("bytes, -1: the image does not hold the column, or holds NULL")
+
+
+@helper
+def find_key_values(
+    plan: int, columns: int, present: int, bitmap: int, position: int, end: int, ranks: int, values: int
+) -> int:
+    """Return the address of the byte after the image at `position`, 0 if it runs over the event's end.
+
+    `values`: KeyValueRecords, one a column of the key; those of columns that the image lacks are left as they are.
+    """
+    p = position + ((present + 7) >> 3)
+    if p > end:
+        return 0
+    whole = present == columns
+    k = 0
+    for c in range(columns):
+        if not whole and (load_u1(bitmap + (c >> 3)) >> (c & 7)) & 1 == 0:
+            continue
+        null = (load_u1(position + (k >> 3)) >> (k & 7)) & 1
+        k += 1
+        size = 0
+        if null:
+            size = -1
+        else:
+            size = load_u8(plan + c * PlanRecord.BYTES + PlanRecord.width)
+            if size < 0:
+                prefix = -size
+                if end - p < prefix:
+                    return 0
+                size = short_little_endian(p, prefix)
+                p += prefix
+            if end - p < size:
+                return 0
+        rank = load_u8(ranks + c * 8)
+        if rank >= 0:
+            store_u8(values + rank * KeyValueRecord.BYTES + KeyValueRecord.start, p)
+            store_u8(values + rank * KeyValueRecord.BYTES + KeyValueRecord.size, size)
+        if null == 0:
+            p += size
+    return p
+
+
+@helper
+def forget_values(values: int, count: int) -> None:
+    for i in range(count):
+        store_u8(values + i * KeyValueRecord.BYTES + KeyValueRecord.size, -1)
+
+
+@helper
+def inherit_values(before: int, after: int, count: int) -> None:
+    """Give an after image what it lacks of the key: a column that it does not hold was not set."""
+    for i in range(count):
+        offset = i * KeyValueRecord.BYTES
+        if load_u8(after + offset + KeyValueRecord.size) < 0:
+            store_u8(after + offset + KeyValueRecord.start, load_u8(before + offset + KeyValueRecord.start))
+            store_u8(after + offset + KeyValueRecord.size, load_u8(before + offset + KeyValueRecord.size))
+
+
+@helper
+def key_room(parts: int, count: int, values: int) -> int:
+    """Return how many bytes the key takes at most, or -1 where one of its values is not told."""
+    room = 0
+    for i in range(count):
+        size = load_u8(values + i * KeyValueRecord.BYTES + KeyValueRecord.size)
+        if size < 0:
+            return -1
+        room += max(2 * size + 2, load_u8(parts + i * KeyColumnRecord.BYTES + KeyColumnRecord.size))
+    return room
+
+
+@helper
+def write_key(parts: int, count: int, values: int, out: int) -> int:
+    """Write the canonical bytes of a key whose values are all told; return how many."""
+    p = out
+    for i in range(count):
+        value = values + i * KeyValueRecord.BYTES
+        part = parts + i * KeyColumnRecord.BYTES
+        p += key_value(part, load_u8(value + KeyValueRecord.start), load_u8(value + KeyValueRecord.size), p)
+    return p - out
+
+
+@helper
+def compare_bytes(left: int, left_size: int, right: int, right_size: int) -> int:
+    """Return -1, 0 or 1, as the first bytes sort before, like or behind the second."""
+    size = min(left_size, right_size)
+    i = 0
+    while i < size and load_u1(left + i) == load_u1(right + i):
+        i += 1
+    if i < size:
+        return -1 if load_u1(left + i) < load_u1(right + i) else 1
+    if left_size == right_size:
+        return 0
+    return -1 if left_size < right_size else 1

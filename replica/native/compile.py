@@ -32,7 +32,6 @@ KERNEL_SOURCES = (
     "rows/*/records.py",
     "rows/types/plan_record.py",
     "rows/types/kinds.py",
-    "table_reader/records.py",
 )
 
 

@@ -1,0 +1,93 @@
+"""The keys that a stretch of the stream touches, and what is there of each at one place of it.
+
+In: the halves of a table's row changes, in order. Out: `KeyStates`, in the order of the key bytes. Up to the place the
+last change of a key decides, and where there is none, the first one behind it: its before image is what was there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from replica.native.arrays import address
+from replica.table_reader.kernel_window import IS_WHOLE, PUTS, HalfRecord, decide, sort_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.native.record import Records
+    from replica.table_reader.row_halves import HalfSegment
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStates:
+    """The touched keys. `halves`: HalfRecords, one a key, ascending by key bytes; the image is that of the row at the
+    place, where `present` says that there is one. `table_maps`: the bodies that `slot` counts.
+
+    `ordered`: the server sorts keys as their bytes sort.
+    """
+
+    halves: Records
+    present: npt.NDArray[np.bool_]
+    table_maps: tuple[bytes, ...]
+    ordered: bool
+    memory: tuple[Any, ...]  # what the addresses of the halves lie in
+
+    def __len__(self) -> int:
+        return len(self.halves)
+
+    def key(self, number: int) -> bytes:
+        """Return the key bytes of one of them."""
+        return ctypes.string_at(int(self.halves["key"][number]), int(self.halves["key_size"][number]))
+
+    def image(self, number: int) -> bytes | None:
+        """Return the row image of one of them, None where there is no row."""
+        if not self.present[number]:
+            return None
+        return ctypes.string_at(int(self.halves["image"][number]), int(self.halves["size"][number]))
+
+    def between(self, begin: bytes | None, end: bytes | None) -> tuple[int, int]:
+        """Return the numbers of the keys behind `begin` and up to `end`, the last one's not included."""
+        first = 0 if begin is None else bisect_right(range(len(self)), begin, key=self.key)
+        last = len(self) if end is None else bisect_right(range(len(self)), end, lo=first, key=self.key)
+        return first, last
+
+
+class Untold(NamedTuple):
+    """A half that has to be known and does not tell its key, or not all of its columns; `place`: where its group
+    ends.
+    """
+
+    place: int
+    key: bool
+
+
+def states_of(segments: Sequence[HalfSegment], start: int, upto: int, *, ordered: bool) -> KeyStates | Untold:
+    """Return the keys that halves behind `start` are of, and what is there at `upto`, if the images tell."""
+    bodies: dict[bytes, int] = {}
+    parts = []
+    for segment in segments:
+        numbers = np.array([bodies.setdefault(body, len(bodies)) for body in segment.table_maps] or [0], np.int64)
+        part = segment.halves.copy()
+        part["slot"] = numbers[part["slot"]]
+        parts.append(part)
+    halves: Records = np.concatenate(parts) if parts else np.empty(0, HalfRecord.dtype)
+    table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
+    deciders = np.empty(len(halves), np.int64)
+    count = decide(address(halves), len(halves), start, upto, address(table), len(table) - 1, address(deciders))
+    if count < 0:
+        return Untold(int(halves["place"][-1 - count]), key=True)
+    deciders = deciders[:count].copy()
+    sort_by_key(address(halves), address(deciders), address(np.empty_like(deciders)), count)
+    decided = halves[deciders]
+    present = (decided["flags"] & PUTS != 0) == (decided["place"] <= upto)
+    partial = np.flatnonzero(present & (decided["flags"] & IS_WHOLE == 0))
+    if len(partial):
+        return Untold(int(decided["place"][partial[0]]), key=False)
+    return KeyStates(decided, present, tuple(bodies), ordered, tuple(segment.memory for segment in segments))

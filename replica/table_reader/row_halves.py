@@ -1,0 +1,167 @@
+"""The row changes of some tables in a range of a relay log, as halves with their keys: what a window keeps of it.
+
+In: a scan of the range, in the order of delivery, the keys of the tables, and where each event group ends. Out: per
+table a `HalfSegment`, whose images stay where they are in the mapped file; small ones, and those that the server
+compressed, are copied out. A table map that does not fit the table is kept as an error for the caller that asks for its
+rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from replica.errors import ProtocolError, SchemaError, UnsupportedEventError
+from replica.native.arrays import address
+from replica.protocol.compression import inflate
+from replica.rows.decode import records as d
+from replica.rows.decode.faults import run_fault
+from replica.rows.decode.kernel_row_keys import KeyValueRecord
+from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.slots import TableCache
+from replica.rows.scan import records as r
+from replica.rows.tables.target import TableTarget
+from replica.rows.types.types import ValuePolicy
+from replica.table_reader.kernel_window import HalfRecord, HalfTotals, find_row_halves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from replica.native.record import Records
+    from replica.protocol.table_map import TableMapEvent
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from replica.table_reader.chunk import TableKey
+
+COPIED_BYTES: Final = 1 << 20
+"""Images of a table that are copied out of the log's part, not left there: a map of memory a megabyte at least, and the
+kernel of a machine allows 65 530 of them a process."""
+
+
+@dataclass(slots=True)
+class HalfSegment:
+    """The halves of one table in one range: HalfRecords, in order. `table_maps`: the bodies that their `slot` counts.
+
+    `size`: bytes of memory that it holds, without what lies in the mapped file.
+    """
+
+    halves: Records
+    table_maps: tuple[bytes, ...]
+    size: int
+    memory: tuple[Any, ...]  # what the addresses of the halves lie in
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableChange:
+    """Row changes that do not fit the table as it is known; `place`: behind the last of them."""
+
+    place: int
+    error: SchemaError
+
+
+class HalfReader:
+    """A reader of ranges, one after the other; what it knows of table maps is kept from one to the next."""
+
+    def __init__(self, tables: Mapping[TableName, TableKey], schemas: Mapping[TableName, TableSchema]) -> None:
+        self._schemas = dict(schemas)
+        self._keys = {
+            name: tuple(schemas[name].columns[column] for column in key.columns) for name, key in tables.items()
+        }
+        self._maps = TableCache(self, (), ValuePolicy())
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        """Say what rows of a table are read with."""
+        name = (table_map.database, table_map.table)
+        return TableTarget(self._schemas[name]) if name in self._keys else None
+
+    def read(
+        self, found: Scan, places: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[TableName, HalfSegment | UnreadableChange]]:
+        """Yield what a range holds of each table. `places`: where each of its groups ends.
+
+        Raises:
+            ProtocolError: images that do not fit their table map, or cannot be inflated.
+        """
+        if not len(found.events):
+            return
+        slots = self._maps.slots(found)
+        for name in sorted({(table.database, table.table) for table in slots.names} & self._keys.keys()):
+            unfit: dict[int, SchemaError] = {}
+            keys = RowKeys(slots, {name: self._keys[name]}.get, unfit)
+            for slot, error in unfit.items():
+                groups = found.events["group"][found.events["slot"] == slot]
+                if len(groups):
+                    yield name, UnreadableChange(int(places[groups].max()), error)
+            work = np.flatnonzero(keys.asked[found.events["slot"]]).astype(np.uint32)
+            if len(work):
+                yield name, _segment(found, slots, work, keys, places)
+
+
+def _segment(
+    found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], keys: RowKeys, places: npt.NDArray[np.int64]
+) -> HalfSegment:
+    slots.load(found, work, walk_only=True)
+    found, copied = _plain(found, slots, work)
+    values = np.zeros((2, keys.most), KeyValueRecord.dtype)
+    totals, run = np.zeros((), HalfTotals.dtype), np.zeros((), d.RunState.dtype)
+    halves: Records = np.empty(0, HalfRecord.dtype)
+    room: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+    for writes in (False, True):
+        if writes:
+            halves = np.empty(int(totals["halves"]), HalfRecord.dtype)
+            room = np.empty(int(totals["keys"]) + 1, np.uint8)
+        status = find_row_halves(
+            *(address(found.data), address(found.events), address(work), len(work), address(slots.records)),
+            *(address(keys.records), address(places), address(values[0]), address(values[1])),
+            *(address(halves) if writes else 0, address(room), address(totals), address(run)),
+        )
+        if status != d.DONE:
+            raise run_fault(status, run, found, slots)
+    met = set(np.unique(halves["slot"]).tolist())
+    bodies = tuple(bytes(found.table_map_body(slot)) if slot in met else b"" for slot in range(len(found.maps)))
+    in_place = len(copied) < len(work)
+    size = halves.nbytes + room.nbytes + sum(part.nbytes for part in copied) + sum(map(len, bodies))
+    if found.expansion is not None:
+        size += found.data.nbytes
+    return HalfSegment(halves, bodies, size, (room, copied, found.data if in_place else None))
+
+
+def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:
+    """Return the scan with records of these events that point at plain images, and the copies that they point at."""
+    forms, starts, ends = (found.events[field][work] for field in ("form", "images", "end"))
+    small = int((ends - starts).sum()) <= COPIED_BYTES
+    chosen = np.arange(len(work)) if small else np.flatnonzero(forms != r.FORM_PLAIN)
+    if not len(chosen):
+        return found, []
+    found = replace(found, events=found.events.copy())
+    copies = []
+    for at in chosen.tolist():
+        event = int(work[at])
+        images = found.data[int(starts[at]) : int(ends[at])]
+        if forms[at] == r.FORM_COMPRESSED:
+            images = _inflated(images, found, slots, event)
+        elif forms[at] == r.FORM_PARTIAL:
+            raise UnsupportedEventError(
+                "PARTIAL_UPDATE_ROWS in a relay log of MariaDB", offset=found.origin(int(found.events["start"][event]))
+            )
+        else:
+            images = images.copy()
+        copies.append(images)
+        begin = address(images) - address(found.data)
+        found.events["images"][event], found.events["end"][event] = begin, begin + len(images)
+    return found, copies
+
+
+def _inflated(images: npt.NDArray[np.uint8], found: Scan, slots: SlotTable, event: int) -> npt.NDArray[np.uint8]:
+    try:
+        return np.frombuffer(inflate(images.data), np.uint8)
+    except ProtocolError as error:
+        name = slots.name(int(found.events["slot"][event]))
+        offset = found.origin(int(found.events["start"][event]))
+        raise type(error)(f"{name}: {error.placeless}", offset=offset, hint=error.hint) from None

@@ -1,0 +1,142 @@
+"""The statements of a stretch of the relay log that may have changed a table and stand there as text.
+
+In: the log's texts in order. Out: per statement which tables it may be about, and whether it is DDL (the table's
+definition, or its rows as a whole) or a change of rows that was logged without rows. A statement of an XA transaction
+counts where that is committed. What is not understood may be about any table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import SchemaError
+from replica.protocol.constants import GtidExtraFlag, GtidFlag
+from replica.protocol.query import QueryEvent
+from replica.schema.alter import read_alteration
+from replica.schema.changed_tables import changed_tables
+from replica.schema.cursor import Tokens
+from replica.schema.session import session_of, text_of
+from replica.schema.sql_tokens import tokenize
+from replica.schema.statements import Verb, may_define, read_statement
+from replica.schema.temporary_tables import TemporaryTables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from replica.protocol.transaction_events import XaId
+    from replica.relay_log.ddl import RelayText
+    from replica.relay_log.location import RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.schema.session import Logged, StatementContext
+
+_UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
+
+
+class TableStatement(NamedTuple):
+    """A statement of the log. `location`: where its group begins. `tables`: None where it may be about any table; one
+    with an empty table is a whole database.
+    """
+
+    location: RelayLocation
+    text: RelayText
+    tables: tuple[TableName, ...] | None
+    defines: bool
+
+    def concerns(self, name: TableName) -> bool:
+        """Tell whether the statement may be about the table."""
+        # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
+        database, table = (part.lower() for part in name)
+        return self.tables is None or any(
+            one.lower() == database and (not two or two.lower() == table) for one, two in self.tables
+        )
+
+
+class TableStatements:
+    """The statements met so far, in order."""
+
+    def __init__(self) -> None:
+        self._temporary = TemporaryTables()
+        self._prepared: dict[XaId, list[TableStatement]] = {}
+
+    def prepared_before(self, xid: XaId, texts: Iterable[RelayText]) -> None:
+        """Take in the statements of an XA transaction that was prepared before the first of the others."""
+        self._prepared[xid] = [found for text in texts for found in self._of(text)]
+
+    def follow(self, texts: Iterable[RelayText]) -> Iterator[TableStatement]:
+        """Yield the statements among the next texts that may be about tables."""
+        for text in texts:
+            self._temporary.follow(text.statement, text.server_version)
+            flags, xid = text.begin.flags2, text.begin.xa
+            if xid is not None and flags & GtidFlag.COMPLETED_XA:
+                held = self._prepared.pop(xid, [])
+                if text.statement.query.startswith(b"XA COMMIT"):  # the server writes it itself
+                    yield from (_committed(found, text) for found in held)
+            elif xid is not None and flags & GtidFlag.PREPARED_XA:
+                self._prepared.setdefault(xid, []).extend(self._of(text))
+            else:
+                yield from self._of(text)
+
+    def _of(self, text: RelayText) -> Iterator[TableStatement]:
+        statement = text.statement
+        changed = changed_tables(statement, text.server_version)
+        if changed is not None and not changed.defines:
+            tables = tuple(name for name in changed.tables if not self._temporary.means(statement, name))
+            if tables or not changed.tables:
+                yield TableStatement(text.location, text, tables or None, defines=False)
+        named = defined_tables(statement, text.server_version)
+        if changed is not None and changed.defines:
+            named = None if named is None or not changed.tables else (*named, *changed.tables)
+        if named is not None:
+            named = tuple(name for name in dict.fromkeys(named) if not self._temporary.means(statement, name))
+        if named is None or named:
+            yield TableStatement(text.location, text, named, defines=True)
+
+
+def _committed(found: TableStatement, end: RelayText) -> TableStatement:
+    """Return the statement of an XA transaction as one of the group that commits it."""
+    text = found.text._replace(location=end.location, begin=end.begin)
+    return found._replace(location=end.location, text=text)
+
+
+def defined_tables(statement: Logged, server_version: int) -> tuple[TableName, ...] | None:
+    """Return the tables that a statement makes, alters, moves or removes, a database as (name, ''); None: any table."""
+    if not isinstance(statement, QueryEvent) or (statement.status.gtid_flags_extra or 0) & _UNDONE:
+        return ()
+    if not may_define(statement.query):
+        return ()
+    try:
+        return _named(text_of(statement), session_of(statement, server_version))
+    except SchemaError:
+        return None
+
+
+def _named(text: str, session: StatementContext) -> tuple[TableName, ...]:
+    tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
+    indexed = _indexed(tokens, session.database)
+    if indexed is not None:
+        return (indexed,)
+    read = read_statement(text, session)
+    if read is None or read.temporary:
+        return ()
+    if read.verb is Verb.DROP_DATABASE or (read.verb is Verb.CREATE_DATABASE and read.or_replace):
+        return ((read.database, ""),)
+    if read.verb is not Verb.ALTER_TABLE:
+        return read.tables
+    change = read_alteration(read.tokens, session)
+    moved = (table for table in (change.rename, change.to_table, change.from_table) if table is not None)
+    return (*read.tables, *moved)
+
+
+def _indexed(tokens: Tokens, database: str) -> TableName | None:
+    """Return the table of CREATE INDEX and DROP INDEX: its key may be no key any more."""
+    if tokens.accept("SET", "STATEMENT"):
+        while not tokens.accept("FOR"):
+            tokens.take()
+    if tokens.accept_any("CREATE", "DROP"):
+        tokens.accept("OR", "REPLACE")
+        tokens.accept_any("UNIQUE", "FULLTEXT", "SPATIAL")
+        if tokens.accept("INDEX"):
+            while not tokens.accept("ON"):
+                tokens.take()
+            return tokens.table_name(database)
+    return None

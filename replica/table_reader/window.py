@@ -1,0 +1,232 @@
+"""All changes of some tables in a stretch of a relay log: what it takes to move rows that were read to a place of it.
+
+In: a relay log, two places of it, and the keys of the tables. Out: what is there of each key that the stretch touches
+at any place of it (`state_at`), and whether a statement in it may have changed a table (`ddl`). The window goes on as
+the log grows, and forgets what lies before a place. Rows of an XA transaction count at its XA COMMIT.
+
+A window holds keys, some 60 bytes a row change besides; images stay in the log's files, which are mapped, and are kept
+on disk as long as they are needed even if retention removes them. At MAX_WINDOW_BYTES it is an error.
+
+Refused: changes that were logged as statements, row images that lack columns, rows that do not fit the table. Each is
+an error for those who ask for a state that depends on it, and only for them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from replica.errors import PrerequisiteError, RelayError, SchemaError, StatementDmlError
+from replica.relay_log.ddl import texts_between
+from replica.relay_log.location import RelayLocation, relay_number
+from replica.relay_log.xa import follow, prepared_at
+from replica.rows.decode.open_rows import partial_images
+from replica.rows.scan.scan import scan
+from replica.rows.scan.xa import CarriedGroup, deliver
+from replica.table_reader.key_states import Untold, states_of
+from replica.table_reader.row_halves import HalfReader, HalfSegment, UnreadableChange
+from replica.table_reader.table_statements import TableStatements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from replica.relay_log.log import RelayLog, RelayRange
+    from replica.relay_log.xa import Prepared, RangeNeeds
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from replica.table_reader.chunk import TableKey
+    from replica.table_reader.key_states import KeyStates
+    from replica.table_reader.table_statements import TableStatement
+
+MAX_WINDOW_BYTES: Final = 512 << 20
+"""Six million row changes of a short key. Ten seconds of a busy table are a tenth of it."""
+RANGE_BYTES: Final = 64 << 20
+"""Scanned at once; a larger transaction stands alone."""
+_OFFSET_BITS: Final = 40  # a relay file of a terabyte; 8 million of them
+
+
+def place_of(location: RelayLocation) -> int:
+    """Return a location as one number, which orders as locations do."""
+    return location.file << _OFFSET_BITS | location.offset
+
+
+def location_at(place: int) -> RelayLocation:
+    """Return the location that a number stands for."""
+    return RelayLocation(place >> _OFFSET_BITS, place & ((1 << _OFFSET_BITS) - 1))
+
+
+class TableWindow:
+    """The changes of some tables behind `start` and up to `end`, which are group ends. Not thread-safe."""
+
+    def __init__(
+        self,
+        log: RelayLog,
+        start: RelayLocation,
+        tables: Mapping[TableName, TableKey],
+        schemas: Mapping[TableName, TableSchema],
+        *,
+        max_bytes: int = MAX_WINDOW_BYTES,
+    ) -> None:
+        """Make an empty window at `start`.
+
+        Raises:
+            DataLossError: the log no longer has the place.
+        """
+        self.start = self.end = start
+        self._log = log
+        self._keys = dict(tables)
+        self._reader = HalfReader(tables, schemas)
+        self._max_bytes = max_bytes
+        self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
+        self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
+        self._statements: list[TableStatement] = []
+        self._follower = TableStatements()
+        self._prepared: Prepared = prepared_at(log, start)
+
+    @classmethod
+    def read(
+        cls,
+        log: RelayLog,
+        start: RelayLocation,
+        end: RelayLocation,
+        tables: Mapping[TableName, TableKey],
+        schemas: Mapping[TableName, TableSchema],
+    ) -> TableWindow:
+        """Read the changes of a stretch; errors as with `extend`."""
+        window = cls(log, start, tables, schemas)
+        window.extend(end)
+        return window
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that the changes take."""
+        return sum(segment.size for segments in self._segments.values() for segment in segments)
+
+    def extend(self, end: RelayLocation) -> None:
+        """Go on up to `end`, a group end of the log; nothing where the window reaches it.
+
+        Raises:
+            DataLossError: groups of the stretch were purged, or it commits an XA transaction whose rows are gone.
+            ProtocolError: the bytes are damaged.
+            RelayError: the window would hold more than its limit.
+        """
+        if end <= self.end:
+            return
+        ranges = self._log.ranges(self.end, end, RANGE_BYTES)
+        places = [
+            (RelayLocation(number, part.start), RelayLocation(number, part.end))
+            for part in ranges
+            for number in (relay_number(Path(part.path)),)
+        ]
+        needs, prepared = follow(self._log, places, self._prepared)
+        for part, (begin, reached), need in zip(ranges, places, needs, strict=True):
+            self._take_statements(begin, reached, need)
+            self._take_rows(part, begin.file, need)
+            self.end = reached
+        self.end = max(self.end, end)
+        self._prepared = prepared
+
+    def trim(self, start: RelayLocation) -> None:
+        """Forget what lies before `start`; what shares a part of the log with later changes stays."""
+        if start <= self.start:
+            return
+        self.start, place = start, place_of(start)
+        for name in self._keys:
+            self._segments[name] = [one for one in self._segments[name] if one.halves["place"][-1] > place]
+            self._unreadable[name] = [one for one in self._unreadable[name] if one.place > place]
+        self._statements = [one for one in self._statements if one.location >= start]
+
+    def ddl(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
+        """Tell whether a statement of the groups in [start, end) may have changed the table's definition, or its rows
+        as a whole.
+        """
+        self.extend(end)
+        return any(
+            statement.defines and start <= statement.location < end and statement.concerns(table)
+            for statement in self._statements
+        )
+
+    def state_at(self, table: TableName, start: RelayLocation, upto: RelayLocation) -> KeyStates:
+        """Return the keys that any change behind `start` touches, or behind `upto` if that is before it, up to the
+        window's end, and what is there of each at `upto`.
+
+        Raises:
+            PrerequisiteError: row images lack columns that it takes (binlog_row_image).
+            SchemaError: row changes do not fit the table as it is known.
+            StatementDmlError: rows of the table were changed by a statement that was logged without them.
+            ValueError: the window does not go back to `start`.
+        """
+        self.extend(upto)
+        start = min(start, upto)
+        if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):
+            raise ValueError(f"the window begins at {self.start}, behind {start}")
+        for statement in self._statements:
+            if not statement.defines and start <= statement.location and statement.concerns(table):
+                raise _without_rows(statement, table)
+        behind = place_of(start)
+        for change in self._unreadable[table]:
+            if change.place > behind:
+                raise SchemaError(change.error.message, hint=change.error.hint)
+        segments = [one for one in self._segments[table] if one.halves["place"][-1] > behind]
+        states = states_of(segments, behind, place_of(upto), ordered=self._keys[table].ordered)
+        if isinstance(states, Untold):
+            raise self._partial(table, states)
+        return states
+
+    def _take_statements(self, begin: RelayLocation, end: RelayLocation, needs: RangeNeeds) -> None:
+        for group in needs.carried:
+            if group.location < self.start:
+                limit = RelayLocation(group.location.file, group.bytes.end)
+                self._follower.prepared_before(group.xid, texts_between(self._log, group.location, limit))
+        for statement in self._follower.follow(texts_between(self._log, begin, end)):
+            if any(statement.concerns(name) for name in self._keys):
+                self._statements.append(statement)
+
+    def _take_rows(self, part: RelayRange, number: int, needs: RangeNeeds) -> None:
+        found = scan(_mapped(part), checksum=part.checksum)
+        ends = found.groups["end"].tolist()
+        places = np.array([place_of(RelayLocation(number, part.start + found.origin(end))) for end in ends], np.int64)
+        carried = [CarriedGroup(_mapped(group.bytes), group.bytes.checksum) for group in needs.carried]
+        for delivered in deliver(found, carried):
+            for name, taken in self._reader.read(delivered, places):
+                if isinstance(taken, UnreadableChange):
+                    self._unreadable[name].append(taken)
+                else:
+                    self._segments[name].append(taken)
+        if self.size > self._max_bytes:
+            raise RelayError(
+                f"the changes between the reading of {_names(self._keys)} and the stream take more than "
+                f"{self._max_bytes} bytes of memory.",
+                hint="Let the query take larger batches, so that rows that were read are delivered sooner, or read the "
+                "tables while less is written.",
+            )
+
+    def _partial(self, table: TableName, untold: Untold) -> PrerequisiteError:
+        location = location_at(untold.place)
+        head = self._log.at(location)
+        before = {gtid.domain_id: gtid for gtid in self._log.at(self._log.last_group(location)).position}
+        named = [str(gtid) for gtid in head.position if before.get(gtid.domain_id) != gtid]
+        what = "do not tell the key of a row" if untold.key else "hold a part of the columns of a row"
+        return partial_images(", ".join(named) or str(location), ".".join(table), what)
+
+
+def _mapped(part: RelayRange) -> memoryview:
+    with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
+        return memoryview(mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ))[part.start :]
+
+
+def _names(tables: Mapping[TableName, TableKey]) -> str:
+    first, *others = sorted(".".join(name) for name in tables)
+    return f"{first} and {len(others)} other tables" if others else first
+
+
+def _without_rows(statement: TableStatement, table: TableName) -> StatementDmlError:
+    return StatementDmlError(
+        f"{statement.text.gtid} may have changed rows of {'.'.join(table)}, which is being read, by a statement that "
+        "was logged without rows.",
+        hint="Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED). Let every session write with "
+        "binlog_format=ROW, and start again with a new checkpoint.",
+    )

@@ -83,7 +83,7 @@ def follow(
         commits: list[XaCommit] = []
         unknown: list[XaGroup] = []
         for number, part in log.xa_stretches(start, end):
-            for group in _find(part):
+            for group in xa_groups_in(part):
                 known = opened.pop(group.xid, None)
                 if group.action is XaAction.PREPARE:
                     opened[group.xid] = _place(number, part, group)
@@ -122,7 +122,8 @@ def _check_number(opened: dict[XaId, PreparedGroup]) -> None:
         )
 
 
-def _find(part: RelayRange) -> list[XaGroup]:
+def xa_groups_in(part: RelayRange) -> list[XaGroup]:
+    """Find the XA groups in whole groups of a relay file."""
     with Path(part.path).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
     return find_xa_groups(memoryview(mapped)[part.start :], checksum=part.checksum)

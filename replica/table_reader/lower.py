@@ -1,0 +1,130 @@
+"""The lower position of snapshots: a session of its own asks the server, `AcceptedPairs` judges.
+
+In: a server, and the relay log that is copied from it. Out: L, kept while the server cannot be asked: what was
+committed stays so. Refused: a server that is not the one of the relay log, whose places mean nothing there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from replica.errors import DisconnectedError, PrerequisiteError
+from replica.handshake.registration import Query
+from replica.handshake.server import ask_uid
+from replica.protocol.gtid import BinlogPosition
+from replica.relay_log.identity import source_of
+from replica.table_reader.accepted_pairs import TEN_SECONDS, AcceptedPairs, ServerStatus
+from replica.table_reader.connection import TableConnection
+from replica.table_reader.session import position_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.config import Endpoint, ReplicaConfig
+    from replica.handshake.registration import Steps
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+
+_FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
+_WAITING = "rpl_semi_sync_master_wait_sessions"
+
+
+def ask_status() -> Steps[ServerStatus]:
+    """Ask for the pair first, and then for what must not be older than it."""
+    rows = yield Query(f"SHOW STATUS WHERE Variable_name IN ('{_FILE}', '{_OFFSET}', '{_WAITING}')")
+    found = {(name or "").lower(): value or "" for name, value in rows}
+    ((position, time_s),) = yield Query("SELECT @@global.gtid_binlog_pos, UNIX_TIMESTAMP(SYSDATE(6))")
+    file = found.get(_FILE, "")
+    place = BinlogPosition(file, int(found.get(_OFFSET) or 0)) if file else None
+    return ServerStatus(place, int(found.get(_WAITING) or 0), position_of(position), float(time_s or 0))
+
+
+class LowerPosition:
+    """L of one server, which `poll` brings up to date; `lower` and `close` are for any thread.
+
+    Args:
+        config: account, TLS and time limits.
+        endpoint: the server that tables are read from.
+        log: the relay log, copied from that server.
+        age_s: how old a place of the binlog has to be.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        endpoint: Endpoint,
+        log: RelayLog,
+        *,
+        age_s: float = TEN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._endpoint = endpoint
+        self._log = log
+        self._clock = clock
+        self._pairs = AcceptedPairs(log, age_s)
+        self._lock = threading.Lock()
+        self._connection: TableConnection | None = None
+        self._uid = ""
+        self._closed = False
+        self._lost = ""
+
+    @property
+    def reason(self) -> str:
+        """Why there is no L yet, or why it does not go on; empty while all is well."""
+        with self._lock:
+            if self._lost:
+                return self._lost
+            return "" if self._pairs.lower(self._clock()) else self._pairs.reason
+
+    def lower(self) -> RelayHead | None:
+        """Return L: every snapshot that is opened from now on sees all groups up to it. None while there is none."""
+        with self._lock:
+            return self._pairs.lower(self._clock())
+
+    def poll(self) -> None:
+        """Ask the server; about once a second, by one thread. A lost connection is made again at the next call.
+
+        Raises:
+            PrerequisiteError: it is not the server that the relay log is copied from, or writes no binlog.
+            AuthenticationError: the account is refused.
+            ReplicaError: what else a login, or reading the relay log, may end in.
+        """
+        try:
+            connection = self._connection or self._connect()
+            status = connection.run(ask_status())
+        except DisconnectedError as error:
+            self._disconnect()
+            self._lost = error.message
+            return
+        head = self._log.head()
+        source = None if head is None else source_of(self._log.directory, head.location.file)
+        if source not in (None, self._uid):
+            raise PrerequisiteError(
+                f"the relay log is copied from another server than {self._endpoint}, which tables are read from.",
+                hint="Read tables from the server that the stream comes from.",
+            )
+        with self._lock:
+            self._lost = ""
+            self._pairs.look(status, self._clock())
+
+    def close(self) -> None:
+        """End the session; a `poll` that waits in another thread comes back."""
+        self._closed = True
+        self._disconnect()
+
+    def _connect(self) -> TableConnection:
+        connection = TableConnection.open(self._config, self._endpoint)
+        self._connection = connection
+        if self._closed:
+            self._disconnect()  # while it was being made
+        self._uid = connection.run(ask_uid())
+        return connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

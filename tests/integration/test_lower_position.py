@@ -1,0 +1,235 @@
+"""L on real servers: never behind what a snapshot misses, whatever the pair says; at once on a server at rest."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.embedded import EmbeddedReplica
+from replica.errors import PrerequisiteError
+from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
+from replica.relay_log.log import RelayLog
+from replica.table_reader.connection import TableConnection
+from replica.table_reader.lower import LowerPosition
+from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.fixtures.replicas import replica_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from replica.relay_log.location import RelayHead
+
+pytestmark = pytest.mark.server
+
+WAIT_S = 60.0
+SEMI_SYNC = (
+    "--rpl-semi-sync-master-enabled=ON",
+    "--rpl-semi-sync-master-wait-no-slave=ON",
+    "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
+    "--rpl-semi-sync-master-timeout=600000",
+)
+
+
+@contextlib.contextmanager
+def read_lower(
+    server: MariaDb, directory: Path, age_s: float, start: GtidPosition | None = None
+) -> Iterator[tuple[LowerPosition, RelayLog]]:
+    """L of a server whose binlog is received into `directory`."""
+    config = replica_config(server)
+    with EmbeddedReplica(config, directory) as replica:
+        replica.start(start)
+        log = RelayLog(directory)
+        wait_until(lambda: log.head() is not None, "the relay log begins")
+        lower = LowerPosition(config, config.endpoints[0], log, age_s=age_s)
+        with contextlib.closing(lower):
+            yield lower, log
+
+
+def received(log: RelayLog) -> str:
+    head = log.head()
+    return "" if head is None else str(head.position)
+
+
+def polled(lower: LowerPosition) -> RelayHead | None:
+    lower.poll()
+    return lower.lower()
+
+
+def wait_for(lower: LowerPosition, position: str) -> None:
+    def there() -> bool:
+        found = polled(lower)
+        return found is not None and str(found.position) == position
+
+    wait_until(there, f"L is at {position}")
+
+
+def pair_of(server: MariaDb) -> BinlogPosition:
+    found = dict(server.sql("SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    return BinlogPosition(found["Binlog_snapshot_file"], int(found["Binlog_snapshot_position"]))
+
+
+def test_it_stays_before_a_commit_that_waits_while_the_binlog_is_rotated(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    server = make_server(server_version, *SEMI_SYNC)
+    server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+    server.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY) ENGINE=InnoDB", "INSERT INTO s.t VALUES (1)")
+    config = replica_config(server)
+    before = server.gtid_binlog_pos()
+    with read_lower(server, tmp_path, 0.5, GtidPosition()) as (lower, log):
+        wait_for(lower, before)
+        server.sql("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        hanging = threading.Thread(target=server.sql, args=("INSERT INTO s.t VALUES (2)",))
+        hanging.start()
+        wait_until(lambda: server.gtid_binlog_pos() != before, "the row is in the binlog")
+        wait_until(lambda: received(log) == server.gtid_binlog_pos(), "we have it")
+        rotating = threading.Thread(target=server.sql, args=("FLUSH BINARY LOGS",))
+        rotating.start()
+        wait_until(lambda: pair_of(server).file == "bin.000002", "the binlog is rotated")
+        pair = pair_of(server)
+        wrong = server.value(f"SELECT BINLOG_GTID_POS('{pair.file}', {pair.position})")
+        assert wrong == server.gtid_binlog_pos() != before, "the pair covers a row that no snapshot sees"
+        with contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection:
+            for _ in range(30):
+                found = polled(lower)
+                assert found is not None
+                assert str(found.position) == before
+                upper = connection.begin_snapshot()
+                assert connection.rows("SELECT COUNT(*) FROM s.t") == [("1",)]
+                connection.end_snapshot()
+                assert str(upper) != before
+                time.sleep(0.1)
+        server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        hanging.join(WAIT_S)
+        rotating.join(WAIT_S)
+        wait_for(lower, server.gtid_binlog_pos())
+        server.sql("INSERT INTO s.t VALUES (3)")
+        wait_for(lower, server.gtid_binlog_pos())
+
+
+def test_a_server_without_a_group_is_at_rest(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    server = make_server(server_version)
+    replica_config(server)  # makes the account
+    server.reset_master()
+    assert server.gtid_binlog_pos() == ""
+    with read_lower(server, tmp_path, 600) as (lower, _):
+        found = polled(lower)
+        assert found is not None, lower.reason
+        assert found.position == GtidPosition()
+        assert lower.reason == ""
+
+
+def test_a_server_at_rest_after_its_last_commit_and_after_a_restart(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    server = make_server(server_version)
+    server.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY) ENGINE=InnoDB")
+    with read_lower(server, tmp_path / "one", 1, GtidPosition()) as (lower, _):
+        wait_for(lower, server.gtid_binlog_pos())
+    server.stop()
+    server.start()
+    with read_lower(server, tmp_path / "two", 1, GtidPosition()) as (lower, _):
+        wait_for(lower, server.gtid_binlog_pos())
+
+
+def test_snapshots_see_all_up_to_it_under_load_and_rotation_and_monitoring(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    server = make_server(server_version, "--max-binlog-size=4096", "--sync-binlog=1")
+    server.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY AUTO_INCREMENT, v INT) ENGINE=InnoDB")
+    config = replica_config(server)
+    before = GtidPosition.parse(server.gtid_binlog_pos()).gtids[0].seq_no
+    ending = threading.Event()
+
+    def work(statement: str) -> None:
+        with server.connect() as connection, connection.cursor() as cursor:
+            while not ending.is_set():
+                cursor.execute(statement)
+
+    threads = [threading.Thread(target=work, args=("INSERT INTO s.t (v) VALUES (1)",)) for _ in range(3)]
+    threads += [threading.Thread(target=work, args=("SHOW GLOBAL STATUS LIKE 'b%'",))]
+    with (
+        read_lower(server, tmp_path, 0.3) as (lower, _),
+        contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection,
+    ):
+        for thread in threads:
+            thread.start()
+        try:
+            seen: list[int] = []
+
+            def enough() -> bool:
+                found = polled(lower)
+                upper = connection.begin_snapshot()
+                ((count,),) = connection.rows("SELECT COUNT(*) FROM s.t")
+                connection.end_snapshot()
+                if found is not None:
+                    number = found.position.gtids[0].seq_no - before
+                    assert number <= int(count or 0)
+                    assert found.position.compare(upper) in (Order.BEFORE, Order.EQUAL)
+                    seen.append(number)
+                return len(set(seen)) >= 10
+
+            wait_until(enough, "ten places")
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join(WAIT_S)
+    assert seen == sorted(seen)
+
+
+def test_xa_commits_of_the_last_minute_are_gone_back_before(server: MariaDb, tmp_path: Path) -> None:
+    server.sql("CREATE OR REPLACE DATABASE x", "CREATE TABLE x.t (id INT PRIMARY KEY) ENGINE=InnoDB")
+    server.sql("XA START 'a'", "INSERT INTO x.t VALUES (1)", "XA END 'a'", "XA PREPARE 'a'")
+    before = server.gtid_binlog_pos()
+    with read_lower(server, tmp_path, 0.2, GtidPosition.parse(before)) as (lower, log):
+        server.sql("XA COMMIT 'a'", "INSERT INTO x.t VALUES (2)")
+        wait_until(lambda: received(log) == server.gtid_binlog_pos(), "we have it")
+        wait_until(lambda: polled(lower) is not None, "there is a place")
+        found = lower.lower()
+        assert found is not None
+        assert str(found.position) == before
+
+
+def test_a_lost_connection_is_made_again(server: MariaDb, tmp_path: Path) -> None:
+    server.sql("CREATE OR REPLACE DATABASE x")
+    with read_lower(server, tmp_path, 0.5) as (lower, _):
+        assert lower.lower() is None
+        assert lower.reason
+        wait_until(lambda: polled(lower) is not None, "there is a place")
+        kept = lower.lower()
+        for (thread,) in server.sql(
+            "SELECT id FROM information_schema.processlist WHERE user = 'repl' AND command = 'Sleep'"
+        ):
+            server.sql(f"KILL {thread}")
+        wait_until(lambda: bool(polled(lower)) and bool(lower.reason), "it notices")
+        assert lower.lower() == kept
+        wait_until(lambda: bool(polled(lower)) and not lower.reason, "it is back")
+        assert lower.lower() == kept
+
+
+def test_another_server_than_the_relay_logs_is_refused(
+    make_server: Callable[..., MariaDb], server: MariaDb, server_version: str, tmp_path: Path
+) -> None:
+    server.sql("CREATE OR REPLACE DATABASE x")
+    with read_lower(server, tmp_path, 0.5, GtidPosition()) as (lower, log):
+        wait_until(lambda: polled(lower) is not None, "there is a place")
+        other = replica_config(make_server(server_version))
+        foreign = LowerPosition(other, other.endpoints[0], log)
+        with contextlib.closing(foreign), pytest.raises(PrerequisiteError, match="copied from another server"):
+            foreign.poll()
+
+
+def test_a_server_without_a_binlog_is_refused(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    config = replica_config(make_server(server_version, "--skip-log-bin"))
+    lower = LowerPosition(config, config.endpoints[0], RelayLog(tmp_path))
+    with contextlib.closing(lower), pytest.raises(PrerequisiteError, match="log_bin is off"):
+        lower.poll()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from replica.native.compile import helper, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
 from replica.rows.decode import records as d
-from replica.rows.decode.kernel_walk import begin_event, skip_image
-from replica.rows.decode.records import RunState, SlotRecord
+from replica.rows.decode.kernel_walk import open_event, skip_image
+from replica.rows.decode.records import RunState
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_numbers import short_little_endian
 from replica.rows.types.kinds import Kind
@@ -103,19 +103,13 @@ def find_changes(data: int, events: int, work: int, work_size: int, slots: int, 
     for item in range(work_size):
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES
-        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
-        columns = load_u8(slot + SlotRecord.columns)
-        plan = load_u8(slot + SlotRecord.plan_before)
+        columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
+        if present_before <= 0 or present_after <= 0:
+            return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         first = data + load_u8(event + EventRecord.images)
         end = data + load_u8(event + EventRecord.end)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)
-        store_u8(run + RunState.event, number)
-        store_u8(run + RunState.column, -1)
-        store_u8(run + RunState.fault, first - data)
-        present_before, present_after = begin_event(event, before, after, columns)
-        if present_before <= 0 or present_after <= 0:
-            return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         position = first
         length = 0
         while position < end:

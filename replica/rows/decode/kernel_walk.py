@@ -47,6 +47,20 @@ def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int,
 
 
 @helper
+def open_event(data: int, event: int, number: int, slots: int, run: int) -> tuple[int, int, int, int]:
+    """Say in the run which event is read now; return its columns, their plan, and what `begin_event` returns."""
+    slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
+    columns = load_u8(slot + SlotRecord.columns)
+    store_u8(run + RunState.event, number)
+    store_u8(run + RunState.column, -1)
+    store_u8(run + RunState.fault, load_u8(event + EventRecord.images))
+    before = data + load_u8(event + EventRecord.before)
+    after = data + load_u8(event + EventRecord.after)
+    present_before, present_after = begin_event(event, before, after, columns)
+    return columns, load_u8(slot + SlotRecord.plan_before), present_before, present_after
+
+
+@helper
 def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int, end: int) -> int:
     """Return address of the byte after the row image at `position`, or 0 if the image runs over the event's end."""
     p = position + ((present + 7) >> 3)
@@ -82,19 +96,13 @@ def count_images(data: int, events: int, work: int, work_size: int, slots: int, 
     for item in range(work_size):
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES
-        slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
-        columns = load_u8(slot + SlotRecord.columns)
-        plan = load_u8(slot + SlotRecord.plan_before)
+        columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
+        if present_before <= 0 or present_after <= 0:
+            return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         position = data + load_u8(event + EventRecord.images)
         end = data + load_u8(event + EventRecord.end)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)
-        store_u8(run + RunState.event, number)
-        store_u8(run + RunState.column, -1)
-        store_u8(run + RunState.fault, position - data)
-        present_before, present_after = begin_event(event, before, after, columns)
-        if present_before <= 0 or present_after <= 0:
-            return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         rows = 0
         while position < end:
             store_u8(run + RunState.fault, position - data)

@@ -38,7 +38,7 @@ def ask_initial(patterns: Sequence[str]) -> Steps[InitialVerdicts]:
 
 def initial_report(server: str, verdicts: InitialVerdicts) -> Report:
     """Return the report on the tables of a server."""
-    report = Report(f"the tables of {server}, if a query begins with them")
+    report = Report(f"the tables of {server}")
     report.results += [Result(one.check, "missing", one.what, one.fix) for one in verdicts.refusals]
     report.results += [Result(one.check, "warning", one.what, one.fix) for one in verdicts.warnings]
     report.results += [Result(one.check, "note", one.what, one.fix) for one in verdicts.notes]
@@ -84,11 +84,11 @@ def _rest(how: str, state: State, tables: Sequence[InitialVerdict]) -> Iterator[
 
 
 def _amount(tables: Sequence[InitialVerdict]) -> str:
+    rows, octets = sum(one.rows for one in tables), sum(one.octets for one in tables)
     seconds = sum(one.seconds for one in tables)
+    counted = f"about {_rounded(rows)} rows" if rows else "hardly any rows"
     lasting = f"about {span(round(seconds))}" if seconds >= 1 else "under a second"
-    return (
-        f"about {_rounded(sum(one.rows for one in tables))} rows, {size(sum(one.octets for one in tables))}, {lasting}"
-    )
+    return f"{counted}, {size(octets)}, {lasting}"
 
 
 def _rounded(count: int) -> str:

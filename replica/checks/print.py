@@ -59,17 +59,28 @@ def _conclusion(report: Report) -> str:
     shown = "no warning" if not warnings else f"{warnings} warning{'s' if warnings > 1 else ''}"
     if report.error is None:
         return click.style("ready", fg="green") + f" ({shown})"
+    if report.missing and report.tables is not None:
+        refused = len({result.check for result in report.missing})
+        return click.style(f"{refused} in the way", fg="red") + f" ({shown})"
     if report.missing:
         return click.style(f"{len(report.missing)} missing", fg="red") + f" ({shown})"
     return click.style("FAILED", fg="red") + f" {one_line(str(report.error))}"
 
 
 def _verdict(reports: Sequence[Report]) -> str:
-    failed = [report for report in reports if report.error is not None]
-    if not failed:
-        return "ready to replicate"
-    codes = ", ".join(f"{report.subject}: exit code {report.error.exit_code}" for report in failed if report.error)
-    return f"NOT ready to replicate ({codes})"
+    tables = [report for report in reports if report.tables is not None]
+    others = _failed([report for report in reports if report.tables is None])
+    begun = _failed(tables)
+    verdict = f"NOT ready to replicate ({others})" if others else "ready to replicate"
+    if not tables:
+        return verdict
+    return (
+        f"{verdict}; {f'NOT ready to begin with the tables ({begun})' if begun else 'ready to begin with the tables'}"
+    )
+
+
+def _failed(reports: Sequence[Report]) -> str:
+    return ", ".join(f"{one.subject}: exit code {one.error.exit_code}" for one in reports if one.error is not None)
 
 
 def _can_encode(encoding: str) -> bool:

@@ -122,7 +122,7 @@ async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[s
         with contextlib.closing(await log_in(config, endpoint)) as login:
             return initial_report(str(endpoint), await login.run(ask_initial(patterns)))
     except ReplicaError as error:
-        return Report(f"the tables of {endpoint}", error=error)
+        return Report(f"the tables of {endpoint}", error=error, tables=[])
 
 
 async def _reached(

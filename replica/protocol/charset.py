@@ -286,6 +286,14 @@ def labels_charset(collation: int) -> Charset:
     return CHARSETS["utf8mb4"] if collation == BINARY else charset_of(collation)
 
 
+def collation_in(name: str) -> int:
+    """Return the id of one of the collations of a character set, by its name in information_schema; `binary` too."""
+    if name == "binary":
+        return BINARY
+    first = _COLLATIONS[charset_named(name).name][0]
+    return first if isinstance(first, int) else first[0]
+
+
 def charset_named(name: str) -> Charset:
     """Return the character set that information_schema calls `name`."""
     charset = CHARSETS.get(_ALIASES.get(name, name))

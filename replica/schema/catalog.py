@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 
+# Without the LIMIT the server would merge the derived table, and look for the table of every column among all tables:
+# 20 s for 4 000 tables. As it is, it makes itself an index (derived_with_keys): half a second (10.5, 10.11, 11.8).
 _COLUMNS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
        c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
        c.COLUMN_COMMENT, c.GENERATION_EXPRESSION, t.TABLE_TYPE, t.TABLE_COLLATION
   FROM information_schema.COLUMNS c
-  JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
- WHERE t.TABLE_TYPE NOT LIKE '%%VIEW' AND {condition}
+  JOIN (SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COLLATION
+          FROM information_schema.TABLES c
+         WHERE TABLE_TYPE NOT LIKE '%%VIEW' AND {condition}
+         LIMIT 18446744073709551615) t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
+ WHERE {condition}
  ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
 
 # KEY_COLUMN_USAGE would list the hidden row_end of a versioned table too; STATISTICS does not.
@@ -51,7 +56,7 @@ def columns_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, 
     selection.
     """
     condition, arguments = _condition(selection)
-    return _COLUMNS.format(condition=condition), arguments
+    return _COLUMNS.format(condition=condition), arguments * 2
 
 
 def keys_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
+from replica.table_reader.key import choose_key
 from replica.table_reader.table_facts import INNODB
-from replica.table_reader.usable_key import choose_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ BYTES_A_SECOND: Final = 40.0 * (1 << 20)
 WHOLE_WARNED: Final = 1 << 30
 """The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
 
-_WHOLE: Final = "in an order that only the server knows"
+_WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
     "MyISAM": "its rows are never as of one moment",
     "Aria": "its rows are never as of one moment",
@@ -198,8 +198,8 @@ def _warnings(table: ListedTable, key: TableKey | None) -> Iterator[Reason]:
         yield _cascade(table, cascade)
     if key is not None and not key.ordered and table.octets >= WHOLE_WARNED:
         what = (
-            f"its key is {_WHOLE} (text in a collation): it comes as a whole, when all of it was read and lies on the "
-            "driver's disk; after a restart before that it is read from its beginning"
+            "only the server knows the order of its key (text in a collation): it comes as a whole, when all of it was "
+            "read and lies on the driver's disk; after a restart before that it is read from its beginning"
         )
         yield Reason("whole", what)
     if table.type == "SYSTEM VERSIONED":

@@ -65,6 +65,11 @@ class Daemon:
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
+    def signal(self, number: int) -> None:
+        """Send a signal: SIGSTOP and SIGCONT make a replica that is connected and acknowledges nothing."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def _end(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)

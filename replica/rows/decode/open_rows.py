@@ -53,7 +53,7 @@ class OpenRows:
     """The rows of one range. `opened` marks the table maps of tables that are delivered in part."""
 
     def __init__(self, found: Scan, slots: SlotTable, delivered: DeliveredKeys, rows_before: int) -> None:
-        """Leave out tables of which nothing is delivered; `rows_before`: row changes of the first group before the range."""
+        """Leave out tables of which nothing is delivered; `rows_before`: of the first group, before the range."""
         upto: dict[tuple[str, str], bytes] = {}
         columns: dict[tuple[str, str], tuple[ColumnSchema, ...]] = {}
         count = len(slots.records)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
-from replica.rows.types.entry import SqlName, Told, TypeEntry, WireType, WireValue, printed
-from replica.rows.types.kinds import Kind
+from replica.rows.types.entry import ResultType, SqlName, Told, TypeEntry, WireType, WireValue, printed
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,15 +19,25 @@ def _kind(kind: Kind, read: Callable[[bytes], Any]) -> KindEntry:
     return printed(kind, WireValue(lambda data, _: read(data), Told.LENGTH))
 
 
-def _type(word: str, kind: Kind, length: int) -> TypeEntry:
+# Measured on 10.5 to 11.8: the bytes as they are, on every version that has the type.
+_AS_BYTES = ResultType("CAST({c} AS BINARY({n}))", (ColumnType.STRING,), ColumnType.STRING, Transcoding.TRIMMED)
+
+
+def _type(word: str, kind: Kind, length: int, key: KeyForm) -> TypeEntry:
     return TypeEntry(
         declared=word,
         names=(SqlName.of(word.lower(), logged=length),),
         binlog=WireType((ColumnType.STRING,), f"1 + 0-{length}"),
+        result_set=_AS_BYTES,
+        key=key,
         kind=kind,
         remarks="Known from the catalog or the DDL only, else BINARY.",
     )
 
 
 KINDS = (_kind(Kind.UUID, v.uuid), _kind(Kind.INET4, v.inet4), _kind(Kind.INET6, v.inet6))
-TYPES = (_type("UUID", Kind.UUID, 16), _type("INET4", Kind.INET4, 4), _type("INET6", Kind.INET6, 16))
+TYPES = (
+    _type("UUID", Kind.UUID, 16, KeyForm.UUID),
+    _type("INET4", Kind.INET4, 4, KeyForm.PADDED),
+    _type("INET6", Kind.INET6, 16, KeyForm.PADDED),
+)

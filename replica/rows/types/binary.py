@@ -10,6 +10,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -18,7 +19,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 from replica.rows.types.text import INFLATED, counted, sized
 
 
@@ -44,6 +45,8 @@ TYPES = (
         declared="BINARY",
         names=(SqlName.of("binary", Parentheses.LENGTH_OR_1, unit=1),),
         binlog=WireType((ColumnType.STRING,), "1 + n"),
+        result_set=ResultType.plain(ColumnType.STRING, Transcoding.TRIMMED),
+        key=KeyForm.PADDED,
         kind=Kind.PADDED_BYTES,
         written=lambda column, plan: counted("BINARY", column, plan),
         remarks="Padded with 0x00 to its length.",
@@ -52,6 +55,8 @@ TYPES = (
         declared="VARBINARY",
         names=(SqlName.of("varbinary", Parentheses.LENGTH, unit=1),),
         binlog=WireType((ColumnType.VARCHAR,), "1-2 + n"),
+        result_set=ResultType.plain(ColumnType.VAR_STRING, Transcoding.COUNTED, ColumnType.VARCHAR),
+        key=KeyForm.BYTES,
         kind=Kind.BYTES,
         written=lambda column, plan: counted("VARBINARY", column, plan),
     ),
@@ -64,6 +69,8 @@ TYPES = (
             SqlName.of("longblob", octets=(1 << 32) - 1),
         ),
         binlog=WireType((ColumnType.BLOB,), "1-4 + n"),
+        result_set=ResultType.plain(ColumnType.BLOB, Transcoding.COUNTED),
+        key=None,
         kind=Kind.BYTES,
         written=lambda column, plan: sized("BLOB", column, plan),
     ),
@@ -71,6 +78,8 @@ TYPES = (
         declared="VARBINARY, BLOB types COMPRESSED",
         names=(),
         binlog=WireType((ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED), "1-4 + n"),
+        result_set=None,
+        key=None,
         kind=Kind.BYTES,
         written=lambda column, plan: counted("VARBINARY", column, plan),
         remarks=INFLATED,

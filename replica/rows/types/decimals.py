@@ -12,6 +12,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -23,7 +24,7 @@ from replica.rows.types.entry import (
     WireValue,
     printed,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
@@ -53,6 +54,8 @@ TYPES = (
         declared="DECIMAL(p≤38, s)",
         names=(SqlName.of("decimal", Parentheses.PRECISION, "DEC", "NUMERIC", "FIXED"),),
         binlog=WireType((ColumnType.NEWDECIMAL,), "1-17"),
+        result_set=ResultType.plain(ColumnType.NEWDECIMAL, Transcoding.DECIMAL),
+        key=KeyForm.STORED,
         kind=Kind.DECIMAL,
         wide=Wide(
             MAX_DECIMAL_PRECISION,

@@ -4,10 +4,10 @@ A type is what someone declares in SQL (`TypeEntry`). A kind is one way in which
 what becomes of it (`KindEntry`): kernels dispatch on its number. A type has one kind, or a few among which its sign,
 its digits, its character set and the reader's policy choose.
 
-A value can travel in more than one form. Today there is one, `binlog`: the form of a row image. The row of a result
-set of the client/server protocol comes next: a second `WireType` in `TypeEntry` and a second `WireValue` in
-`KindEntry`, called `result_set`, without a default, so that only the family files have to say it and none can be left
-out. What a value becomes (Arrow, Spark, VARIANT, JSON, SQL) stands beside the forms, not in them.
+A value travels in two forms. `binlog` is that of a row image, which all decoders read. `result_set` is that of a row of
+a prepared SELECT: such a row becomes a row image before anything reads it, so it has no readers and belongs to types
+alone. Neither has a default: each family has to say both. What a value becomes (Arrow, Spark, VARIANT, JSON, SQL)
+stands beside the forms, not in them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.protocol.charset import Charset
     from replica.protocol.column_def import ColumnDef
     from replica.protocol.constants import ColumnType
-    from replica.rows.types.kinds import Kind
+    from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 
 class Variant(Enum):
@@ -195,6 +195,24 @@ class WireType(NamedTuple):
     bytes: str
 
 
+class ResultType(NamedTuple):
+    """The way in which a type is told in the result of a prepared SELECT.
+
+    `asked` is the expression of the select list: {c} stands for the column, {n} for the bytes of its values. `codes`
+    are the types that the server answers with, `image` is the one that a table map has for the values then made.
+    """
+
+    asked: str
+    codes: tuple[ColumnType, ...]
+    image: ColumnType
+    transcoding: Transcoding
+
+    @classmethod
+    def plain(cls, code: ColumnType, transcoding: Transcoding, image: ColumnType | None = None) -> ResultType:
+        """Make the form of a type that is asked for as it is, and answered with one code."""
+        return cls("{c}", (code,), code if image is None else image, transcoding)
+
+
 class Wide(NamedTuple):
     """The kind of columns with more digits (DECIMAL) or bits (BIT) than `beyond`, and what docs/types.md says of it."""
 
@@ -212,6 +230,10 @@ class TypeEntry:
     declared: str
     names: tuple[SqlName, ...]
     binlog: WireType
+    result_set: ResultType | None
+    """None for a type that tables of MariaDB do not have under a name of its own: another entry has the name."""
+    key: KeyForm | None
+    """What a value of it becomes in the bytes of a key; None where no key can be read by it."""
     kind: Kind
     written: Callable[[ColumnDef, ColumnFacts], str] | None = None
     remarks: str = ""

@@ -10,6 +10,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -18,7 +19,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import Kind, Transcoding
 
 _READ = WireValue(lambda data, _: v.real(data), Told.NOTHING)
 _EDGES = "Keeps -0.0 and denormals."
@@ -48,6 +49,8 @@ TYPES = (
         declared="FLOAT",
         names=(SqlName.of("float", Parentheses.FLOAT, "FLOAT4"),),
         binlog=WireType((ColumnType.FLOAT,), "4"),
+        result_set=ResultType.plain(ColumnType.FLOAT, Transcoding.NUMBER),
+        key=None,
         kind=Kind.FLOAT,
         remarks=_EDGES,
     ),
@@ -55,6 +58,8 @@ TYPES = (
         declared="DOUBLE",
         names=(SqlName.of("double", Parentheses.DIGITS, "FLOAT8"),),
         binlog=WireType((ColumnType.DOUBLE,), "8"),
+        result_set=ResultType.plain(ColumnType.DOUBLE, Transcoding.NUMBER),
+        key=None,
         kind=Kind.DOUBLE,
         remarks=_EDGES,
     ),

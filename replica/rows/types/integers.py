@@ -12,6 +12,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -22,7 +23,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,8 @@ def _integer(name: SqlName, code: ColumnType, width: int, signed: Kind, unsigned
         declared=word + also,
         names=(name,),
         binlog=WireType((code,), str(width)),
+        result_set=ResultType.plain(code, Transcoding.NUMBER),
+        key=KeyForm.SIGNED,
         kind=signed,
         unsigned=unsigned,
         written=_written(word, unsigned),
@@ -113,6 +116,8 @@ TYPES = (
         declared="BIT(1-63)",
         names=(SqlName.of("bit", Parentheses.LENGTH_OR_1),),
         binlog=WireType((ColumnType.BIT,), "1-8, big endian"),
+        result_set=ResultType.plain(ColumnType.BIT, Transcoding.BITS),
+        key=KeyForm.STORED,
         kind=Kind.BIT,
         wide=Wide(63, Kind.BIT64, "BIT(64)", "8, big endian", _BITS),
         written=lambda column, _: f"BIT({column.length})",
@@ -122,6 +127,8 @@ TYPES = (
         declared="YEAR",
         names=(SqlName.of("year", Parentheses.YEAR),),
         binlog=WireType((ColumnType.YEAR,), "1"),
+        result_set=ResultType.plain(ColumnType.YEAR, Transcoding.YEAR),
+        key=KeyForm.UNSIGNED,
         kind=Kind.YEAR,
         remarks="0000 is 0.",
     ),

@@ -1,4 +1,6 @@
-"""The numbers that decoders dispatch on: one for each way in which a value lies on the wire and is put out."""
+"""The numbers that kernels branch by: of how a value lies in a row image and is put out, how it gets there from the row
+of a result set, and how it becomes a part of a key.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +52,35 @@ class Kind(IntEnum):
     INET6 = 39
     GEOMETRY = 40  # SRID and WKB apart
     VECTOR = 41
+
+
+class Transcoding(IntEnum):
+    """The way from a value in a row of a result set (binary protocol) to the same value in a row image.
+
+    A "counted" value stands behind its length: length-encoded in the result, in 1 to 4 bytes in the image.
+    """
+
+    NUMBER = 0  # little endian, the low bytes of what came
+    YEAR = 1  # from a number of two bytes to years since 1900
+    DECIMAL = 2  # from text to packed digits
+    DATE = 3  # from parts behind their length, as the next three
+    DATETIME = 4
+    TIMESTAMP = 5
+    TIME = 6
+    COUNTED = 7
+    TRIMMED = 8  # counted, the zeros at its end cut off
+    BITS = 9  # counted in the result alone: always as many bytes
+
+
+class KeyForm(IntEnum):
+    """The way from a value in a row image to its part of a key's bytes."""
+
+    SIGNED = 0  # little endian
+    UNSIGNED = 1
+    STORED = 2  # bytes that sort as they are
+    PADDED = 3  # the same, its zeros at the end put back
+    UUID = 4  # in the order in which the server stores it
+    BYTES = 5  # of any length: escaped, and ended
+    TEXT = 6  # the same, but the server sorts it by a collation
+    OLD_DATETIME = 7
+    OLD_TIME = 8

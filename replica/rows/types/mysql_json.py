@@ -12,6 +12,8 @@ TYPES = (
         declared="JSON of MySQL",
         names=(SqlName("json", words=()),),  # the word JSON in DDL is MariaDB's, which stands for LONGTEXT
         binlog=WireType((ColumnType.JSON,), "1-4 + n"),
+        result_set=None,
+        key=None,
         kind=Kind.TEXT,
         written=lambda *_: "JSON",
         remarks="As MySQL prints it.",

@@ -1,4 +1,4 @@
-"""The record that tells a decode kernel of a column: how it lies on the wire, and where its values go."""
+"""The records that tell kernels of a column: how it lies on the wire, and where its values go, or what its key is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ class PlanRecord(Record):
     values = word("address of the values or int32 offsets, 0: not wanted; VARIANT: rank of the name, or -1")
     valid = word("address of the validity bitmap")
     tail = word("address of a TailRecord, 0 for values of fixed size")
+
+
+class KeyRecord(Record):
+    """One column of a table's key, for what makes key bytes of the values in row images."""
+
+    column = word("its number in the row image")
+    form = word("types.KeyForm")
+    width = word("bytes on the wire, or minus the bytes of the length prefix")
+    size = word("bytes of its part of the key; 0: twice those of the value and two, at most")
 
 
 # Kinds of text beyond types.Kind: ENCODED_TEXT, told apart for the kernels.

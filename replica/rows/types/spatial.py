@@ -12,6 +12,7 @@ from replica.protocol.constants import ColumnType
 from replica.rows.types.entry import (
     Json,
     KindEntry,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -20,7 +21,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import Kind, Transcoding
 
 GEOMETRY_ARROW: Final = pa.struct(
     [pa.field("srid", pa.int32(), nullable=False), pa.field("wkb", pa.binary(), nullable=False)]
@@ -71,6 +72,8 @@ TYPES = (
             SqlName.of("geometrycollection"),
         ),
         binlog=WireType((ColumnType.GEOMETRY,), "4 + n"),
+        result_set=ResultType.plain(ColumnType.GEOMETRY, Transcoding.COUNTED),
+        key=None,
         kind=Kind.GEOMETRY,
         written=lambda *_: "GEOMETRY",
         remarks="SRID (4 bytes, little endian), then WKB; apart under `geometry=spark`.",

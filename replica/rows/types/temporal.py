@@ -13,6 +13,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -22,7 +23,7 @@ from replica.rows.types.entry import (
     WireValue,
     printed,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,27 +120,34 @@ KINDS = (
 )
 
 
-def _type(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> TypeEntry:
+def _type(word: str, result_set: ResultType, kind: Kind, width: int, remarks: str) -> TypeEntry:
     return TypeEntry(
         declared=f"{word}(f)",
         names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
-        binlog=WireType((code,), f"{width} + (f+1)/2"),
+        binlog=WireType((result_set.image,), f"{width} + (f+1)/2"),
+        result_set=result_set,
+        key=KeyForm.STORED,
         kind=kind,
         written=lambda column, _: word + (f"({column.fsp})" if column.fsp else ""),
         remarks=remarks,
     )
 
 
-def _old(word: str, code: ColumnType, kind: Kind, width: int, remarks: str) -> TypeEntry:
+def _old(word: str, code: ColumnType, kind: Kind, width: int, remarks: str, key: KeyForm) -> TypeEntry:
     return TypeEntry(
         declared=f"{word}, old format",
         names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
         binlog=WireType((code,), str(width)),
+        result_set=None,
+        key=key,
         kind=kind,
         remarks=remarks,
     )
 
 
+_DATETIME = ResultType.plain(ColumnType.DATETIME, Transcoding.DATETIME, ColumnType.DATETIME2)
+_TIMESTAMP = ResultType.plain(ColumnType.TIMESTAMP, Transcoding.TIMESTAMP, ColumnType.TIMESTAMP2)
+_TIME = ResultType.plain(ColumnType.TIME, Transcoding.TIME, ColumnType.TIME2)
 _CALENDAR = "Zero, partial and impossible dates follow `invalidDates`."
 _SECONDS = "Seconds since 1970 UTC, unsigned: reaches 2106. The zero timestamp follows `invalidDates`."
 # The old formats stand behind the new ones of the same name: the catalog does not tell which a table has.
@@ -148,13 +156,15 @@ TYPES = (
         declared="DATE",
         names=(SqlName.of("date"),),
         binlog=WireType((ColumnType.DATE,), "3"),
+        result_set=ResultType.plain(ColumnType.DATE, Transcoding.DATE),
+        key=KeyForm.UNSIGNED,
         kind=Kind.DATE,
         remarks=_CALENDAR,
     ),
-    _type("DATETIME", ColumnType.DATETIME2, Kind.DATETIME, 5, _CALENDAR),
-    _type("TIMESTAMP", ColumnType.TIMESTAMP2, Kind.TIMESTAMP, 4, _SECONDS),
-    _type("TIME", ColumnType.TIME2, Kind.TIME, 3, "-838:59:59.999999 to 838:59:59.999999."),
-    _old("DATETIME", ColumnType.DATETIME, Kind.OLD_DATETIME, 8, _CALENDAR),
-    _old("TIMESTAMP", ColumnType.TIMESTAMP, Kind.OLD_TIMESTAMP, 4, _SECONDS),
-    _old("TIME", ColumnType.TIME, Kind.OLD_TIME, 3, "As TIME, whole seconds."),
+    _type("DATETIME", _DATETIME, Kind.DATETIME, 5, _CALENDAR),
+    _type("TIMESTAMP", _TIMESTAMP, Kind.TIMESTAMP, 4, _SECONDS),
+    _type("TIME", _TIME, Kind.TIME, 3, "-838:59:59.999999 to 838:59:59.999999."),
+    _old("DATETIME", ColumnType.DATETIME, Kind.OLD_DATETIME, 8, _CALENDAR, KeyForm.OLD_DATETIME),
+    _old("TIMESTAMP", ColumnType.TIMESTAMP, Kind.OLD_TIMESTAMP, 4, _SECONDS, KeyForm.UNSIGNED),
+    _old("TIME", ColumnType.TIME, Kind.OLD_TIME, 3, "As TIME, whole seconds.", KeyForm.OLD_TIME),
 )

@@ -9,8 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ColumnType
-from replica.rows.types.entry import Parentheses, Sql, SqlName, Told, TypeEntry, WireType, WireValue, printed
-from replica.rows.types.kinds import Kind
+from replica.rows.types.entry import (
+    Parentheses,
+    ResultType,
+    Sql,
+    SqlName,
+    Told,
+    TypeEntry,
+    WireType,
+    WireValue,
+    printed,
+)
+from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from replica.protocol.charset import Charset
@@ -65,6 +75,8 @@ TYPES = (
         declared="CHAR",
         names=(SqlName.of("char", Parentheses.LENGTH_OR_1, "CHARACTER", as_bytes="binary"),),
         binlog=WireType((ColumnType.STRING,), "1-2 + n"),
+        result_set=ResultType.plain(ColumnType.STRING, Transcoding.COUNTED),
+        key=KeyForm.TEXT,
         kind=Kind.TEXT,
         written=lambda column, plan: counted("CHAR", column, plan),
         remarks="Without pad spaces, as SELECT gives it.",
@@ -73,6 +85,8 @@ TYPES = (
         declared="VARCHAR",
         names=(SqlName.of("varchar", Parentheses.LENGTH, "VARCHARACTER", as_bytes="varbinary"),),
         binlog=WireType((ColumnType.VARCHAR,), "1-2 + n"),
+        result_set=ResultType.plain(ColumnType.VAR_STRING, Transcoding.COUNTED, ColumnType.VARCHAR),
+        key=KeyForm.TEXT,
         kind=Kind.TEXT,
         written=lambda column, plan: counted("VARCHAR", column, plan),
         remarks="Trailing spaces kept.",
@@ -86,6 +100,8 @@ TYPES = (
             SqlName.of("longtext", octets=(1 << 32) - 1, as_bytes="longblob"),
         ),
         binlog=WireType((ColumnType.BLOB,), "1-4 + n"),
+        result_set=ResultType.plain(ColumnType.BLOB, Transcoding.COUNTED),
+        key=None,
         kind=Kind.TEXT,
         written=lambda column, plan: sized("TEXT", column, plan),
         remarks="JSON is text as it was written.",
@@ -94,6 +110,8 @@ TYPES = (
         declared="VARCHAR, TEXT types COMPRESSED",
         names=(),
         binlog=WireType(_COMPRESSED, "1-4 + n"),
+        result_set=None,
+        key=None,
         kind=Kind.TEXT,
         written=lambda column, plan: counted("VARCHAR", column, plan),
         remarks=INFLATED,

@@ -13,6 +13,7 @@ from replica.rows.types.entry import (
     Json,
     KindEntry,
     Parentheses,
+    ResultType,
     Sql,
     SqlName,
     Told,
@@ -21,7 +22,7 @@ from replica.rows.types.entry import (
     WireType,
     WireValue,
 )
-from replica.rows.types.kinds import Kind
+from replica.rows.types.kinds import Kind, Transcoding
 
 FLOAT_BYTES: Final = 4  # of a component
 
@@ -50,6 +51,8 @@ TYPES = (
         declared="VECTOR(n)",
         names=(SqlName.of("vector", Parentheses.LENGTH, unit=FLOAT_BYTES),),
         binlog=WireType((ColumnType.VARCHAR,), "1-2 + 4n"),
+        result_set=ResultType.plain(ColumnType.VAR_STRING, Transcoding.COUNTED, ColumnType.VARCHAR),
+        key=None,
         kind=Kind.VECTOR,
         written=lambda column, _: f"VECTOR({column.length // FLOAT_BYTES})",
         remarks="Known from the catalog or the DDL only, else VARBINARY.",

@@ -36,6 +36,9 @@ LOG_TAIL = 6000
 class Driver:
     """`start`, `go`, then `kill`; `queries` as spark_app.py wants them."""
 
+    application = "tests.system.soak.spark_app"
+    """The module to run."""
+
     def __init__(self, folder: Path, number: int, queries: list[dict[str, Any]]) -> None:
         self.queries = queries
         self.expected_failures = 0
@@ -50,7 +53,7 @@ class Driver:
         environment = os.environ | {"PYSPARK_PYTHON": spark_python(), "PYTHONPATH": str(PROJECT)}
         environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*self._configuration(), "pyspark-shell"])
         settings = json.dumps({"events": str(self._events), "queries": self.queries})
-        command = [sys.executable, "-m", "tests.system.soak.spark_app", settings]
+        command = [sys.executable, "-m", self.application, settings]
         self._events.touch()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -25,6 +25,9 @@ def test_each_table_has_a_line_refusals_first_and_a_sum() -> None:
     assert report.results[4].what == "2 tables are read: about 990,000 rows, 3 MiB, about 5 s; 1 refused"
     assert report.error is not None
     assert report.error.exit_code == 21
+    *_, conclusion, _, end = lines([report], encoding="utf-8")
+    assert "1 in the way" in conclusion
+    assert end == "ready to replicate; NOT ready to begin with the tables (the tables of db1:3306: exit code 21)"
 
 
 def test_settings_of_the_server_come_before_tables() -> None:
@@ -59,6 +62,7 @@ def test_no_table_at_all_is_a_warning() -> None:
 def test_long_names_stand_in_one_column_and_control_characters_do_nothing() -> None:
     report = initial_report("db1:3306", judge(told(listed("x" * 25), listed("evil\x1b[2J"))))
     text = "\n".join(lines([report], encoding="utf-8"))
-    assert text.count("read by its primary key") == 2
+    assert text.count("read by its primary key (id): hardly any rows, 0 B, under a second") == 2
+    assert text.endswith("ready to replicate; ready to begin with the tables")
     assert len({line.index("read by its") for line in text.splitlines() if "read by its" in line}) == 1
     assert "\x1b[2J" not in text

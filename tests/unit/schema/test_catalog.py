@@ -109,15 +109,16 @@ def test_the_selection_goes_into_arguments_never_into_the_text(query: Any) -> No
     text, arguments = query([("shop", "o'rders"), ("crm", None)])
 
     assert "shop" not in text
-    assert arguments == ("shop", "o'rders", "crm")
-    assert text.count("%s") == 3
+    times = 2 if query is columns_query else 1  # it asks two tables of the catalog
+    assert arguments == ("shop", "o'rders", "crm") * times
+    assert text.count("%s") == 3 * times
     assert text % tuple(map(repr, arguments))
 
 
 @pytest.mark.parametrize("query", [columns_query, keys_query])
 def test_without_a_selection_the_servers_own_databases_are_left_out(query: Any) -> None:
     text, arguments = query()
-    assert arguments == SYSTEM_DATABASES
+    assert arguments in (SYSTEM_DATABASES, SYSTEM_DATABASES * 2)
     assert "NOT IN (%s, %s, %s, %s)" in text
 
 

@@ -46,7 +46,7 @@ def test_a_text_key_is_read_as_a_whole_and_warned_of_where_that_is_much() -> Non
     small, large = (judged("t", *columns, key=("code",), octets=octets) for octets in (WHOLE_WARNED - 1, WHOLE_WARNED))
     assert small.key is not None
     assert (small.key.ordered, small.warnings) == (False, ())
-    assert key_words(small) == "its primary key (code), in an order that only the server knows"
+    assert key_words(small) == "its primary key (code), delivered as a whole (only the server knows the order of such keys)"
     assert [one.check for one in large.warnings] == ["whole"]
     assert "comes as a whole" in large.warnings[0].what
 

@@ -1,0 +1,84 @@
+"""A key as an offset keeps it: back to its bytes, and to SQL that finds it again."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from replica.errors import ProtocolError, SchemaError
+from replica.protocol.column_def import ColumnDef
+from replica.protocol.constants import ColumnType as T
+from replica.schema.table import ColumnSchema
+from replica.table_reader.chunk import TableKey
+from replica.table_reader.kept_key import kept_key, key_bytes, key_literals, key_parts
+from tests.kit.result_rows import table
+from tests.kit.values import packed_decimal
+
+
+def column(data_type: str, column_type: str = "", **more: Any) -> ColumnSchema:
+    return ColumnSchema(name="k", data_type=data_type, column_type=column_type or data_type, nullable=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "literal"),
+    [
+        (column("int"), struct.pack("<i", -5), "-5"),
+        (column("bigint", unsigned=True), b"\xff" * 8, "18446744073709551615"),
+        (column("enum", labels=("a", "b")), b"\2", "2"),
+        (column("set", labels=("a",) * 9), b"\1\1", "257"),
+        (column("bit", precision=12), b"\x0f\x01", "3841"),
+        (column("year", "year(4)"), b"\x7c", "2024"),
+        (column("year", "year(4)"), b"\0", "0"),
+        (column("year", "year(2)"), b"\x45", "69"),
+        (column("decimal", precision=30, scale=5), packed_decimal(-123, 30, 5), "-0.00123"),
+        (column("date"), b"\0\0\0", "'0000-00-00'"),
+        (column("datetime", fsp=2), bytes.fromhex("99b2bb7efb") + b"\x63", "'2024-02-29 23:59:59.99'"),
+        (column("timestamp", fsp=0), bytes(4), "'0000-00-00 00:00:00'"),
+        (column("time", fsp=1), (0x80000000 - 10).to_bytes(4, "big"), "'-00:00:00.1'"),
+        (column("uuid"), b"\x12" * 15, "'12121212-1212-1212-1212-121212121200'"),
+        (column("inet4"), b"\x0a", "'10.0.0.0'"),
+        (column("inet6"), b"", "'::'"),
+        (column("binary", octets=4), b"a\0b", "x'61006200'"),
+        (column("varbinary", octets=4), b"a\0", "x'6100'"),
+        (column("varchar", octets=4, charset="latin1"), b"\xe9'", "_latin1 x'e927'"),
+    ],
+    ids=lambda found: found if isinstance(found, str) else None,
+)
+def test_literals_are_exact(schema: ColumnSchema, value: bytes, literal: str) -> None:
+    kept = len(value).to_bytes(2, "little") + value
+    assert key_literals(table([schema]), TableKey("k", (0,), ordered=True), kept) == (literal,)
+
+
+NUMBER, TEXT = column("int"), column("varchar", octets=300, charset="latin1")
+SCHEMA = table([ColumnSchema(name="n", data_type="int", column_type="int(11)"), TEXT, NUMBER])
+KEY = TableKey("PRIMARY", (2, 1), ordered=False)
+IMAGE = b"\xf9" + b"\3\0abc" + b"\7\0\0\0"
+
+
+def test_a_key_of_an_image_is_kept_and_read() -> None:
+    kept = kept_key(SCHEMA, KEY, IMAGE)
+    assert kept == b"\4\0\7\0\0\0\3\0abc"
+    assert key_literals(SCHEMA, KEY, kept) == ("7", "_latin1 x'616263'")
+    assert key_bytes(SCHEMA, KEY, kept) == b"\x80\0\0\7abc\0\0"
+
+
+def test_null_in_a_key_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="the key PRIMARY is NULL"):
+        kept_key(SCHEMA, KEY, b"\xfb" + b"\1\0\0\0" + b"\7\0\0\0")
+
+
+@pytest.mark.parametrize("kept", [b"", b"\4\0\7\0\0\0", b"\3\0\7\0\0\3\0abc", b"\4\0\7\0\0\0\3\0abc!",
+                                  b"\4\0\7\0\0\0\2\2" + b"a" * 514, b"\4\0\7\0\0\0\3\0ab"])  # fmt: skip
+def test_bytes_of_another_key_are_refused(kept: bytes) -> None:
+    with pytest.raises(SchemaError, match=r"A kept key is none of PRIMARY of table d\.t"):
+        key_bytes(SCHEMA, KEY, kept)
+
+
+def test_parts_of_the_streams_map() -> None:
+    short = ColumnDef(type=T.LONG, metadata=b"", length=4)
+    text = ColumnDef(type=T.VARCHAR, metadata=b"\x2c\1", length=300)
+    assert key_parts(SCHEMA, KEY, [short, text, short]) == key_parts(SCHEMA, KEY)
+    with pytest.raises(SchemaError, match="has 2 columns in its table map, and column 3 is in its key PRIMARY"):
+        key_parts(SCHEMA, KEY, [short, text])

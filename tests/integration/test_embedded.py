@@ -46,13 +46,13 @@ while True:
 """
 
 
-def test_waits_end_by_progress_by_time_and_by_close(server: MariaDb, tmp_path: Path) -> None:
-    server.sql("CREATE OR REPLACE DATABASE embedded", "CREATE TABLE embedded.t(a INT)")
-    replica = EmbeddedReplica(replica_config(server), tmp_path)
-    replica.start(GtidPosition.parse(server.gtid_binlog_pos()))
+def test_waits_end_by_progress_by_time_and_by_close(any_server: MariaDb, tmp_path: Path) -> None:
+    any_server.sql("CREATE OR REPLACE DATABASE embedded", "CREATE TABLE embedded.t(a INT)")
+    replica = EmbeddedReplica(replica_config(any_server), tmp_path)
+    replica.start(GtidPosition.parse(any_server.gtid_binlog_pos()))
     here = replica.head().location
     assert not replica.wait_beyond(here, 0.05)
-    server.sql("INSERT INTO embedded.t VALUES (1)")
+    any_server.sql("INSERT INTO embedded.t VALUES (1)")
     assert replica.wait_beyond(here, WAIT_S)
     assert replica.head().location > here
 
@@ -68,8 +68,8 @@ def test_waits_end_by_progress_by_time_and_by_close(server: MariaDb, tmp_path: P
         replica.server_position()
 
 
-def test_many_threads_may_ask_at_once(server: MariaDb, tmp_path: Path) -> None:
-    with EmbeddedReplica(replica_config(server), tmp_path) as replica:
+def test_many_threads_may_ask_at_once(any_server: MariaDb, tmp_path: Path) -> None:
+    with EmbeddedReplica(replica_config(any_server), tmp_path) as replica:
         replica.start(None)
         answers: list[GtidPosition] = []
         threads = [threading.Thread(target=lambda: answers.append(replica.server_position())) for _ in range(8)]
@@ -77,22 +77,22 @@ def test_many_threads_may_ask_at_once(server: MariaDb, tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join(WAIT_S)
-        assert answers == [GtidPosition.parse(server.gtid_binlog_pos())] * 8
+        assert answers == [GtidPosition.parse(any_server.gtid_binlog_pos())] * 8
 
 
-def test_close_at_any_moment_gives_the_directory_back(server: MariaDb, tmp_path: Path) -> None:
-    config = replica_config(server)
+def test_close_at_any_moment_gives_the_directory_back(any_server: MariaDb, tmp_path: Path) -> None:
+    config = replica_config(any_server)
     for wait_s in (0.0, 0.001, 0.005, 0.02, 0.05):
         replica = EmbeddedReplica(config, tmp_path)
         replica.start(None)
         replica.wait_beyond(replica.head().location, wait_s)
         replica.close()
         RelayLock(tmp_path).close()
-    wait_until(lambda: not server.dump_threads(), "no connection is left")
+    wait_until(lambda: not any_server.dump_threads(), "no connection is left")
 
 
-def test_before_the_start_there_is_no_head(server: MariaDb, tmp_path: Path) -> None:
-    with EmbeddedReplica(replica_config(server), tmp_path) as replica:
+def test_before_the_start_there_is_no_head(any_server: MariaDb, tmp_path: Path) -> None:
+    with EmbeddedReplica(replica_config(any_server), tmp_path) as replica:
         with pytest.raises(RelayError, match="not started"):
             replica.head()
         replica.start(None)

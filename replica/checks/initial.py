@@ -12,9 +12,8 @@ from replica.checks.result import Report, Result
 from replica.daemon.words import size, span
 from replica.errors import ReplicaError
 from replica.schema.patterns import matcher
-from replica.table_reader.table_facts import ask_table_facts
 from replica.table_reader.table_verdict import key_words
-from replica.table_reader.verdict import judge, require, summary
+from replica.table_reader.verdict import ask_verdicts, require, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +31,7 @@ ALL: Final = ("*.*",)
 def ask_initial(patterns: Sequence[str]) -> Steps[InitialVerdicts]:
     """Ask a server about the tables of these patterns, all of its own if there are none; judge them."""
     wanted = matcher(patterns or ALL)
-    facts = yield from ask_table_facts(patterns or ALL, lambda *name: wanted.fullmatch(".".join(name)) is not None)
-    return judge(facts)
+    return (yield from ask_verdicts(patterns or ALL, lambda *name: wanted.fullmatch(".".join(name)) is not None))
 
 
 def initial_report(server: str, verdicts: InitialVerdicts) -> Report:

@@ -127,6 +127,10 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> It
         yield _engine(table, leave)
     elif key is None:
         yield _no_key(table)
+    if table.type == "SYSTEM VERSIONED":
+        # The window over the relay log would take a row of the past for the row, which has the same key.
+        what = "it is system-versioned: in the stream its rows of the past have the same keys as those of now"
+        yield Reason("versioned", what, leave)
     if _filtered(table.name[0], facts):
         what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
         yield Reason("filter", what, "remove both from the server's configuration file and restart it")
@@ -202,8 +206,6 @@ def _warnings(table: ListedTable, key: TableKey | None) -> Iterator[Reason]:
             "read and lies on the driver's disk; after a restart before that it is read from its beginning"
         )
         yield Reason("whole", what)
-    if table.type == "SYSTEM VERSIONED":
-        yield Reason("versioned", "only its current rows are read; rows of the past that it keeps are not")
 
 
 def _cascade(table: ListedTable, cascade: Cascade) -> Reason:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, PrerequisiteError
 from replica.handshake.server import grant
+from replica.table_reader.table_facts import ask_table_facts
 from replica.table_reader.table_verdict import InitialVerdict, Reason, judge_table, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from replica.handshake.registration import Steps
     from replica.table_reader.table_facts import TableFacts
 
 NAMED: Final = 20
@@ -59,6 +61,11 @@ class InitialVerdicts:
         return sum(one.seconds for one in self.read)
 
 
+def ask_verdicts(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> Steps[InitialVerdicts]:
+    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them."""
+    return judge((yield from ask_table_facts(patterns, wants)))
+
+
 def judge(facts: TableFacts) -> InitialVerdicts:
     """Return the verdicts on a server and on all wanted tables."""
     tables = [judge_table(one, facts) for one in facts.tables]
@@ -96,6 +103,19 @@ def require(verdicts: InitialVerdicts) -> None:
     if checks == {"select"}:
         raise AuthenticationError(message, code=DENIED, sqlstate="42000", hint=hint)
     raise PrerequisiteError(message, hint=hint)
+
+
+def warnings_of(verdicts: InitialVerdicts) -> Iterator[str]:
+    """Yield what a log should say of tables that will be read all the same: a bounded number of lines."""
+    yield from (_line("", one) for one in verdicts.warnings)
+    warned = [one for one in verdicts.tables if one.warnings]
+    yield from (_line(f"{one.shown}: ", reason) for one in warned[:NAMED] for reason in one.warnings)
+    if len(warned) > NAMED:
+        yield f"and of {len(warned) - NAMED} more tables; mariadb-replica check --initial shows everything"
+
+
+def _line(subject: str, reason: Reason) -> str:
+    return _shortened(f"{subject}{reason.what}") + (f" (fix: {reason.fix})" if reason.fix else "")
 
 
 def _is_view(verdict: InitialVerdict) -> bool:

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
+from replica.table_reader.cascades import Cascade
 from replica.table_reader.verdict import judge
 from tests.unit.table_reader.facts import listed, told
 
 
 def test_each_table_has_a_line_refusals_first_and_a_sum() -> None:
-    versioned = listed("b", type="SYSTEM VERSIONED")
-    facts = told(listed("a", rows=988_198, octets=3 << 20), versioned, listed("c", engine="Aria"))
+    cascade = Cascade("of_parent", ("shop", "a"), ("ON DELETE CASCADE",))
+    facts = told(
+        listed("a", rows=988_198, octets=3 << 20), listed("b", cascades=(cascade,)), listed("c", engine="Aria")
+    )
     report = initial_report("db1:3306", judge(facts))
     assert [(one.check, one.state) for one in report.results] == [
         ("shop.c", "missing"),
@@ -40,10 +44,10 @@ def test_settings_of_the_server_come_before_tables() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [{"engine": "MEMORY"}, {"type": "SYSTEM VERSIONED"}, {}])
-def test_ten_thousand_tables_are_a_screen_and_all_of_them_in_json(kind: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", [{"engine": "MEMORY"}, {"cascades": None}, {}])
+def test_ten_thousand_tables_are_a_screen_and_all_of_them_in_json(kind: dict[str, Any]) -> None:
     report = initial_report("db1:3306", judge(told(*(listed(f"t{n:05d}", rows=20, **kind) for n in range(10_000)))))
-    per_table = 2 if "type" in kind else 1
+    per_table = 2 if "cascades" in kind else 1
     assert len(report.results) == LINES * per_table + 2
     rest = report.results[-2]
     assert rest.check == f"{10_000 - LINES} more"

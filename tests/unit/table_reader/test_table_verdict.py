@@ -46,7 +46,10 @@ def test_a_text_key_is_read_as_a_whole_and_warned_of_where_that_is_much() -> Non
     small, large = (judged("t", *columns, key=("code",), octets=octets) for octets in (WHOLE_WARNED - 1, WHOLE_WARNED))
     assert small.key is not None
     assert (small.key.ordered, small.warnings) == (False, ())
-    assert key_words(small) == "its primary key (code), delivered as a whole (only the server knows the order of such keys)"
+    assert (
+        key_words(small)
+        == "its primary key (code), delivered as a whole (only the server knows the order of such keys)"
+    )
     assert [one.check for one in large.warnings] == ["whole"]
     assert "comes as a whole" in large.warnings[0].what
 
@@ -157,6 +160,6 @@ def test_foreign_keys_that_change_rows_are_warned_of_by_name() -> None:
     assert (unknown.check, "was not told" in unknown.what) == ("cascade", True)
 
 
-def test_a_versioned_table_is_read_as_it_is_now() -> None:
+def test_a_versioned_table_is_refused() -> None:
     verdict = judged(type="SYSTEM VERSIONED")
-    assert (verdict.state, [one.check for one in verdict.warnings]) == ("read", ["versioned"])
+    assert (verdict.state, [one.check for one in verdict.reasons]) == ("refused", ["versioned"])

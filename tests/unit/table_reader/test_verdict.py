@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import AuthenticationError, PrerequisiteError
-from replica.table_reader.verdict import NAMED, TOLD, InitialVerdicts, judge, require, summary
+from replica.table_reader.verdict import NAMED, TOLD, InitialVerdicts, judge, require, summary, warnings_of
 from tests.unit.table_reader.facts import listed, told
 
 
@@ -121,3 +121,13 @@ def test_one_long_reason_does_not_fill_an_error() -> None:
     with pytest.raises(PrerequisiteError) as caught:
         require(verdicts)
     assert len(caught.value.message) < TOLD + 200
+
+
+def test_warnings_for_a_log_are_few_and_name_tables() -> None:
+    verdicts = judge(told(*(listed(f"t{number:05d}", cascades=None) for number in range(10_000)), hiding=("shop.*",)))
+    said = list(warnings_of(verdicts))
+    assert len(said) == 1 + NAMED + 1
+    assert said[0].endswith("(fix: GRANT SELECT ON `shop`.* TO 'repl'@'%';)")
+    assert said[1].startswith("shop.t00000: whether a foreign key")
+    assert said[-1].startswith(f"and of {10_000 - NAMED} more tables")
+    assert list(warnings_of(judge(told(listed())))) == []

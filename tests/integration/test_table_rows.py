@@ -1,0 +1,175 @@
+"""Rows that were read from tables are those of the stream: the same images, the same values, bit by bit."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import SchemaError
+from replica.protocol.table_map import parse_table_map
+from replica.rows.decode.decode import DecodeOptions
+from replica.rows.tables.layout import compile_layout
+from replica.rows.types.types import ValuePolicy
+from tests.integration.edges.log import Log, catalog, version
+from tests.integration.table_rows import binlog, connect, decoded, logged_images, read, same_rows
+from tests.integration.test_character_sets import catalog as whole_catalog
+from tests.integration.test_character_sets import columns, name_of, write
+from tests.integration.type_cases import CASES
+from tests.integration.type_tables import tables
+
+if TYPE_CHECKING:
+    from replica.schema.table import TableSchema
+    from replica.table_reader.connection import TableConnection
+    from tests.fixtures.mariadb import MariaDb
+
+pytestmark = pytest.mark.server
+
+SHAPES = (
+    DecodeOptions(),
+    DecodeOptions(invalid_dates="text", geometry="spark"),
+    DecodeOptions(shape="flat", invalid_dates="text"),
+    DecodeOptions(shape="variant", invalid_dates="text"),
+)
+
+
+def last_file(server: MariaDb) -> bytes:
+    return (server.datadir / server.binlogs()[-1]).read_bytes()
+
+
+def check_table(connection: TableConnection, log: Log, schema: TableSchema, *, alone: bool = True) -> None:
+    """What is read of a table is what the log says was inserted, in the order of `id`.
+
+    `alone`: the stream tells all of it without the catalog.
+    """
+    block = read(connection, schema)
+    log = log.only(schema.table, schema.database)
+    theirs = log.table_map(schema.table, schema.database)
+    ours = parse_table_map(block.table_map)
+    names = [column.name for column in schema.columns]
+
+    with_hashes = [column.name for column in theirs.columns]
+    assert with_hashes[: len(names)] == names == [column.name for column in ours.columns]
+    assert all(str(name).startswith("DB_ROW_HASH_") for name in with_hashes[len(names) :])
+    for policy in (ValuePolicy(), ValuePolicy("text", geometry="spark")):
+        for known in (schema, None):
+            plans = [compile_layout(event, known, None, policy) for event in (ours, theirs)]
+            assert plans[0].outputs == plans[1].outputs
+            assert plans[0].versioned == plans[1].versioned
+            for one, other in zip(plans[0].columns, plans[1].columns, strict=False):
+                said = [(p.kind, p.nullable, p.labels, p.charset, p.key, p.scale, p.fsp) for p in (one, other)]
+                assert said[0] == said[1], one.name
+
+    compressed = any("COMPRESSED" in column.column_type for column in schema.columns)
+    if not compressed and len(with_hashes) == len(names):
+        assert block.images.tobytes() == logged_images(log)
+    made = binlog(block)
+    for options in SHAPES:
+        rows = [
+            decoded(data, event, schema, options, schema.name) for data, event in ((made, ours), (log.data, theirs))
+        ]
+        same_rows(rows[0], rows[1], names)
+        if schema.versioned:
+            assert set(rows[0].history) == {False}
+        if alone:
+            same_rows(decoded(made, ours, None, options, schema.name), rows[1], names)
+
+
+def test_every_type_of_the_matrix(server: MariaDb) -> None:
+    matrix = tables([case for case in CASES if case.since <= version(server)])
+    with server.connect() as writer, writer.cursor() as cursor, closing(connect(server)) as connection:
+        run = cursor.execute
+        run("SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES', character_set_connection = utf8mb4")
+        run("CREATE OR REPLACE DATABASE matrix CHARACTER SET utf8mb4")
+        run("USE matrix")
+        run("SET GLOBAL binlog_row_metadata = FULL")
+        run("FLUSH BINARY LOGS")
+        for table in matrix:
+            run(table.create)
+            run(table.insert)
+        run("SET GLOBAL binlog_row_metadata = NO_LOG")
+        log = Log(last_file(server), catalog(server, "matrix"))
+        for table in matrix:
+            catalog_only = any(case.catalog_only for case in table.cases)
+            check_table(connection, log, log.catalog["matrix", table.name], alone=not catalog_only)
+
+
+def test_every_character_set_in_every_type(server: MariaDb) -> None:
+    sets = [str(row[0]) for row in server.sql("SHOW CHARACTER SET") if row[0] != "binary"]
+    with server.connect() as writer, writer.cursor() as cursor, closing(connect(server)) as connection:
+        cursor.execute("SET GLOBAL binlog_row_metadata = FULL")
+        cursor.execute("CREATE OR REPLACE DATABASE sets CHARACTER SET utf8mb4")
+        cursor.execute("FLUSH BINARY LOGS")
+        for one in sets:
+            cursor.execute(f"CREATE TABLE sets.{one} ({columns(one, name_of(one))})")
+            write(cursor, f"sets.{one}", name_of(one))
+        cursor.execute("SET GLOBAL binlog_row_metadata = NO_LOG")
+        schemas = whole_catalog(server, "sets")
+        log = Log(last_file(server), {})
+        for one in sets:
+            check_table(connection, log, schemas[f"sets.{one}"])
+
+
+ODD_TABLES = {
+    "generated": (
+        """id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, p VARCHAR(9) AS (CONCAT('<', a)) PERSISTENT,
+           x INT INVISIBLE DEFAULT 7, `odd ``name` INT, `é` ENUM('a', 'b') INVISIBLE DEFAULT 'b'""",
+        "(id, a) VALUES (1, 5), (2, NULL), (3, -1)",
+    ),
+    "own_period": (
+        """id INT PRIMARY KEY, since TIMESTAMP(6) GENERATED ALWAYS AS ROW START,
+           until TIMESTAMP(6) GENERATED ALWAYS AS ROW END INVISIBLE, a INT, PERIOD FOR SYSTEM_TIME (since, until)""",
+        "(id, a) VALUES (1, 5), (2, 6)",
+    ),
+    "hashed": ("id INT PRIMARY KEY, a INT, doc TEXT, UNIQUE (doc)", "VALUES (1, 5, 'x'), (2, 6, NULL)"),
+    "zerofill": (
+        """id INT PRIMARY KEY, d DECIMAL(9,3) ZEROFILL, i INT(7) ZEROFILL, f FLOAT(7,3) ZEROFILL, e DOUBLE(12,2),
+           y YEAR(2)""",
+        "VALUES (1, 5.5, 3, 1.5, -2.25, 70), (2, 0, 0, 0, 0, 69), (3, 999999.999, 9999999, 9999.999, 1e9, 2001)",
+    ),
+    "versioned": ("id INT PRIMARY KEY, a INT", "VALUES (1, 5), (2, 6)"),
+    "empty": ("id INT PRIMARY KEY, a INT", ""),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ODD_TABLES))
+def test_columns_that_select_star_does_not_give(server: MariaDb, name: str) -> None:
+    declared, values = ODD_TABLES[name]
+    versioned = name in ("versioned", "own_period")
+    with closing(connect(server)) as connection:
+        server.sql(
+            "SET GLOBAL binlog_row_metadata = FULL",
+            "CREATE OR REPLACE DATABASE odd CHARACTER SET utf8mb4",
+            "FLUSH BINARY LOGS",
+            f"CREATE TABLE odd.{name} ({declared}){' WITH SYSTEM VERSIONING' * versioned}",
+            *([f"INSERT INTO odd.{name} {values}"] if values else []),
+            "SET GLOBAL binlog_row_metadata = NO_LOG",
+        )
+        log = Log(last_file(server), catalog(server, "odd"))
+        schema = log.catalog["odd", name]
+        if not values:
+            assert read(connection, schema).rows == 0
+            return
+        check_table(connection, log, schema, alone=name != "own_period")
+        if versioned:
+            server.sql(f"UPDATE odd.{name} SET a = 9 WHERE id = 1", f"DELETE FROM odd.{name} WHERE id = 2")
+            assert read(connection, schema).rows == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["MODIFY c VARCHAR(300)", "MODIFY c VARCHAR(20) CHARACTER SET latin1", "MODIFY c VARBINARY(80)", "MODIFY n BIGINT",
+     "MODIFY n INT UNSIGNED", "MODIFY d DECIMAL(10,3)", "MODIFY t DATETIME(3)", "MODIFY b BIT(7)",
+     "MODIFY x MEDIUMTEXT"],
+)  # fmt: skip
+def test_a_table_that_was_changed_since_is_refused(server: MariaDb, change: str) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE changed CHARACTER SET utf8mb4",
+        "CREATE TABLE changed.t (id INT PRIMARY KEY, n INT, c VARCHAR(20), d DECIMAL(10,2), t DATETIME(2), b BIT(6), "
+        "x TEXT)",
+    )
+    schema = catalog(server, "changed")["changed", "t"]
+    server.sql(f"ALTER TABLE changed.t {change}")
+    with closing(connect(server)) as connection, pytest.raises(SchemaError, match="in the result is another"):
+        read(connection, schema)

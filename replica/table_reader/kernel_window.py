@@ -17,14 +17,14 @@ from replica.rows.decode.kernel_row_keys import (
     find_key_values,
     forget_values,
     inherit_values,
-    key_room,
-    write_key,
+    most_key_bytes,
 )
 from replica.rows.decode.kernel_walk import begin_event
 from replica.rows.decode.records import RunState, SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.kernel_maps import content_hash, same_bytes
 from replica.rows.scan.records import EventRecord
+from replica.rows.types.kernel_keys import write_key
 
 PUTS = 1
 IS_WHOLE = 2
@@ -66,14 +66,14 @@ def write_half(
     """Count one half; where there is memory for it, write it."""
     number = load_u8(totals + HalfTotals.halves)
     used = load_u8(totals + HalfTotals.keys)
-    room = key_room(parts, count, values)
+    room = most_key_bytes(parts, count, values)
     store_u8(totals + HalfTotals.halves, number + 1)
     if halves == 0:
         store_u8(totals + HalfTotals.keys, used + max(room, 0))
         return
     half = halves + number * HalfRecord.BYTES
     if room >= 0:
-        room = write_key(parts, count, values, keys + used)
+        room = write_key(parts, count, values, keys + used) - keys - used
         store_u8(totals + HalfTotals.keys, used + room)
     store_u8(half + HalfRecord.place, place)
     store_u8(half + HalfRecord.key, keys + used)

@@ -123,13 +123,15 @@ def _segment(
         )
         if status != d.DONE:
             raise run_fault(status, run, found, slots)
+    used = room[: int(totals["keys"])].copy()  # there was room for longer keys
+    halves["key"] += address(used) - address(room)
     met = set(np.unique(halves["slot"]).tolist())
     bodies = tuple(bytes(found.table_map_body(slot)) if slot in met else b"" for slot in range(len(found.maps)))
     in_place = len(copied) < len(work)
-    size = halves.nbytes + room.nbytes + sum(part.nbytes for part in copied) + sum(map(len, bodies))
+    size = halves.nbytes + used.nbytes + sum(part.nbytes for part in copied) + sum(map(len, bodies))
     if found.expansion is not None:
         size += found.data.nbytes
-    return HalfSegment(halves, bodies, size, (room, copied, found.data if in_place else None))
+    return HalfSegment(halves, bodies, size, (used, copied, found.data if in_place else None))
 
 
 def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:

@@ -16,14 +16,14 @@ from replica.rows.decode.kernel_row_keys import (
     find_key_values,
     forget_values,
     inherit_values,
-    key_room,
-    write_key,
+    most_key_bytes,
 )
 from replica.rows.decode.kernel_unchanged import end_if_same
 from replica.rows.decode.kernel_walk import begin_event, skip_image
 from replica.rows.decode.records import RunState, SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.records import EventRecord
+from replica.rows.types.kernel_keys import write_key
 
 # What of a row change lies in what is delivered.
 DROPPED = 0
@@ -64,11 +64,11 @@ def lies_inside(keys: int, values: int, scratch: int, frontier: int) -> int:
     """Return 1 if a key is at or before the frontier, 0 if it lies behind, -1 if it is not told."""
     count = load_u8(keys + RowKeyRecord.count)
     parts = load_u8(keys + RowKeyRecord.parts)
-    room = key_room(parts, count, values)
+    room = most_key_bytes(parts, count, values)
     if room < 0 or room > MAX_KEY_BYTES:
         return -1
     key = load_u8(scratch + KeyScratch.key)
-    size = write_key(parts, count, values, key)
+    size = write_key(parts, count, values, key) - key
     upto = load_u8(frontier + FrontierRecord.upto)
     return 1 if compare_bytes(key, size, upto, load_u8(frontier + FrontierRecord.size)) <= 0 else 0
 

@@ -1,11 +1,11 @@
-"""The key of a row, from its images: where the values of the key's columns stand, and their canonical bytes."""
+"""The values of a key's columns in the images of a row: where they stand, and whether all of them are told."""
 
 from __future__ import annotations
 
 from replica.native.compile import helper
 from replica.native.memory import load_u1, load_u8, store_u8
 from replica.native.record import Record, word
-from replica.rows.decode.kernel_key_values import KeyColumnRecord, key_value
+from replica.rows.types.kernel_keys import key_room
 from replica.rows.types.kernel_numbers import short_little_endian
 from replica.rows.types.plan_record import PlanRecord
 
@@ -13,13 +13,13 @@ from replica.rows.types.plan_record import PlanRecord
 class RowKeyRecord(Record):
     """The key of one table map."""
 
-    parts = word("address of a record for each column of the key, in key order")
+    parts = word("address of a KeyRecord for each column of the key, in key order")
     count = word("how many, 0: the table's keys are not asked for")
     ranks = word("address of int64 per column of the wire: its number in the key, or -1")
 
 
 class KeyValueRecord(Record):
-    """The value of one column of a key in a row image."""
+    """The value of one column of a key in a row image: a spot of `kernel_keys`."""
 
     start = word("address")
     size = word("bytes, -1: the image does not hold the column, or holds NULL")
@@ -82,26 +82,12 @@ def inherit_values(before: int, after: int, count: int) -> None:
 
 
 @helper
-def key_room(parts: int, count: int, values: int) -> int:
+def most_key_bytes(parts: int, count: int, values: int) -> int:
     """Return how many bytes the key takes at most, or -1 where one of its values is not told."""
-    room = 0
     for i in range(count):
-        size = load_u8(values + i * KeyValueRecord.BYTES + KeyValueRecord.size)
-        if size < 0:
+        if load_u8(values + i * KeyValueRecord.BYTES + KeyValueRecord.size) < 0:
             return -1
-        room += max(2 * size + 2, load_u8(parts + i * KeyColumnRecord.BYTES + KeyColumnRecord.size))
-    return room
-
-
-@helper
-def write_key(parts: int, count: int, values: int, out: int) -> int:
-    """Write the canonical bytes of a key whose values are all told; return how many."""
-    p = out
-    for i in range(count):
-        value = values + i * KeyValueRecord.BYTES
-        part = parts + i * KeyColumnRecord.BYTES
-        p += key_value(part, load_u8(value + KeyValueRecord.start), load_u8(value + KeyValueRecord.size), p)
-    return p - out
+    return key_room(parts, count, values)
 
 
 @helper

@@ -7,7 +7,6 @@ cannot be told apart.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from replica.errors import SchemaError
 from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
-from replica.rows.decode.key_values import key_parts
+from replica.rows.types.keys import key_part, key_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,13 +65,12 @@ class RowKeys:
 
     def _ask(self, slot: int, table: CompiledTable, key: Sequence[ColumnSchema]) -> None:
         indexes = key_columns(table.table_map, [plan.name for plan in table.layout.columns], key)
-        columns = list(table.table_map.columns)
-        for index, declared in zip(indexes, key, strict=True):
-            if columns[index].unsigned is None:
-                columns[index] = replace(columns[index], unsigned=declared.unsigned)
+        columns = table.table_map.columns
         ranks = np.full(len(columns), -1, np.int64)
         ranks[indexes] = np.arange(len(indexes))
-        parts = key_parts(columns, indexes)
+        parts = key_records(
+            [key_part(number, columns[number], declared) for number, declared in zip(indexes, key, strict=True)]
+        )
         self._keep += [ranks, parts]
         self.records[slot] = (address(parts), len(parts), address(ranks))
         self.asked[slot] = True

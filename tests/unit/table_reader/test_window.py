@@ -22,8 +22,8 @@ from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_number
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.rows.decode.key_values import plain_key
 from replica.rows.scan.scan import scan
+from replica.rows.types.keys import key_bytes_of, key_part
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.table_reader import row_halves
 from replica.table_reader.chunk import RowBlock, TableKey
@@ -71,7 +71,8 @@ def encoded(key: int, value: str, columns: list[Column] = COLUMNS) -> bytes:
 
 
 def key_of(key: int) -> bytes:
-    return plain_key(parse_table_map(OURS).columns, [0], [struct.pack("<i", key)])
+    part = key_part(0, parse_table_map(OURS).columns[0], SCHEMA.columns[0])
+    return key_bytes_of([part], [struct.pack("<i", key)])
 
 
 @dataclass

@@ -1,0 +1,115 @@
+"""The server's catalog as the reading of tables needs it: the names of all tables, and one table's definition and key.
+
+In: a connection. Out: names in order, asked in pieces, of which nothing but the names stays in memory; or one table as
+it is now. Views and sequences have no rows to read and are left out. Refused, by name: a table without a key that rows
+can be read by, or of an engine whose rows a snapshot does not hold still.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from replica.errors import PrerequisiteError, SchemaError
+from replica.handshake.catalog import read_tables
+from replica.schema.catalog import SYSTEM_DATABASES
+from replica.table_reader.chunks import ReadTable
+from replica.table_reader.indexes import ask_indexes
+from replica.table_reader.key import choose_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from replica.handshake.registration import Rows, Steps
+    from replica.schema.known_tables import TableName
+
+_Result = TypeVar("_Result")
+
+PIECE: Final = 5_000
+"""Names in one answer: some hundred KB. The statements say it too."""
+VERSIONED_ENGINES: Final = ("InnoDB",)
+"""The engines whose rows stand still in a snapshot."""
+
+_DATABASES: Final = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
+_TABLES: Final = (
+    "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
+    "AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY TABLE_NAME > %s "
+    "ORDER BY BINARY TABLE_NAME LIMIT 5000"
+)
+_ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
+_TABLE: Final = "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+
+
+class Asked(Protocol):
+    """A connection that answers small questions."""
+
+    def rows(self, sql: str, arguments: tuple[str, ...] = ()) -> Rows: ...
+
+    def run(self, steps: Steps[_Result]) -> _Result: ...
+
+
+def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[TableName]:
+    """Return the names of the tables that are wanted, ascending by the bytes of their UTF-8."""
+    found: list[TableName] = []
+    for (database,) in connection.rows(_DATABASES):
+        if database is None or database.lower() in SYSTEM_DATABASES:
+            continue
+        last = ""
+        while True:
+            names = [name for (name,) in connection.rows(_TABLES, (database, last)) if name is not None]
+            found += [name for table in names if wanted(name := (database, table))]
+            if len(names) < PIECE:
+                break
+            last = names[-1]
+    return sorted(found)
+
+
+def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
+    """Return a table as it is now; None where there is none of that name that has rows to read.
+
+    Raises:
+        PrerequisiteError: it cannot be read in parts that fit together.
+        SchemaError: its definition is not understood.
+    """
+    facts = connection.rows(_TABLE, name)
+    if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
+        return None
+    engine = facts[0][1]
+    if engine not in VERSIONED_ENGINES:
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
+            "does not hold still.",
+            hint="Leave it out of the query's tables, or ALTER it to InnoDB.",
+        )
+    try:
+        schema = connection.run(read_tables([name])).get(name)
+    except SchemaError:
+        if not connection.rows(_TABLE, name):
+            return None  # dropped in between
+        raise
+    if schema is None:
+        return None
+    indexes = connection.run(ask_indexes([name[0]], name[1])).get(name, ())
+    key = choose_key(schema, indexes)
+    if key is None:
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
+            "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
+            hint="Give it one, or leave it out of the query's tables.",
+        )
+    return ReadTable(schema, key)
+
+
+def count_rows(connection: Asked, names: Container[TableName]) -> int:
+    """Return how many rows the server guesses that these tables have together."""
+    total = 0
+    for (database,) in connection.rows(_DATABASES):
+        if database is None or database.lower() in SYSTEM_DATABASES:
+            continue
+        last = ""
+        while True:
+            rows = connection.rows(_ROWS, (database, last))
+            total += sum(int(count or 0) for table, count in rows if (database, table) in names)
+            if len(rows) < PIECE:
+                break
+            last = rows[-1][0] or ""
+    return total

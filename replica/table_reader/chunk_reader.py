@@ -1,0 +1,162 @@
+"""One chunk of a table, read in a snapshot transaction of its own.
+
+In: a connection, a table, the key up to which it was read, and what the snapshot surely sees (the lower position). Out:
+the chunk with its rows in the spool, or that there is no such table. Its definition is read before the snapshot is
+opened, behind the lower position: what changes the table after that is found in the relay log between the chunk's
+`lower` and `upper`. Refused: a result that is not what the definition says; a server that is behind the lower position
+is for the caller to wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from replica.errors import ServerError
+from replica.table_reader.catalog import Asked, describe_table
+from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
+from replica.table_reader.kept_key import key_literals
+from replica.table_reader.log_view import includes
+from replica.table_reader.result_rows import ResultRows
+from replica.table_reader.select_list import select_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.option_values import Endpoint
+    from replica.protocol.gtid import GtidPosition
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.pace import Pace
+    from replica.table_reader.result_stream import ResultStream
+    from replica.table_reader.spool import Spool
+    from replica.table_reader.watch import Seen
+
+TRANSIENT: Final = {
+    1040: "the server has no connection free",
+    1205: "a lock was waited for",
+    1213: "a deadlock was met",
+    1290: "the server is read-only or starting",
+    1317: "the statement was ended by someone",
+    1053: "the server shuts down",
+    1927: "the connection was ended by someone",
+    1969: "the statement took too long",
+}
+"""Server errors that pass, and what is waited for then (include/mysqld_error.h)."""
+REDEFINED: Final = frozenset({1412, 1054, 1146, 1176, 1072, 1932})
+"""The table is another one than the catalog said: the definition is read again (1412 ER_TABLE_DEF_CHANGED, 1054 unknown
+column, 1146 unknown table, 1176 unknown index, 1072 unknown key column, 1932 the table is gone in the engine)."""
+DENIED: Final = frozenset({1044, 1142, 1143})
+"""The account may not read the database, the table, some column of it."""
+OVERRUN: Final = 2
+"""How many times the bytes of a chunk may come, where rows are suddenly wider: then it ends early."""
+
+
+class SnapshotConnection(Asked, Protocol):
+    """A connection that reads tables, as a chunk needs it."""
+
+    def begin_snapshot(self) -> GtidPosition: ...
+
+    def position(self) -> GtidPosition: ...
+
+    def select(self, sql: str) -> ResultStream: ...
+
+    def end_snapshot(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class BehindError(Exception):
+    """The server that is read from has not reached the lower position; it never leaves the threads."""
+
+
+class Wanted(NamedTuple):
+    """The chunk that is to be read. `begin`: the kept key it begins behind; `end`: the last one, None for no end."""
+
+    name: TableName
+    begin: bytes
+    end: bytes | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkReader:
+    """The reading of chunks, over any connection. `connect` opens one more, to a host."""
+
+    connect: Callable[[Endpoint], SnapshotConnection]
+    spool: Spool
+    pace: Pace
+
+    def read(self, connection: SnapshotConnection, wanted: Wanted, seen: Seen) -> Read:
+        """Read a chunk over a connection to the host of `seen`, which may be closed then (`Read.connected`).
+
+        Raises:
+            BehindError: the server has not got to the lower position.
+            ReplicaError: as the connection, the catalog and the rows say.
+        """
+        table = describe_table(connection, wanted.name)
+        if table is None:
+            return Read(None, connection.position(), wanted.rows, connected=True)
+        begin = () if starts(wanted.begin) else key_literals(table.schema, table.key, wanted.begin)
+        end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
+        sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
+        began = time.monotonic()
+        if not includes(connection.begin_snapshot(), seen.lower.position):
+            connection.end_snapshot()
+            raise BehindError
+        stream = connection.select(sql)
+        rows = ResultRows(table.schema, table.key, stream.columns)
+        size, cut = 0, False
+        for stretch in stream.stretches():
+            rows.add(stretch)
+            size += stretch.end - stretch.start
+            if size > OVERRUN * self.pace.chunk_bytes:
+                cut = True
+                break
+        upper = self._end(connection, seen.host, cut=cut)
+        seconds = time.monotonic() - began
+        last = rows.last_key() if rows.rows else None
+        block = rows.block()
+        ended = block.rows < wanted.rows and not cut
+        more = next_rows(
+            *(wanted.rows, block.rows, size, seconds), most_rows=self.pace.chunk_rows, most_bytes=self.pace.chunk_bytes
+        )
+        chunk = TableChunk(
+            table,
+            wanted.begin,
+            wanted.end if ended else last,
+            seen.lower.location,
+            upper,
+            block.rows,
+            size,
+            self.spool.store(block),
+        )
+        return Read(chunk, upper, more, connected=not cut)
+
+    def _end(self, connection: SnapshotConnection, host: Endpoint, *, cut: bool) -> GtidPosition:
+        """End the snapshot; return the server's position, read before that or later."""
+        if not cut:
+            upper = connection.position()
+            connection.end_snapshot()
+            return upper
+        # The rest of the result is not wanted: hanging up is the only way to be spared it.
+        connection.close()
+        other = self.connect(host)
+        try:
+            return other.position()
+        finally:
+            other.close()
+
+
+class Read(NamedTuple):
+    """The outcome of reading a chunk: None where there was no such table at `upper`. `next_rows`: for the next one."""
+
+    chunk: TableChunk | None
+    upper: GtidPosition
+    next_rows: int
+    connected: bool
+
+
+def passes(error: Exception) -> bool:
+    """Tell whether a server's error is one that passes by itself."""
+    return isinstance(error, ServerError) and error.code in TRANSIENT

@@ -1,0 +1,126 @@
+"""Chunks of tables, moved to the position that a batch ends at: by the changes that the relay log has around them.
+
+In: chunks, each with the places between which its rows may stand; the position. Out: per table the blocks that hold
+there, or why not now: a statement changed the table in between, so that it has to be read again, or does so behind the
+position, which has to come first. The window of the relay log is kept and grows, while the tables are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from replica.table_reader.chunks import starts
+from replica.table_reader.kept_key import key_bytes
+from replica.table_reader.moved import moved
+from replica.table_reader.window import TableWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from replica.relay_log.location import RelayLocation
+    from replica.relay_log.log import RelayLog
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.chunk import RowBlock
+    from replica.table_reader.chunks import ReadTable, TableChunk
+
+
+class Fit(Enum):
+    """The answer to whether chunks can be moved to a position."""
+
+    FITS = auto()
+    AGAIN = auto()
+    """A statement changed the table between the chunks' beginning and the position: they are read again."""
+    LATER = auto()
+    """A statement changes it behind the position, before the chunks' end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRun:
+    """Chunks of one table, neighbours in key order. `upper`: the place that all of them were read before."""
+
+    name: TableName
+    chunks: Sequence[TableChunk]
+    upper: RelayLocation
+
+    @property
+    def table(self) -> ReadTable:
+        """The table, which is the same for all of them."""
+        return self.chunks[0].table
+
+    @property
+    def lower(self) -> RelayLocation:
+        """The place up to which all of them surely see."""
+        return min(chunk.lower for chunk in self.chunks)
+
+
+class BlockLostError(Exception):
+    """The file of a chunk is gone; it never leaves the engine."""
+
+
+class ChunkMover:
+    """The moves of one snapshot. Called by one thread."""
+
+    def __init__(self, log: RelayLog) -> None:
+        self._log = log
+        self._window: TableWindow | None = None
+        self._tables: dict[TableName, ReadTable] = {}
+
+    def look(self, groups: Sequence[ChunkRun], v: RelayLocation) -> None:
+        """Read the changes around these chunks.
+
+        Raises:
+            DataLossError: the relay log does not reach back to them.
+        """
+        tables = {group.name: group.table for group in groups}
+        start = min(v, *(group.lower for group in groups))
+        end = max(v, *(group.upper for group in groups))
+        window = self._window
+        if window is not None and tables == self._tables and window.start <= start <= window.end:
+            window.extend(end)
+            window.trim(start)
+            return
+        keys = {name: table.key for name, table in tables.items()}
+        schemas = {name: table.schema for name, table in tables.items()}
+        self._window = TableWindow.read(self._log, start, end, keys, schemas)
+        self._tables = tables
+
+    def forget(self) -> None:
+        """Let the window's memory go."""
+        self._window = None
+
+    def fit(self, group: ChunkRun, v: RelayLocation) -> Fit:
+        """Judge whether chunks that were looked at can be moved to `v`."""
+        window = self._known()
+        if group.lower < v and window.ddl(group.name, group.lower, v):
+            return Fit.AGAIN
+        if v < group.upper and window.ddl(group.name, v, group.upper):
+            return Fit.LATER
+        return Fit.FITS
+
+    def blocks(self, group: ChunkRun, v: RelayLocation) -> Iterator[RowBlock]:
+        """Yield the rows of chunks that fit, as of `v`.
+
+        Raises:
+            BlockLostError: the file of a chunk is not there any more.
+            PrerequisiteError: the relay log has a change of a row of them without its whole images.
+        """
+        window = self._known()
+        table = group.table
+        states = window.state_at(group.name, min(group.lower, v), v)
+        for number, chunk in enumerate(group.chunks):
+            block = chunk.stored.load()
+            if block is None:
+                raise BlockLostError
+            if table.key.ordered:
+                begin = None if starts(chunk.begin) else key_bytes(table.schema, table.key, chunk.begin)
+                end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
+                yield from moved(block, states, begin, end)
+            else:
+                yield from moved(block, states, None, None, puts=number == len(group.chunks) - 1)
+
+    def _known(self) -> TableWindow:
+        if self._window is None:
+            raise RuntimeError("look at the chunks first")
+        return self._window

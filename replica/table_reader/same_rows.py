@@ -1,0 +1,211 @@
+"""The rows of a batch whose files are lost, read again: the same rows in the same order, as of the batch's position.
+
+In: the frontiers of the batch, and its position. Out: its parts, in new files. The ranges of keys are read as the
+tables are now, and moved back by the changes since. Refused: a table that a statement changed since, whose rows of
+then are nowhere any more, and rows that are not as many as they were.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError, DisconnectedError, ReplicaError
+from replica.relay_log.ddl import statements_between
+from replica.schema.outline import outline_of
+from replica.table_reader.batches import BatchWriter
+from replica.table_reader.catalog import list_tables
+from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes
+from replica.table_reader.chunks import FIRST_ROWS
+from replica.table_reader.frontier import NOTHING
+from replica.table_reader.log_view import place_behind
+from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
+from replica.table_reader.transaction import transaction_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.config import ReplicaConfig
+    from replica.option_values import Endpoint
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.batches import BatchName, SpoolPart
+    from replica.table_reader.chunk_reader import SnapshotConnection
+    from replica.table_reader.chunks import TableChunk
+    from replica.table_reader.log_view import LogView
+    from replica.table_reader.moving import ChunkMover
+    from replica.table_reader.pace import Pace
+    from replica.table_reader.rows_events import LastTransaction
+    from replica.table_reader.spool import Spool
+    from replica.table_reader.watch import Seen, SourceWatch
+
+POLL_S: Final = 0.05
+"""How often it is looked whether there is a lower position, or the relay log has got far enough."""
+
+Range = tuple["TableName", bytes, bytes | None]
+"""A table, the kept key behind which its rows of the batch begin, and the last one; None: up to its end."""
+
+
+class RangeReader:
+    """The reading again of lost batches, in the caller's thread, over a connection of its own."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        pace: Pace,
+        view: LogView,
+        spool: Spool,
+        mover: ChunkMover,
+        watch: SourceWatch,
+        connect: Callable[[Endpoint], SnapshotConnection],
+        wanted: Callable[[TableName], bool],
+    ) -> None:
+        self._config = config
+        self._pace = pace
+        self._view = view
+        self._spool = spool
+        self._mover = mover
+        self._watch = watch
+        self._connect = connect
+        self._wanted = wanted
+
+    def make(self, name: BatchName, v: RelayHead, transaction: LastTransaction | None) -> list[SpoolPart]:
+        """Read the rows of a batch again, and return their parts.
+
+        Raises:
+            DataLossError: they cannot be read as they were.
+            ReplicaError: what reading them met.
+        """
+        self._spool.open()
+        transaction = transaction or transaction_at(self._view.log, v)
+        deadline = time.monotonic() + self._config.reconnect_retry_s
+        while True:
+            seen = self._await_seen()
+            writer = BatchWriter(self._spool, name.before.rows, transaction)
+            connection = None
+            try:
+                connection = self._connect(seen.host)
+                for one in self._ranges(name, connection, v.location):
+                    self._write(writer, connection, seen, one, v)
+                return _finished(writer, name)
+            except (BehindError, BlockLostError, _ReadAgainError):
+                writer.abandon()
+            except ReplicaError as error:
+                writer.abandon()
+                code = getattr(error, "code", 0)
+                lasting = not (isinstance(error, DisconnectedError) or passes(error) or code in REDEFINED)
+                if lasting or time.monotonic() > deadline:
+                    raise
+            except BaseException:
+                writer.abandon()
+                raise
+            finally:
+                self._mover.forget()
+                if connection is not None:
+                    connection.close()
+            time.sleep(POLL_S)
+
+    def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayLocation) -> list[Range]:
+        """Return the ranges of keys between two frontiers, in the order of their tables."""
+        before, after = name.before, name.after
+        names = {table for table, _ in (*before.open, *after.open)}
+        if (before.after, before.done) != (after.after, after.done):
+            made = self._made_since(v)
+            names |= {table for table in list_tables(connection, self._wanted) if table not in made}
+        ranges = []
+        for table in sorted(names):
+            begin, end = before.reached(table), after.reached(table)
+            if begin is not None and end not in (begin, NOTHING):
+                ranges.append((table, begin, end))
+        return ranges
+
+    def _made_since(self, v: RelayLocation) -> set[TableName]:
+        """Return the tables that were made behind a place: those of the names that had no table before."""
+        made: set[TableName] = set()
+        touched: set[TableName] = set()
+        for statement in statements_between(self._view.log, v, self._view.head().location):
+            outline = outline_of(statement.query, statement.server_version)
+            if outline is not None:
+                if outline.creates:
+                    made |= set(outline.defined) - touched
+                touched |= set(outline.tables)
+        return made
+
+    def _write(
+        self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, wanted: Range, v: RelayHead
+    ) -> None:
+        chunks = self._chunks(connection, seen, wanted)
+        try:
+            if not chunks:
+                return
+            upper = max(self._await_place(chunk, v) for chunk in chunks)
+            if any(chunk.table != chunks[0].table for chunk in chunks):
+                raise _ReadAgainError
+            group = ChunkRun(wanted[0], tuple(chunks), upper)
+            self._mover.look([group], v.location)
+            fit = self._mover.fit(group, v.location)
+            if fit is Fit.LATER:
+                raise _changed(f"a statement changed table {'.'.join(wanted[0])} since")
+            if fit is Fit.AGAIN:
+                raise _ReadAgainError  # until the lower position has passed the batch's
+            writer.write(group.name, self._mover.blocks(group, v.location))
+        finally:
+            for chunk in chunks:
+                chunk.stored.drop()
+
+    def _chunks(self, connection: SnapshotConnection, seen: Seen, wanted: Range) -> list[TableChunk]:
+        name, begin, end = wanted
+        reader = ChunkReader(self._connect, self._spool, self._pace)
+        chunks: list[TableChunk] = []
+        others: list[SnapshotConnection] = []
+        rows = min(FIRST_ROWS, self._pace.chunk_rows)
+        try:
+            while True:
+                read = reader.read(connection, Wanted(name, begin, end, rows), seen)
+                if read.chunk is None:
+                    return chunks
+                chunks.append(read.chunk)
+                rows = read.next_rows
+                if read.chunk.end == end:
+                    return chunks
+                begin = read.chunk.end or NOTHING
+                if not read.connected:
+                    others.append(connection := self._connect(seen.host))
+        except BaseException:
+            for chunk in chunks:
+                chunk.stored.drop()
+            raise
+        finally:
+            for other in others:
+                other.close()
+
+    def _await_seen(self) -> Seen:
+        while self._watch.seen is None:
+            self._watch.check()
+            time.sleep(POLL_S)
+        return self._watch.seen
+
+    def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
+        while True:
+            place = place_behind(self._view, chunk.upper)
+            if place is not None:
+                return max(place, v.location)
+            self._view.wait_for(chunk.upper, POLL_S)
+
+
+def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
+    wanted = name.after.rows - name.before.rows
+    if writer.rows != wanted:
+        raise _changed(f"{wanted} rows were delivered, and {writer.rows} are found")
+    return writer.finish(name)
+
+
+class _ReadAgainError(Exception):
+    """The rows do not fit together, and do once they are read again; it never leaves this module."""
+
+
+def _changed(what: str) -> DataLossError:
+    return DataLossError(
+        f"The files with the rows of a batch are lost, and they cannot be read again as they were: {what}.",
+        hint="Begin with a new checkpoint, or bring the folder back: what was committed before is not touched.",
+    )

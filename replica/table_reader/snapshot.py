@@ -1,0 +1,390 @@
+"""The tables of a query, read beside its stream: what is delivered of them holds at the position of each batch.
+
+In: the relay log as it is written, the selection, the frontier that a checkpoint holds. Out: for each batch, the
+frontier it ends at, and its rows as parts of files, moved to the batch's position; the same again after any restart,
+from the files, or read again from the tables. Reading goes on in threads meanwhile. What ended them is raised by every
+method.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.relay_log.ddl import statements_between
+from replica.schema.outline import outline_of
+from replica.table_reader.accepted_pairs import TEN_SECONDS
+from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
+from replica.table_reader.catalog import count_rows, list_tables
+from replica.table_reader.connection import TableConnection
+from replica.table_reader.frontier import NOTHING, Frontier
+from replica.table_reader.log_view import includes, place_behind
+from replica.table_reader.lower import LowerPosition
+from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
+from replica.table_reader.reading_list import ReadingList
+from replica.table_reader.reading_threads import ReadingThreads
+from replica.table_reader.same_rows import RangeReader
+from replica.table_reader.spool import Spool
+from replica.table_reader.transaction import transaction_at
+from replica.table_reader.watch import SourceWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from replica.config import ReplicaConfig
+    from replica.option_values import Endpoint
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.batches import SpoolPart
+    from replica.table_reader.chunk_reader import SnapshotConnection
+    from replica.table_reader.chunks import TableChunk
+    from replica.table_reader.log_view import LogView
+    from replica.table_reader.pace import Pace
+    from replica.table_reader.reading_list import TableReading
+    from replica.table_reader.rows_events import LastTransaction
+
+BATCH_BYTES: Final = 256 << 20
+"""What one batch takes of the chunks that wait, unless it is told less."""
+RATE_S: Final = 30.0
+"""How far back the rate that progress tells is measured."""
+
+
+class ReadLimit(NamedTuple):
+    """The most that one batch takes; one chunk at least, whatever it says."""
+
+    rows: int | None = None
+    size: int | None = None
+
+
+ALL: Final = ReadLimit()
+
+
+class Advance(NamedTuple):
+    """The outcome of planning a batch: the frontier it ends at, and how much that is. Tables may be empty."""
+
+    frontier: Frontier
+    rows: int
+    size: int
+
+
+class SnapshotProgress(NamedTuple):
+    """The progress of reading. `rows` and `size`: read so far; `waits_for`: in words, '' while it reads."""
+
+    tables: int
+    tables_done: int
+    current: tuple[TableName, ...]
+    rows: int
+    size: int
+    rows_a_second: float
+    estimated_rows: int
+    seconds_left: float | None
+    waits_for: str
+
+
+class TableSnapshot:
+    """The tables of one query. Its methods are for one thread; what they raise ends the query.
+
+    `selection` tells of a database and a table whether its rows are wanted. `age_s`: how old a place of the binlog has
+    to be before all of it counts as committed; tests make it shorter.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        view: LogView,
+        selection: Callable[[str, str], bool],
+        pace: Pace,
+        spool: Path,
+        *,
+        age_s: float = TEN_SECONDS,
+    ) -> None:
+        self._config = config
+        self._view = view
+        self._wanted: Callable[[TableName], bool] = lambda name: selection(*name)
+        self._pace = pace
+        most = config.relay_max_bytes if pace.spool_bytes is None else pace.spool_bytes
+        self._spool = Spool(spool, most_bytes=most, min_free_bytes=config.min_free_bytes)
+        self._list = ReadingList()
+        self._mover = ChunkMover(view.log)
+        hosts = config.endpoints if pace.host is None else (pace.host,)
+        self._watch = SourceWatch(
+            *(config, pace, hosts),
+            lambda host: LowerPosition(config, host, view.log, age_s=age_s),
+            self._connect,
+            on_change=self._wake,
+        )
+        self._threads = ReadingThreads(config, pace, self._list, self._spool, self._watch, self._connect)
+        self._ranges = RangeReader(
+            config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
+        )
+        self._reached = Frontier()
+        self._followed: RelayLocation | None = None
+        self._estimated = 0
+        self._done_before = 0
+        self._rates: deque[tuple[float, int]] = deque()
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self, frontier: Frontier) -> None:
+        """Begin to read what the frontier says is not delivered.
+
+        Raises:
+            ReplicaError: the server cannot be asked for its tables, or the folder cannot be used.
+        """
+        self._spool.open()
+        self._reached = frontier
+        self._watch.start()
+        if frontier.finished:
+            return
+        self._followed = self._view.head().location
+        opened = dict(frontier.open)
+        connection = self._connect(self._watch.host)
+        try:
+            names = [] if frontier.done else list_tables(connection, self._wanted)
+            left = [name for name in names if frontier.reached(name) == NOTHING]
+            self._done_before = len(names) - len(left)
+            self._list.add([*left, *(name for name in opened if name not in left)], opened)
+            self._estimated = count_rows(connection, {*left, *opened})
+        finally:
+            connection.close()
+        self._threads.start()
+
+    def close(self) -> None:
+        """End all threads. The files of batches stay."""
+        self._threads.close()
+        self._watch.close()
+        self._mover.forget()
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the place of the relay log from which on its files are needed; None: no place is known yet."""
+        _, begun = self._list.state()
+        lowers = [chunk.lower for table in begun for chunk in list(table.chunks)]
+        seen = self._watch.seen
+        return min([*lowers, *([seen.lower.location] if seen is not None else [])], default=None)
+
+    # -- what the planner asks -----------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Tell whether a batch would take rows, or finish.
+
+        Raises:
+            ReplicaError: the error that ended the threads.
+        """
+        self._check()
+        return bool(self._list.deliverable()) or self._list.finished
+
+    def advance(
+        self,
+        frontier: Frontier,
+        v: RelayHead,
+        limit: ReadLimit = ALL,
+        *,
+        transaction: LastTransaction | None = None,
+    ) -> Advance | None:
+        """Move what was read to the position of a batch, and put it on disk.
+
+        Args:
+            frontier: where the batch begins.
+            v: where it ends in the stream, a place of the relay log.
+            limit: how much it takes.
+            transaction: the last one of that position; None: it is looked up in the relay log.
+
+        Returns:
+            The frontier it ends at; None where nothing can be delivered now.
+
+        Raises:
+            DiskFullError: the rows do not fit on the disk; nothing was taken.
+            ReplicaError: the error that ended the threads, or what moving the rows met.
+        """
+        self._check()
+        if frontier.finished:
+            return None
+        self._resume(frontier)
+        self._follow_names(frontier, v.location)
+        taken, gone = self._fitting(v, limit)
+        if not taken and not gone and not self._list.finished:
+            return None
+        return self._write(frontier, v, taken, gone, transaction)
+
+    def parts(
+        self, before: Frontier, after: Frontier, v: RelayHead, *, transaction: LastTransaction | None = None
+    ) -> list[SpoolPart]:
+        """Return the rows of a batch that was planned, by this process or an earlier one.
+
+        Raises:
+            DataLossError: its files are lost, and the tables were changed since so that they cannot be read again.
+            ReplicaError: what reading them again met.
+        """
+        if after.rows == before.rows:
+            return []
+        name = BatchName(before, after, v.position)
+        found = find_batch(self._spool.folder, name)
+        return self._ranges.make(name, v, transaction) if found is None else found
+
+    def release(self, frontier: Frontier) -> None:
+        """Remove the files of all batches up to a frontier: they are committed."""
+        remove_up_to(self._spool, None if frontier.finished else frontier.rows)
+
+    def progress(self) -> SnapshotProgress:
+        """Say how far it is."""
+        left, begun = self._list.state()
+        rows, now = self._threads.rows, time.monotonic()
+        self._rates.append((now, rows))
+        while now - self._rates[0][0] > RATE_S:
+            self._rates.popleft()
+        since, before = self._rates[0]
+        rate = (rows - before) / (now - since) if now > since else 0.0
+        total = self._list.total
+        rest = max(0, self._estimated - rows)
+        return SnapshotProgress(
+            tables=self._done_before + total,
+            tables_done=self._done_before + total - left - len(begun),
+            current=tuple(table.name for table in begun if table.busy),
+            rows=rows,
+            size=self._threads.size,
+            rows_a_second=rate,
+            estimated_rows=self._estimated,
+            seconds_left=rest / rate if rate else None,
+            waits_for=self._threads.waits_for,
+        )
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _connect(self, host: Endpoint) -> SnapshotConnection:
+        pace = self._pace
+        return TableConnection.open(self._config, host, statement_s=pace.statement_s, lock_wait_s=pace.lock_wait_s)
+
+    def _wake(self) -> None:
+        with self._list.changed:
+            self._list.changed.notify_all()
+
+    def _check(self) -> None:
+        self._threads.check()
+        self._watch.check()
+
+    def _follow_names(self, frontier: Frontier, v: RelayLocation) -> None:
+        """Add the tables that were made since the names were listed, before the frontier passes their names."""
+        if self._followed is None or v <= self._followed:
+            return
+        again = False
+        for statement in statements_between(self._view.log, self._followed, v):
+            outline = outline_of(statement.query, statement.server_version)
+            if outline is None:
+                continue
+            again |= not outline.tables
+            self._list.add(name for name in outline.defined if frontier.reached(name) == NOTHING and self._wanted(name))
+        if again and not frontier.done:
+            self._list_again(frontier)
+        self._followed = v
+
+    def _resume(self, frontier: Frontier) -> None:
+        """Bring the list to a frontier that is not the one that was returned last."""
+        if frontier.rows != self._reached.rows and not frontier.done:
+            self._list_again(frontier)
+        self._list.follow(dict(frontier.open))
+
+    def _list_again(self, frontier: Frontier) -> None:
+        connection = self._connect(self._watch.host)
+        try:
+            names = list_tables(connection, self._wanted)
+        finally:
+            connection.close()
+        self._list.add(name for name in names if frontier.reached(name) == NOTHING)
+
+    def _fitting(
+        self, v: RelayHead, limit: ReadLimit
+    ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
+        """Return the chunks that hold at `v` once they are moved, within the limit, and tables that are not there."""
+        candidates, gone = self._candidates(v, limit)
+        taken = []
+        if candidates:
+            self._mover.look([group for group, _ in candidates], v.location)
+        for group, table in candidates:
+            fit = self._mover.fit(group, v.location)
+            if fit is Fit.FITS:
+                taken.append((group, table))
+            elif fit is Fit.AGAIN:
+                self._list.read_again(table, not_before=v.location)
+        return taken, gone
+
+    def _candidates(
+        self, v: RelayHead, limit: ReadLimit
+    ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
+        rows, size = limit.rows, BATCH_BYTES if limit.size is None else limit.size
+        candidates: list[tuple[ChunkRun, TableReading]] = []
+        gone = []
+        for table in self._list.deliverable():
+            if table.gone is not None:
+                if includes(v.position, table.gone):
+                    gone.append(table)
+                continue
+            chunks: list[TableChunk] = []
+            for chunk in list(table.chunks):
+                fits = (rows is None or chunk.rows <= rows) and chunk.size <= size
+                first = not (chunks or candidates)
+                if not (fits or first or table.whole) or (chunks and chunk.table != chunks[0].table):
+                    break
+                chunks.append(chunk)
+                rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
+            upper = self._upper(chunks, v) if chunks else None
+            if upper is not None:
+                candidates.append((ChunkRun(table.name, tuple(chunks), upper), table))
+        return candidates, gone
+
+    def _upper(self, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
+        """Find the place of the relay log that chunks were read before; None where it has not got there."""
+        upper = v.location
+        for chunk in chunks:
+            if not includes(v.position, chunk.upper):
+                place = place_behind(self._view, chunk.upper)
+                if place is None:
+                    return None
+                upper = max(upper, place)
+        return upper
+
+    def _write(
+        self,
+        frontier: Frontier,
+        v: RelayHead,
+        taken: list[tuple[ChunkRun, TableReading]],
+        gone: list[TableReading],
+        transaction: LastTransaction | None,
+    ) -> Advance | None:
+        names = [table.name for table in gone] + [group.name for group, _ in taken]
+        known = self._list.known()
+        new = frontier.begin(name for name in known if name <= max(names)) if names else frontier
+        writer = BatchWriter(self._spool, frontier.rows, transaction or transaction_at(self._view.log, v))
+        ended = {table.name for table in gone}
+        try:
+            for group, table in taken:
+                before = writer.rows
+                try:
+                    writer.write(group.name, self._mover.blocks(group, v.location))
+                except BlockLostError:
+                    self._list.read_again(table)
+                    writer.abandon()
+                    return None
+                end = group.chunks[-1].end
+                ended |= {group.name} if end is None else set()
+                new = new.advance(group.name, end, writer.rows - before)
+            new = new.without(table.name for table in gone)
+            if ended.issuperset(known):
+                new = new.finish()
+            size = writer.size
+            if writer.rows:
+                writer.finish(BatchName(frontier, new, v.position))
+            else:
+                writer.abandon()
+        except BaseException:
+            writer.abandon()
+            raise
+        for group, table in taken:
+            self._list.delivered(table, len(group.chunks), ended=group.name in ended)
+        for table in gone:
+            self._list.delivered(table, 0, ended=True)
+        if new.finished:
+            self._mover.forget()
+        self._reached = new
+        return Advance(new, new.rows - frontier.rows, size)

@@ -1,0 +1,212 @@
+"""The files that rows of tables wait in, beside the relay log: how they are written, what they may take, and their end.
+
+In: a folder of our own; blocks of rows as they were read. Out: the blocks again. A block that waits for its turn is a
+cache: it is not made durable, and a start removes what an earlier life left. Small ones stay in memory. Refused before
+anything is written: what the limit or the disk has no room for. Only files with our names are ever removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import struct
+import threading
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from replica.errors import DiskFullError, RelayError
+from replica.relay_log.disk import FULL, free_bytes, write_all
+from replica.table_reader.chunk import RowBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+IN_MEMORY_BYTES: Final = 64 << 10
+"""A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+"""Rows of any table: for the user of the query alone."""
+
+_WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
+_NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
+_HEAD: Final = struct.Struct("<8sQQQQQQ")
+_MAGIC: Final = b"ROWBLOCK"
+
+
+class Spool:
+    """The folder, and the room in it. Thread-safe.
+
+    `most_bytes`: what its files may take in all; `min_free_bytes`: what they leave free on the disk.
+    """
+
+    def __init__(self, folder: Path, *, most_bytes: int, min_free_bytes: int) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._min_free_bytes = min_free_bytes
+        self._lock = threading.Lock()
+        self._used = 0
+        self._numbers = itertools.count(1)
+
+    def open(self) -> None:
+        """Make the folder, and remove what an earlier life left half done or as a cache.
+
+        Raises:
+            RelayError: the folder cannot be made or read.
+        """
+        try:
+            self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            for path in self.folder.iterdir():
+                if _WAITING.fullmatch(path.name) or _NEW.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+            self._used = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+        except OSError as error:
+            raise spool_error(self.folder, error) from error
+
+    @property
+    def used(self) -> int:
+        """The bytes that its files take."""
+        return self._used
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether so many bytes may be written."""
+        return not self._lacking(size)
+
+    def reserve(self, size: int) -> None:
+        """Take room for so many bytes.
+
+        Raises:
+            DiskFullError: there is none, by the limit or on the disk.
+        """
+        with self._lock:
+            lacking = self._lacking(size)
+            if lacking:
+                raise DiskFullError(
+                    f"{size} bytes of rows that were read do not fit into {self.folder}: {lacking}.",
+                    hint="Free space there, or raise relayMaxBytes: what was delivered stays, and a restart goes on.",
+                )
+            self._used += size
+
+    def give_back(self, size: int) -> None:
+        """Count bytes as free that were reserved."""
+        with self._lock:
+            self._used -= size
+
+    def store(self, block: RowBlock) -> StoredBlock:
+        """Keep a block until it is loaded; larger ones in a file.
+
+        Raises:
+            DiskFullError: there is no room.
+            RelayError: it cannot be written.
+        """
+        size = _size(block)
+        if size <= IN_MEMORY_BYTES:
+            return StoredBlock(self, size, block=block)
+        self.reserve(size)
+        path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
+        arrays = (block.images, block.ends, block.keys, block.key_ends)
+        head = _HEAD.pack(_MAGIC, block.width, len(block.table_map), *(array.nbytes for array in arrays))
+        try:
+            write_file(path, [head, block.table_map, *(np.ascontiguousarray(array).data for array in arrays)])
+        except OSError as error:
+            self.give_back(size)
+            raise spool_error(self.folder, error) from error
+        return StoredBlock(self, size, path=path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file of ours that was reserved for; one that is gone is no error."""
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            path.unlink()
+            self.give_back(size)
+
+    def _lacking(self, size: int) -> str:
+        if self._used + size > self.most_bytes:
+            return f"they may take {self.most_bytes} bytes in all, and take {self._used}"
+        try:
+            free = free_bytes(self.folder)
+        except OSError:
+            return ""  # the folder was removed: writing says so
+        if free - size < self._min_free_bytes:
+            return f"the disk has {free} bytes free, of which {self._min_free_bytes} stay free"
+        return ""
+
+
+class StoredBlock:
+    """A block that waits, in memory or in a file. `lost` where someone removed the file."""
+
+    def __init__(self, spool: Spool, size: int, *, block: RowBlock | None = None, path: Path | None = None) -> None:
+        self.size = size
+        self._spool = spool
+        self._block = block
+        self._path = path
+
+    @property
+    def lost(self) -> bool:
+        """Whether its file is gone."""
+        return self._path is not None and not self._path.exists()
+
+    def load(self) -> RowBlock | None:
+        """Return the block; None where its file is gone or damaged: its rows are read again."""
+        if self._block is not None:
+            return self._block
+        try:
+            data = np.fromfile(self._path, np.uint8) if self._path else np.empty(0, np.uint8)
+        except OSError:
+            return None
+        if len(data) < _HEAD.size:
+            return None
+        magic, width, map_size, *sizes = _HEAD.unpack_from(data.data)
+        if magic != _MAGIC or len(data) != _HEAD.size + map_size + sum(sizes):
+            return None
+        at = _HEAD.size + map_size
+        parts = []
+        for size in sizes:
+            parts.append(data[at : at + size])
+            at += size
+        images, ends, keys, key_ends = parts
+        table_map = data[_HEAD.size : _HEAD.size + map_size].tobytes()
+        return RowBlock(table_map, width, images, _numbers(ends), keys, _numbers(key_ends))
+
+    def drop(self) -> None:
+        """Remove it; this may be called twice."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            self._spool.give_back(self.size)
+        self._block = self._path = None
+
+
+def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool = False) -> None:
+    """Write a new file of ours; an OSError is raised as it comes, and leaves no file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    try:
+        for part in parts:
+            write_all(descriptor, part)
+        if durable:
+            os.fsync(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def spool_error(folder: Path, error: OSError) -> RelayError:
+    """Make the error for an `OSError` met in the spool's folder: DiskFullError, or RelayError for all others."""
+    what = f"Rows that were read cannot be kept in {folder}: {error.strerror or error}."
+    if error.errno in FULL:
+        return DiskFullError(what, hint="Free space there, or raise the quota; a restart goes on.")
+    return RelayError(what, hint="Repair the disk or the folder, then start again: nothing that was delivered is lost.")
+
+
+def _size(block: RowBlock) -> int:
+    arrays = (block.images, block.ends, block.keys, block.key_ends)
+    return _HEAD.size + len(block.table_map) + sum(array.nbytes for array in arrays)
+
+
+def _numbers(data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.frombuffer(data.tobytes(), np.int64)  # a file's arrays are not aligned

@@ -1,0 +1,169 @@
+"""The list of tables: their order, what is read ahead, and what is thrown away when a reading begins again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.protocol.gtid import GtidPosition
+from replica.relay_log.location import RelayLocation
+from replica.schema.table import ColumnSchema, TableSchema
+from replica.table_reader import reading_list
+from replica.table_reader.chunk import TableKey
+from replica.table_reader.chunks import ReadTable, TableChunk
+from replica.table_reader.frontier import NOTHING
+from replica.table_reader.reading_list import ReadingList, TableReading
+from replica.table_reader.spool import Spool
+from tests.unit.table_reader.blocks import block_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B, C = ("d", "a"), ("d", "b"), ("d", "c")
+HERE = RelayLocation(1, 100)
+U = GtidPosition.parse("0-1-1")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path, most_bytes=1 << 30, min_free_bytes=0)
+
+
+def chunk(spool: Spool, begin: bytes = NOTHING, end: bytes | None = b"1", *, ordered: bool = True) -> TableChunk:
+    columns = (ColumnSchema(name="id", data_type="int", column_type="int(11)"),)
+    table = ReadTable(TableSchema(database="d", table="t", columns=columns), TableKey("PRIMARY", (0,), ordered))
+    return TableChunk(table, begin, end, HERE, U, 3, 100, spool.store(block_of(range(20_000))))
+
+
+def take(tables: ReadingList) -> TableReading:
+    table = tables.take(HERE, 0)
+    assert table is not None
+    return table
+
+
+def test_threads_take_tables_in_order_and_go_on_with_those_begun() -> None:
+    tables = ReadingList()
+    tables.add([C, A])
+    tables.add([B, A])
+    assert tables.total == 3
+    first, second = take(tables), take(tables)
+    assert (first.name, second.name) == (A, B)
+    tables.give_back(first)
+    assert take(tables) is first
+    assert take(tables).name == C
+    assert tables.take(HERE, 0) is None
+    assert tables.known() == [A, B, C]
+    assert tables.all_begun
+    assert not tables.finished
+
+
+def test_chunks_are_delivered_in_order_until_the_table_is_done(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    assert tables.deliverable() == []
+    assert tables.put(table, table.life, chunk(spool))
+    assert tables.deliverable() == [table]
+    assert take(tables).kept == b"1"
+    tables.put(table, table.life, chunk(spool, b"1", None))
+    assert tables.take(HERE, 0) is None
+    tables.delivered(table, 1, ended=False)
+    assert table.delivered == b"1"
+    tables.delivered(table, 1, ended=True)
+    assert tables.finished
+    assert list(spool.folder.iterdir()) == []
+
+
+def test_a_reading_that_began_again_takes_no_chunk_of_its_earlier_life(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A], {A: b"0"})
+    table, life = take(tables), 0
+    tables.put(table, life, chunk(spool, b"0", b"1"))
+    tables.delivered(table, 1, ended=False)
+    take(tables)
+    tables.read_again(table, not_before=RelayLocation(2, 0))
+    assert not tables.put(table, life, chunk(spool, b"1", b"2"))
+    assert (table.kept, table.chunks) == (b"1", type(table.chunks)())
+    assert list(spool.folder.iterdir()) == []
+    assert tables.take(HERE, 0) is None
+    assert tables.take(RelayLocation(2, 0), 0) is table
+
+
+def test_what_is_read_ahead_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_list, "BYTES_AHEAD", 200)
+    tables = ReadingList()
+    tables.add([A, B])
+    table = take(tables)
+    tables.put(table, 0, chunk(spool))
+    tables.put(take(tables), 0, chunk(spool, b"1", b"2"))
+    assert tables.take(HERE, 0) is None
+    tables.delivered(table, 1, ended=False)
+    assert take(tables) is table
+    monkeypatch.setattr(reading_list, "CHUNKS_AHEAD", 1)
+    tables.give_back(table)
+    assert tables.take(HERE, 0) is None
+
+
+def test_a_table_that_is_delivered_as_a_whole_is_read_on_and_waits_for_its_end(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_list, "BYTES_AHEAD", 50)
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, 0, chunk(spool, ordered=False))
+    assert tables.deliverable() == []
+    assert take(tables) is table
+    tables.put(table, 0, chunk(spool, b"1", None, ordered=False))
+    assert tables.deliverable() == [table]
+
+
+def test_tables_begun_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_list, "TABLES_AHEAD", 1)
+    tables = ReadingList()
+    tables.add([A, B])
+    assert take(tables).name == A
+    assert tables.take(HERE, 0) is None
+
+
+def test_a_table_that_is_gone_waits_to_be_taken_off_and_may_come_back(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, 0, chunk(spool))
+    tables.give_back(take(tables), gone=U, life=table.life)
+    assert tables.deliverable() == [table]
+    assert (table.gone, len(table.chunks)) == (U, 0)
+    tables.add([A])  # made again
+    assert table.gone is None
+    assert take(tables) is table
+    tables.give_back(table, gone=U, life=table.life)
+    tables.delivered(table, 0, ended=True)
+    assert tables.finished
+
+
+def test_a_frontier_that_says_otherwise_is_followed(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A, B], {A: b"5"})
+    table = take(tables)
+    assert table.delivered == b"5"
+    tables.put(table, 0, chunk(spool, b"5", b"6"))
+    tables.follow({A: b"5", B: NOTHING})
+    assert len(table.chunks) == 1
+    tables.follow({A: NOTHING, C: b"7", B: NOTHING})
+    assert (len(table.chunks), table.kept, tables.total) == (0, NOTHING, 3)
+    assert tables.known() == [A, B, C]
+    assert [take(tables).kept for _ in range(3)] == [NOTHING, NOTHING, b"7"]
+
+
+def test_a_closed_list_gives_no_table_and_keeps_no_chunk(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, 0, chunk(spool))
+    take(tables)
+    tables.close()
+    assert not tables.put(table, 0, chunk(spool, b"1"))
+    assert tables.take(HERE, 60) is None
+    assert list(spool.folder.iterdir()) == []

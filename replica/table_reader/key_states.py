@@ -84,7 +84,8 @@ def states_of(segments: Sequence[HalfSegment], start: int, upto: int, *, ordered
     if count < 0:
         return Untold(int(halves["place"][-1 - count]), key=True)
     deciders = deciders[:count].copy()
-    sort_by_key(address(halves), address(deciders), address(np.empty_like(deciders)), count)
+    spare = np.empty_like(deciders)  # held while the kernel writes to it
+    sort_by_key(address(halves), address(deciders), address(spare), count)
     decided = halves[deciders]
     present = (decided["flags"] & PUTS != 0) == (decided["place"] <= upto)
     partial = np.flatnonzero(present & (decided["flags"] & IS_WHOLE == 0))

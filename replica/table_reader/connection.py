@@ -33,7 +33,7 @@ from replica.protocol.statements import (
     result_columns,
     row_end,
 )
-from replica.table_reader.receiver import PacketReceiver
+from replica.table_reader.receiver import PacketReceiver, ReceivedBytes
 from replica.table_reader.result_stream import ResultStream, RowStretch
 from replica.table_reader.session import (
     LOCK_WAIT_S,
@@ -44,6 +44,8 @@ from replica.table_reader.session import (
     settle,
     text_literal,
 )
+from replica.table_reader.socket_bytes import SocketBytes
+from replica.table_reader.transport_bytes import TransportBytes, end_loop
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -57,7 +59,6 @@ MAX_COLUMNS_BYTES: Final = 16 << 20
 """The bytes of the columns of a result: 4096 of them, each with five names of up to 256 bytes."""
 SILENCE_S: Final = 30.0
 """How much longer than a statement may run on the server we wait for its next byte."""
-_TURNS: Final = 3  # of the loop until the end of a transport has gone through TLS and frames
 
 
 class TableConnection:
@@ -66,11 +67,8 @@ class TableConnection:
     Made by `open`.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint, receiver: PacketReceiver, *, isolation: str
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, receiver: PacketReceiver, *, isolation: str) -> None:
         self.endpoint = endpoint
-        self._loop = loop
         self._receiver = receiver
         self._isolation = isolation
         self._lock = threading.Lock()
@@ -111,13 +109,17 @@ class TableConnection:
                 return server, login.detach(), isolation
 
         loop = asyncio.new_event_loop()
-        with contextlib.ExitStack() as unless_done:
-            unless_done.callback(_end_loop, loop)
+        with contextlib.ExitStack() as unless_needed:
+            unless_needed.callback(end_loop, loop)
             logging_in = attempt(config, once) if endpoint is None else once(endpoint)
             server, detached, isolation = loop.run_until_complete(logging_in)
-            receiver = PacketReceiver(loop, detached, statement_s + silence_s)
-            unless_done.pop_all()
-        return cls(loop, server, receiver, isolation=isolation)
+            source: ReceivedBytes
+            if detached.tls or detached.compressed:
+                source = TransportBytes(loop, detached, statement_s + silence_s)
+                unless_needed.pop_all()
+            else:
+                source = SocketBytes(detached, statement_s + silence_s)
+        return cls(server, PacketReceiver(source, detached.leftover), isolation=isolation)
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +243,7 @@ class TableConnection:
         idle = self._lock.acquire(blocking=False)
         if not idle:
             with contextlib.suppress(RuntimeError):  # the thread that had the lock has closed the loop
-                self._receiver.interrupt(self._gone())
+                self._receiver.source.interrupt(self._gone())
             self._lock.acquire()
         try:
             if not self._closed:
@@ -249,8 +251,8 @@ class TableConnection:
                 if idle and self._reading is None:
                     with contextlib.suppress(ReplicaError):  # it has ended already
                         self._receiver.send(bytes((Command.QUIT,)))
-                self._receiver.end(self._gone())
-                _end_loop(self._loop)
+                self._receiver.source.end(self._gone())
+                self._receiver.source.close()
         finally:
             self._lock.release()
 
@@ -265,23 +267,15 @@ class TableConnection:
                 raise self._gone()
             receiver = self._receiver
             if self._reading != statement:
-                receiver.end(DisconnectedError(f"a result of {self.endpoint} was left before its end."))
+                receiver.source.end(DisconnectedError(f"a result of {self.endpoint} was left before its end."))
             try:
                 yield receiver
             except ErrorReply as error:
                 raise translated(error_of(error.packet), self.endpoint) from None
             except ProtocolError as error:
                 failed = said_by(self.endpoint, error)
-                receiver.end(failed)
+                receiver.source.end(failed)
                 raise failed from None
             except BaseException as error:
-                receiver.end(error if isinstance(error, DisconnectedError) else self._gone())
+                receiver.source.end(error if isinstance(error, DisconnectedError) else self._gone())
                 raise
-
-
-def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop whose transports have been told to end."""
-    for _ in range(_TURNS):
-        loop.run_until_complete(asyncio.sleep(0))
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()

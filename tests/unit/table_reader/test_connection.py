@@ -15,7 +15,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets import PacketSplitter
 from replica.table_reader import connection as module
 from tests.fixtures.hostile import OK, column, rows
-from tests.unit.table_reader.wired import connected, packets
+from tests.unit.table_reader.wired import WAYS, Way, connected, packets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,8 +52,9 @@ def heard(sent: bytes) -> list[bytes]:
     return [bytes(payload) for payload in PacketSplitter().feed(sent)]
 
 
-def test_a_result_and_what_is_asked_for_it() -> None:
-    with connected(packets(result(*ROWS, EOF)), packets([OK]), hang_up=False) as (connection, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_and_what_is_asked_for_it(way: Way) -> None:
+    with connected(way, packets(result(*ROWS, EOF)), packets([OK]), hang_up=False) as (connection, far):
         assert read(connection) == ROWS
         assert connection.rows("COMMIT") == []
         connection.close()
@@ -66,8 +67,9 @@ def test_a_result_and_what_is_asked_for_it() -> None:
         ]
 
 
-def test_the_columns_are_known_before_the_rows() -> None:
-    with connected(packets(result(EOF)), hang_up=False) as (connection, _):
+@pytest.mark.parametrize("way", WAYS)
+def test_the_columns_are_known_before_the_rows(way: Way) -> None:
+    with connected(way, packets(result(EOF)), hang_up=False) as (connection, _):
         stream = connection.select("SELECT c FROM t")
         assert [(one.name, one.type, one.charset) for one in stream.columns] == [("c", 0xFD, 45)]
         assert list(stream.stretches()) == []
@@ -75,9 +77,10 @@ def test_the_columns_are_known_before_the_rows() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 4, 5, 6, 7])
-def test_after_an_error_anywhere_the_connection_goes_on(before: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_after_an_error_anywhere_the_connection_goes_on(way: Way, before: int) -> None:
     answer = [*result(*ROWS)[:before], TIMEOUT]
-    with connected(packets(answer), packets(rows((b"1",))), hang_up=False) as (connection, far):
+    with connected(way, packets(answer), packets(rows((b"1",))), hang_up=False) as (connection, far):
         with pytest.raises(ServerError, match="db:3306 answered with error 1969") as caught:
             read(connection)
         assert caught.value.code == 1969
@@ -86,8 +89,9 @@ def test_after_an_error_anywhere_the_connection_goes_on(before: int) -> None:
         assert closed == (before >= 3)  # what was prepared is dropped
 
 
-def test_errors_keep_their_meaning() -> None:
-    with connected(packets([DENIED]), packets([KILLED])) as (connection, _):
+@pytest.mark.parametrize("way", WAYS)
+def test_errors_keep_their_meaning(way: Way) -> None:
+    with connected(way, packets([DENIED]), packets([KILLED])) as (connection, _):
         with pytest.raises(AuthenticationError, match="refused: SELECT command denied"):
             connection.select("SELECT c FROM t")
         with pytest.raises(DisconnectedError, match="killed"):
@@ -96,8 +100,9 @@ def test_errors_keep_their_meaning() -> None:
             connection.rows("SELECT 1")
 
 
-def test_a_result_that_is_left_before_its_end_ends_the_connection() -> None:
-    with connected(packets(result(*ROWS, EOF))) as (connection, _):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_that_is_left_before_its_end_ends_the_connection(way: Way) -> None:
+    with connected(way, packets(result(*ROWS, EOF))) as (connection, _):
         for _stretch in connection.select("SELECT c FROM t").stretches():
             break
         with pytest.raises(DisconnectedError, match="left before its end"):
@@ -106,37 +111,45 @@ def test_a_result_that_is_left_before_its_end_ends_the_connection() -> None:
             connection.select("SELECT 1")
 
 
-def test_arguments_are_quoted() -> None:
-    with connected(packets([OK]), hang_up=False) as (connection, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_arguments_are_quoted(way: Way) -> None:
+    with connected(way, packets([OK]), hang_up=False) as (connection, far):
         connection.rows("SELECT '100%%', %s, %s", ("it's", "\\"))
         assert heard(far.heard()) == [b"\x03SELECT '100%', 'it\\'s', '\\\\'"]
 
 
-def test_a_snapshot_and_positions() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_snapshot_and_positions(way: Way) -> None:
     level = rows((b"REPEATABLE-READ", b"0-1-7,3-1-9"), width=2)
-    with connected(packets([OK]), packets(level), packets(rows((b"0-1-8",))), packets([OK]), hang_up=False) as (one, _):
+    with connected(way, packets([OK]), packets(level), packets(rows((b"0-1-8",))), packets([OK]), hang_up=False) as (
+        one,
+        _,
+    ):
         assert one.begin_snapshot() == GtidPosition.parse("0-1-7,3-1-9")
         assert one.position() == GtidPosition.parse("0-1-8")
         one.end_snapshot()
 
 
 @pytest.mark.parametrize("answer", [rows((b"a", b"b"), width=2), rows(), rows((b"no position",)), [OK]])
-def test_an_answer_without_sense(answer: list[bytes]) -> None:
-    with connected(packets(answer)) as (connection, _), pytest.raises(ProtocolError):
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_without_sense(way: Way, answer: list[bytes]) -> None:
+    with connected(way, packets(answer)) as (connection, _), pytest.raises(ProtocolError):
         connection.position()
 
 
-def test_small_answers_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_small_answers_are_small(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_COLUMNS_BYTES", 200)
     with (
-        connected(packets(result(EOF))) as (connection, _),
+        connected(way, packets(result(EOF))) as (connection, _),
         pytest.raises(ProtocolError, match="db:3306: a reply of more than 200 bytes"),
     ):
         connection.select("SELECT c FROM t")
 
 
-def test_closing_wakes_a_thread_that_waits() -> None:
-    with connected(packets(result(*ROWS)), hang_up=False) as (connection, _):
+@pytest.mark.parametrize("way", WAYS)
+def test_closing_wakes_a_thread_that_waits(way: Way) -> None:
+    with connected(way, packets(result(*ROWS)), hang_up=False) as (connection, _):
         closing = threading.Timer(0.05, connection.close)
         closing.start()
         with pytest.raises(DisconnectedError, match="the connection to db:3306 was closed"):
@@ -148,9 +161,10 @@ def test_closing_wakes_a_thread_that_waits() -> None:
 
 
 @pytest.mark.parametrize("before", range(20))
-def test_closing_at_any_moment(before: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_closing_at_any_moment(way: Way, before: int) -> None:
     """From another thread, while this one reads many results."""
-    with connected(*[packets(result(*ROWS, EOF))] * 200, hang_up=False) as (connection, _):
+    with connected(way, *[packets(result(*ROWS, EOF))] * 200, hang_up=False) as (connection, _):
         closing = threading.Timer(before / 1000, connection.close)
         closing.start()
         with pytest.raises(DisconnectedError):
@@ -161,24 +175,28 @@ def test_closing_at_any_moment(before: int) -> None:
 CONVERSATION = packets([*result(*ROWS, EOF)])
 
 
-def test_every_truncation_of_a_conversation_is_the_end_of_the_connection() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_every_truncation_of_a_conversation_is_the_end_of_the_connection(way: Way) -> None:
     for length in range(len(CONVERSATION)):
-        with connected(CONVERSATION[:length]) as (connection, _), pytest.raises(DisconnectedError):
+        with connected(way, CONVERSATION[:length]) as (connection, _), pytest.raises(DisconnectedError):
             read(connection)
 
 
-@given(st.lists(st.tuples(st.integers(0, len(CONVERSATION) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_damaged_bytes_are_a_result_or_an_error_of_ours(changes: Iterable[tuple[int, int]]) -> None:
+@given(
+    st.sampled_from(WAYS),
+    st.lists(st.tuples(st.integers(0, len(CONVERSATION) - 1), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_damaged_bytes_are_a_result_or_an_error_of_ours(way: Way, changes: Iterable[tuple[int, int]]) -> None:
     said = bytearray(CONVERSATION)
     for place, value in changes:
         said[place] = value
-    with connected(bytes(said)) as (connection, _), contextlib.suppress(ReplicaError):
+    with connected(way, bytes(said)) as (connection, _), contextlib.suppress(ReplicaError):
         assert all(isinstance(row, bytes) for row in read(connection))
 
 
-@given(st.lists(st.binary(max_size=30), max_size=10))
-def test_any_packets_are_a_result_or_an_error_of_ours(payloads: list[bytes]) -> None:
-    with connected(packets(payloads)) as (connection, _), contextlib.suppress(ReplicaError):
+@given(st.sampled_from(WAYS), st.lists(st.binary(max_size=30), max_size=10))
+def test_any_packets_are_a_result_or_an_error_of_ours(way: Way, payloads: list[bytes]) -> None:
+    with connected(way, packets(payloads)) as (connection, _), contextlib.suppress(ReplicaError):
         read(connection)
 
 
@@ -198,8 +216,9 @@ def test_any_packets_are_a_result_or_an_error_of_ours(payloads: list[bytes]) -> 
         [PREPARED, column(), EOF, b"\xfb/etc/passwd"],
     ],
 )
-def test_hostile_answers(answer: list[bytes]) -> None:
-    with connected(packets(answer), hang_up=False) as (connection, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_hostile_answers(way: Way, answer: list[bytes]) -> None:
+    with connected(way, packets(answer), hang_up=False) as (connection, far):
         with pytest.raises(ProtocolError, match="db:3306"):
             read(connection)
         with pytest.raises(ProtocolError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 
@@ -17,7 +16,7 @@ from replica.protocol.packets import MAX_PIECE, PacketSplitter, pack
 from replica.table_reader import receiver as module
 from replica.table_reader.kernel_packets import whole_rows
 from replica.table_reader.receiver import STRETCH_BYTES, PacketReceiver
-from tests.unit.table_reader.wired import packets, received
+from tests.unit.table_reader.wired import WAYS, Way, packets, received
 
 EOF = b"\xfe\0\0\x02\0"
 ROWS = st.lists(st.binary(max_size=60).map(lambda tail: b"\0" + tail), max_size=12)
@@ -59,10 +58,10 @@ def test_the_kernel_finds_what_a_plain_walk_finds(payloads: list[bytes], tail: b
         assert whole_rows(address(array), start, end) == plain_rows(data, start, end)
 
 
-@given(ROWS, st.lists(st.integers(0, 1 << 20), max_size=8), st.integers(0, 30))
-def test_rows_in_any_pieces(rows: list[bytes], places: list[int], early: int) -> None:
+@given(st.sampled_from(WAYS), ROWS, st.lists(st.integers(0, 1 << 20), max_size=8), st.integers(0, 30))
+def test_rows_in_any_pieces(way: Way, rows: list[bytes], places: list[int], early: int) -> None:
     said = packets([*rows, EOF, b"next"])
-    with received(leftover=said[:early]) as (receiver, far):
+    with received(way, early=said[:early]) as (receiver, far):
         far.says(*cut(said[early:], places))
         assert all_rows(receiver) == rows
         assert receiver.payload(100) == EOF
@@ -72,10 +71,11 @@ def test_rows_in_any_pieces(rows: list[bytes], places: list[int], early: int) ->
 
 
 @pytest.mark.parametrize("length", [MAX_PIECE - 1, MAX_PIECE, MAX_PIECE + 1, 2 * MAX_PIECE, 20 << 20])
-def test_a_row_that_is_longer_than_a_packet(length: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_row_that_is_longer_than_a_packet(way: Way, length: int) -> None:
     rows = [b"\0first", (b"\0" + bytes(range(256)) * (length // 256 + 1))[:length], b"\0last"]
     assert len(rows[1]) == length
-    with received() as (receiver, far):
+    with received(way) as (receiver, far):
         talking = threading.Thread(target=lambda: far.end.sendall(packets([*rows, EOF])))
         talking.start()
         got = all_rows(receiver)
@@ -85,9 +85,10 @@ def test_a_row_that_is_longer_than_a_packet(length: int) -> None:
         talking.join()
 
 
-def test_many_rows_are_given_out_in_large_stretches() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_many_rows_are_given_out_in_large_stretches(way: Way) -> None:
     row, count = b"\0" + b"r" * 99, 100_000
-    with received() as (receiver, far):
+    with received(way) as (receiver, far):
         talking = threading.Thread(target=lambda: far.end.sendall(pack(row) * count + pack(EOF)))
         talking.start()
         sizes = []
@@ -102,8 +103,9 @@ def test_many_rows_are_given_out_in_large_stretches() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff\x10\x00", b"\x01", b"\xfb"])
-def test_what_is_no_row_is_left_for_others_to_read(payload: bytes) -> None:
-    with received() as (receiver, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_row_is_left_for_others_to_read(way: Way, payload: bytes) -> None:
+    with received(way) as (receiver, far):
         far.says(packets([b"\0a", payload, b"\0b"]))
         assert all_rows(receiver) == [b"\0a"]
         assert receiver.rows() is None
@@ -114,8 +116,9 @@ def test_what_is_no_row_is_left_for_others_to_read(payload: bytes) -> None:
                 receiver.payload(100)
 
 
-def test_a_packet_of_the_full_length_that_is_no_row() -> None:
-    with received() as (receiver, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_packet_of_the_full_length_that_is_no_row(way: Way) -> None:
+    with received(way) as (receiver, far):
         talking = threading.Thread(target=lambda: far.end.sendall(pack(b"\xff" * MAX_PIECE)))
         talking.start()
         assert receiver.rows() is None
@@ -124,16 +127,18 @@ def test_a_packet_of_the_full_length_that_is_no_row() -> None:
         talking.join()
 
 
-def test_payloads_above_what_is_expected_are_refused_before_they_are_there() -> None:
-    with received() as (receiver, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_payloads_above_what_is_expected_are_refused_before_they_are_there(way: Way) -> None:
+    with received(way) as (receiver, far):
         far.says((1001).to_bytes(3, "little") + b"\1", hang_up=False)
         with pytest.raises(ProtocolError, match="more than 1000 bytes"):
             receiver.payload(1000)
 
 
-def test_rows_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_without_end_are_refused(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROW_BYTES", MAX_PIECE + 5)
-    with received() as (receiver, far):
+    with received(way) as (receiver, far):
         talking = threading.Thread(target=lambda: far.end.sendall(pack(bytes(MAX_PIECE + 6))))
         talking.start()
         with pytest.raises(ProtocolError, match="a row of more than"):
@@ -141,17 +146,18 @@ def test_rows_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         talking.join()
 
 
-@given(st.integers(0, 25))
-def test_a_result_that_is_cut_anywhere_is_an_error(length: int) -> None:
+@given(st.sampled_from(WAYS), st.integers(0, 25))
+def test_a_result_that_is_cut_anywhere_is_an_error(way: Way, length: int) -> None:
     said = packets([b"\0a", b"\0bcd", EOF])
-    with received() as (receiver, far):
+    with received(way) as (receiver, far):
         far.says(said[: min(length, len(said) - 1)])
         with pytest.raises(DisconnectedError, match="closed the connection"):
             all_rows_and_end(receiver)
 
 
-def test_silence_ends_the_connection() -> None:
-    with received(silence_s=0.01) as (receiver, far):
+@pytest.mark.parametrize("way", WAYS)
+def test_silence_ends_the_connection(way: Way) -> None:
+    with received(way, silence_s=0.01) as (receiver, far):
         far.says(packets([b"\0a"]), hang_up=False)
         with pytest.raises(DisconnectedError, match="Nothing came"):
             all_rows(receiver)
@@ -159,30 +165,28 @@ def test_silence_ends_the_connection() -> None:
             receiver.send(b"\x0e")
 
 
-def test_another_thread_interrupts_a_wait_now_or_to_come() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_another_thread_interrupts_a_wait_now_or_to_come(way: Way) -> None:
     gone = DisconnectedError("interrupted")
-    with received() as (receiver, far):
+    with received(way) as (receiver, far):
         far.says(packets([b"\0a"]), hang_up=False)
-        interrupting = threading.Timer(0.05, lambda: receiver.interrupt(gone))
+        interrupting = threading.Timer(0.05, lambda: receiver.source.interrupt(gone))
         interrupting.start()
         with pytest.raises(DisconnectedError, match="interrupted"):
             all_rows(receiver)
         interrupting.join()
-    with received() as (receiver, _far):
-        receiver.interrupt(gone)
+    with received(way) as (receiver, _far):
+        receiver.source.interrupt(gone)
         with pytest.raises(DisconnectedError, match="interrupted"):
             receiver.rows()
 
 
-def test_nothing_is_read_while_no_one_waits() -> None:
-    with received() as (receiver, far):
-        far.says(packets([b"\0a", EOF]), packets([b"later"]), hang_up=False)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_given_out_stays_until_the_next_call(way: Way) -> None:
+    with received(way) as (receiver, far):
+        far.says(packets([b"\0a", EOF]), packets([b"later"]) * 1000, hang_up=False)
         stretch = receiver.rows()
         assert stretch is not None
-        before = stretch.data[stretch.start : stretch.end].tobytes()
-        loop = receiver._loop
-        for _ in range(5):
-            loop.run_until_complete(asyncio.sleep(0))
-        assert stretch.data[stretch.start : stretch.end].tobytes() == before
+        assert stretch.data[stretch.start : stretch.end].tobytes() == packets([b"\0a"])
         assert receiver.payload(10) == EOF
         assert receiver.payload(10) == b"later"

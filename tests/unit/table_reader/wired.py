@@ -5,44 +5,63 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Literal
 
+from replica.errors import DisconnectedError
 from replica.handshake.driver import unread
 from replica.handshake.login import Detached
 from replica.option_values import Endpoint
 from replica.protocol.packets import pack
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.receiver import PacketReceiver
+from replica.table_reader.receiver import PacketReceiver, ReceivedBytes
+from replica.table_reader.socket_bytes import SocketBytes
+from replica.table_reader.transport_bytes import TransportBytes, end_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ENDPOINT = Endpoint("db", 3306)
 PATIENCE_S = 60.0
+Way = Literal["socket", "transport"]
+WAYS: tuple[Way, ...] = ("socket", "transport")
 
 
 class FarEnd:
-    """The other end: each turn of the loop it says one of the pieces, and then hangs up, if told to."""
+    """The other end, which says pieces and then hangs up, if told to: one each turn of a loop, or from a thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, loop: asyncio.AbstractEventLoop | None) -> None:
         self.end = end
         self._loop = loop
+        self._thread: threading.Thread | None = None
         self._pieces: Iterator[bytes] = iter(())
         self._hang_up = False
 
     def says(self, *pieces: bytes, hang_up: bool = True) -> None:
         self._pieces, self._hang_up = iter(pieces), hang_up
-        self._loop.call_soon(self._say)
+        if self._loop is not None:
+            self._loop.call_soon(self._say, self._loop)
+        else:
+            self._thread = threading.Thread(target=self._say_all)
+            self._thread.start()
 
-    def _say(self) -> None:
+    def _say(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._say_one():
+            loop.call_soon(self._say, loop)
+
+    def _say_all(self) -> None:
+        while self._say_one():
+            pass
+
+    def _say_one(self) -> bool:
         piece = next(self._pieces, None)
-        if piece is not None:
-            if piece:
-                with contextlib.suppress(BrokenPipeError):  # we hung up
-                    self.end.sendall(piece)
-            self._loop.call_soon(self._say)
-        elif self._hang_up:
-            self.end.close()
+        if piece is None:
+            if self._hang_up:
+                self.end.shutdown(socket.SHUT_WR)
+            return False
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # we hung up
+            self.end.sendall(piece)
+        return True
 
     def heard(self) -> bytes:
         """What has been said to it so far."""
@@ -51,10 +70,15 @@ class FarEnd:
             return self.end.recv(1 << 16)
         return b""
 
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        self.end.close()
+
 
 @contextlib.contextmanager
-def received(silence_s: float = PATIENCE_S, leftover: bytes = b"") -> Iterator[tuple[PacketReceiver, FarEnd]]:
-    """A receiver with a loop of its own."""
+def received(way: Way, silence_s: float = PATIENCE_S, early: bytes = b"") -> Iterator[tuple[PacketReceiver, FarEnd]]:
+    """A receiver of a connection that the login let go of, in one way or the other."""
     loop = asyncio.new_event_loop()
     ours, theirs = socket.socketpair()
     reader, writer = loop.run_until_complete(_opened(ours))
@@ -62,15 +86,21 @@ def received(silence_s: float = PATIENCE_S, leftover: bytes = b"") -> Iterator[t
     assert isinstance(transport, asyncio.Transport)
     transport.pause_reading()
     assert not unread(reader)
-    receiver = PacketReceiver(loop, Detached(transport, leftover, writer), silence_s)
+    detached = Detached(transport, early, writer)
+    source: ReceivedBytes
+    if way == "transport":
+        source = TransportBytes(loop, detached, silence_s)
+    else:
+        source = SocketBytes(detached, silence_s)
+        end_loop(loop)
+    far = FarEnd(theirs, None if loop.is_closed() else loop)
     try:
-        yield receiver, FarEnd(loop, theirs)
+        yield PacketReceiver(source, early), far
     finally:
-        if not loop.is_closed():  # a connection closes it with itself
-            transport.abort()
-            loop.run_until_complete(asyncio.sleep(0))
-            loop.close()
-        theirs.close()
+        source.end(DisconnectedError("the test is over"))
+        far.close()
+        if not loop.is_closed() or way == "socket":
+            source.close()
 
 
 async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -78,12 +108,11 @@ async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 @contextlib.contextmanager
-def connected(*pieces: bytes, hang_up: bool = True) -> Iterator[tuple[TableConnection, FarEnd]]:
+def connected(way: Way, *pieces: bytes, hang_up: bool = True) -> Iterator[tuple[TableConnection, FarEnd]]:
     """A connection that is logged in, to which these bytes are said."""
-    with received() as (receiver, far):
-        connection = TableConnection(receiver._loop, ENDPOINT, receiver, isolation="tx_isolation")
+    with received(way) as (receiver, far):
         far.says(*pieces, hang_up=hang_up)
-        yield connection, far
+        yield TableConnection(ENDPOINT, receiver, isolation="tx_isolation"), far
 
 
 def packets(payloads: Iterable[bytes], sequence: int = 1) -> bytes:

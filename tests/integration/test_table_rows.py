@@ -6,6 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from replica.errors import SchemaError
 from replica.protocol.table_map import parse_table_map
@@ -16,13 +18,17 @@ from tests.integration.edges.log import Log, catalog, version
 from tests.integration.table_rows import binlog, connect, decoded, logged_images, read, same_rows
 from tests.integration.test_character_sets import catalog as whole_catalog
 from tests.integration.test_character_sets import columns, name_of, write
+from tests.integration.test_random_tables import COLUMNS, MAX_COLUMNS
 from tests.integration.type_cases import CASES
-from tests.integration.type_tables import tables
+from tests.integration.type_tables import TypeTable, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replica.schema.table import TableSchema
     from replica.table_reader.connection import TableConnection
     from tests.fixtures.mariadb import MariaDb
+    from tests.integration.type_cases import Case
 
 pytestmark = pytest.mark.server
 
@@ -109,6 +115,49 @@ def test_every_character_set_in_every_type(server: MariaDb) -> None:
         log = Log(last_file(server), {})
         for one in sets:
             check_table(connection, log, schemas[f"sets.{one}"])
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,  # what a server makes of values never seen must not decide whether a suite passes
+    database=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(cases=st.lists(COLUMNS, min_size=1, max_size=MAX_COLUMNS).map(tuple), compress=st.booleans())
+def test_random_tables(server: MariaDb, cases: tuple[Case, ...], *, compress: bool) -> None:
+    table = TypeTable("r", cases)
+    with server.connect() as writer, writer.cursor() as cursor, closing(connect(server)) as connection:
+        run = cursor.execute
+        run("SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES', character_set_connection = utf8mb4")
+        run("CREATE OR REPLACE DATABASE random CHARACTER SET utf8mb4")
+        run("USE random")
+        run("SET GLOBAL binlog_row_metadata = FULL")
+        run(f"SET GLOBAL log_bin_compress = {int(compress)}")
+        run("FLUSH BINARY LOGS")
+        run(table.create)
+        run(table.insert)
+        run("SET GLOBAL binlog_row_metadata = NO_LOG")
+        run("SET GLOBAL log_bin_compress = 0")
+        log = Log(last_file(server), catalog(server, "random"))
+        check_table(connection, log, log.catalog["random", "r"])
+
+
+def test_a_row_that_is_longer_than_a_packet(make_server: Callable[..., MariaDb], server_version: str) -> None:
+    server = make_server(server_version, "--max-allowed-packet=128M", "--binlog-row-metadata=FULL")
+    server.sql(
+        "CREATE DATABASE large CHARACTER SET utf8mb4",
+        "CREATE TABLE large.t (id INT PRIMARY KEY, a INT, data LONGBLOB, b VARCHAR(10))",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO large.t VALUES (1, 5, 'x', 'b'), (2, NULL, REPEAT('0123456789abcdef', 1 << 20), 'behind'), "
+        "(3, 7, REPEAT('y', 40 << 20), NULL), (4, 8, NULL, 'last')",
+    )
+    log = Log(last_file(server), catalog(server, "large"))
+    with closing(connect(server)) as connection:
+        block = read(connection, log.catalog["large", "t"])
+    assert block.rows == 4
+    assert block.images.tobytes() == logged_images(log)
 
 
 ODD_TABLES = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
+from replica.native.arrays import address
 from replica.protocol.table_map import parse_table_map
 from replica.table_reader.chunk import TableKey
 from replica.table_reader.kept_key import kept_key, key_bytes, key_parts
@@ -23,8 +27,11 @@ from tests.kit.result_rows import CASES, ResultCase, counted, joined, row, stret
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from replica.schema.table import TableSchema
     from replica.table_reader.chunk import RowBlock
+    from replica.table_reader.result_stream import RowStretch
 
 KEYS = [number for number, case in enumerate(CASES) if case.column.data_type not in {
     "float", "double", "tinytext", "longtext", "mediumblob", "point"}]  # fmt: skip
@@ -52,7 +59,7 @@ def rows_of(block: RowBlock) -> list[PlainRow]:
     return [PlainRow(block.image(i).tobytes(), block.key(i)) for i in range(block.rows)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_the_kernel_makes_the_images_and_keys_of_the_twin(data: st.DataObject) -> None:
     cases, key = data.draw(tables())
@@ -68,6 +75,28 @@ def test_the_kernel_makes_the_images_and_keys_of_the_twin(data: st.DataObject) -
     assert rows_of(rows.block()) == [transcode_row(p, plans, parts) for p in (*payloads, payloads[0])]
 
 
+def at_the_edge(found: RowStretch) -> RowStretch:
+    """The same bytes at the end of memory that may be read: one read too far ends the process."""
+    place = len(EDGE) - found.end
+    EDGE[place:] = found.data[: found.end]
+    return found._replace(data=EDGE[place:])
+
+
+def edge() -> npt.NDArray[np.uint8]:
+    """Memory before a page that no one may touch."""
+    memory = mmap.mmap(-1, EDGE_BYTES + mmap.PAGESIZE)
+    array = np.frombuffer(memory, np.uint8)
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    nothing = ctypes.c_int(0)
+    done = mprotect(ctypes.c_void_p(address(array) + EDGE_BYTES), ctypes.c_size_t(mmap.PAGESIZE), nothing)
+    assert done == 0, os.strerror(ctypes.get_errno())
+    return array[:EDGE_BYTES]
+
+
+EDGE_BYTES = 1 << 20
+EDGE = edge()
+
+
 def refused(payload: bytes, plans: Any, parts: Any) -> tuple[RowOutcome, int] | PlainRow:
     try:
         return transcode_row(payload, plans, parts)
@@ -77,7 +106,7 @@ def refused(payload: bytes, plans: Any, parts: Any) -> tuple[RowOutcome, int] | 
 
 def by_kernel(rows: ResultRows, payload: bytes, plans: Any, *, whole: bool) -> tuple[RowOutcome, int] | PlainRow:
     try:
-        rows.add(joined(payload) if whole else stretch(payload))
+        rows.add(at_the_edge(joined(payload) if whole else stretch(payload)))
     except ProtocolError as error:
         names = [None, *(plan.name for plan in plans)]
         return next(
@@ -89,7 +118,7 @@ def by_kernel(rows: ResultRows, payload: bytes, plans: Any, *, whole: bool) -> t
     return rows_of(rows.block())[0]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_damaged_rows_are_refused_as_the_twin_refuses_them(data: st.DataObject) -> None:
     cases, key = data.draw(tables())
@@ -104,17 +133,19 @@ def test_damaged_rows_are_refused_as_the_twin_refuses_them(data: st.DataObject) 
     assert by_kernel(rows, bytes(payload), plans, whole=whole) == refused(bytes(payload), plans, parts)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.data())
 def test_every_truncation_is_refused_as_the_twin_refuses_it(data: st.DataObject) -> None:
     cases, key = data.draw(tables())
     cases = [case._replace(column=replace(case.column, name=f"c{i}")) for i, case in enumerate(cases)]
     _, _, plans, parts = prepared(cases, key)
     payload = row([data.draw(case.values) for case in cases])[:200]
+    _, rows, _, _ = prepared(cases, key)
     for end in range(1, len(payload)):
-        _, rows, _, _ = prepared(cases, key)
-        # A copy of the bytes alone: what is behind them is not ours to read.
-        assert by_kernel(rows, payload[:end], plans, whole=bool(end & 1)) == refused(payload[:end], plans, parts)
+        found = by_kernel(rows, payload[:end], plans, whole=bool(end & 1))
+        assert found == refused(payload[:end], plans, parts)
+        if isinstance(found, PlainRow):  # payloads of a value that is cut short to another are taken
+            _, rows, _, _ = prepared(cases, key)
 
 
 def test_a_packet_that_ends_too_early_is_refused() -> None:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from replica.errors import ServerError
+from replica.errors import SchemaError, ServerError, UnsupportedColumnError
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
 from replica.table_reader.kept_key import key_literals
@@ -155,6 +155,11 @@ class Read(NamedTuple):
     upper: GtidPosition
     next_rows: int
     connected: bool
+
+
+def redefined(error: Exception) -> bool:
+    """Tell whether rows did not fit the definition, which may be another one by now."""
+    return isinstance(error, SchemaError) and not isinstance(error, UnsupportedColumnError)
 
 
 def passes(error: Exception) -> bool:

@@ -125,7 +125,11 @@ class ReadingList:
             table.busy = False
             taken = table.life == life and not self._closed
             if taken:
-                _keep_key(table, chunk)
+                try:
+                    _keep_key(table, chunk)
+                except SchemaError:
+                    chunk.stored.drop()
+                    raise
                 table.chunks.append(chunk)
                 table.whole = not chunk.table.key.ordered
                 table.ended = chunk.end is None

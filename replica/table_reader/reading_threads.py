@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, DisconnectedError, DiskFullError, ReplicaError, ServerError
-from replica.table_reader.chunk_reader import DENIED, REDEFINED, TRANSIENT, BehindError, ChunkReader, Wanted
+from replica.table_reader.chunk_reader import (
+    DENIED,
+    REDEFINED,
+    TRANSIENT,
+    BehindError,
+    ChunkReader,
+    Wanted,
+    redefined,
+)
 from replica.table_reader.pace import RowRate
 
 if TYPE_CHECKING:
@@ -35,6 +43,8 @@ IDLE_S: Final = 0.1
 """How often a thread that has nothing to do looks again; a change of the list wakes it at once."""
 SAME_ERROR: Final = 20
 """How often a table may fail in a way that passes, before it is said: each time is waited for longer."""
+SAME_MISFIT: Final = 4
+"""How often rows may not fit the definition that was read before them: a statement came in between, or it is wrong."""
 SHORTER: Final = 4
 """The part of a chunk's rows that is asked for after a statement that took too long: one of so many."""
 CLOSE_S: Final = 10.0
@@ -203,7 +213,7 @@ class ReadingThreads:
         if isinstance(error, DiskFullError) and self._tables.deliverable():
             return "room on the disk"
         code = error.code if isinstance(error, ServerError) else 0
-        if code in REDEFINED and trouble.count < SAME_ERROR:
+        if (code in REDEFINED and trouble.count < SAME_ERROR) or (redefined(error) and trouble.count < SAME_MISFIT):
             return "the definition of a table"
         if code in TRANSIENT and trouble.count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import DataLossError, DisconnectedError, ReplicaError
+from replica.errors import DataLossError, DisconnectedError, ReplicaError, ServerError
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
 from replica.table_reader.catalog import list_tables
-from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes
+from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
+from replica.table_reader.reading_threads import SAME_MISFIT
 from replica.table_reader.transaction import transaction_at
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class RangeReader:
         self._spool.open()
         transaction = transaction or transaction_at(self._view.log, v)
         deadline = time.monotonic() + self._config.reconnect_retry_s
+        failed = 0
         while True:
             seen = self._await_seen()
             writer = BatchWriter(self._spool, name.before.rows, transaction)
@@ -92,9 +94,8 @@ class RangeReader:
                 writer.abandon()
             except ReplicaError as error:
                 writer.abandon()
-                code = getattr(error, "code", 0)
-                lasting = not (isinstance(error, DisconnectedError) or passes(error) or code in REDEFINED)
-                if lasting or time.monotonic() > deadline:
+                failed += 1
+                if not _passes(error, failed) or time.monotonic() > deadline:
                     raise
             except BaseException:
                 writer.abandon()
@@ -198,6 +199,13 @@ def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
     if writer.rows != wanted:
         raise _changed(f"{wanted} rows were delivered, and {writer.rows} are found")
     return writer.finish(name)
+
+
+def _passes(error: ReplicaError, count: int) -> bool:
+    code = error.code if isinstance(error, ServerError) else 0
+    if isinstance(error, DisconnectedError) or passes(error) or code in REDEFINED:
+        return True
+    return redefined(error) and count < SAME_MISFIT
 
 
 class _ReadAgainError(Exception):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from replica.table_reader.chunks import starts
 from replica.table_reader.kept_key import key_bytes
+from replica.table_reader.key_order import KeyOrder
 from replica.table_reader.moved import moved
 from replica.table_reader.window import TableWindow
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunk import RowBlock
     from replica.table_reader.chunks import ReadTable, TableChunk
+    from replica.table_reader.key_states import KeyStates
+    from replica.table_reader.spool import Spool
 
 
 class Fit(Enum):
@@ -62,8 +65,9 @@ class BlockLostError(Exception):
 class ChunkMover:
     """The moves of one snapshot. Called by one thread."""
 
-    def __init__(self, log: RelayLog) -> None:
+    def __init__(self, log: RelayLog, spool: Spool) -> None:
         self._log = log
+        self._spool = spool
         self._window: TableWindow | None = None
         self._tables: dict[TableName, ReadTable] = {}
 
@@ -109,18 +113,34 @@ class ChunkMover:
         window = self._known()
         table = group.table
         states = window.state_at(group.name, min(group.lower, v), v)
-        for number, chunk in enumerate(group.chunks):
-            block = chunk.stored.load()
-            if block is None:
-                raise BlockLostError
-            if table.key.ordered:
-                begin = None if starts(chunk.begin) else key_bytes(table.schema, table.key, chunk.begin)
-                end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
-                yield from moved(block, states, begin, end)
-            else:
-                yield from moved(block, states, None, None, puts=number == len(group.chunks) - 1)
+        if not table.key.ordered:
+            yield from self._in_key_order(group, states)
+            return
+        for chunk in group.chunks:
+            begin = None if starts(chunk.begin) else key_bytes(table.schema, table.key, chunk.begin)
+            end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
+            yield from moved(_loaded(chunk), states, begin, end)
+
+    def _in_key_order(self, group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
+        """Yield the rows of a table that only comes as a whole."""
+        order = KeyOrder(self._spool)
+        try:
+            for number, chunk in enumerate(group.chunks):
+                last = number == len(group.chunks) - 1
+                for block in moved(_loaded(chunk), states, None, None, puts=last):
+                    order.add(block)
+            yield from order.blocks()
+        finally:
+            order.drop()
 
     def _known(self) -> TableWindow:
         if self._window is None:
             raise RuntimeError("look at the chunks first")
         return self._window
+
+
+def _loaded(chunk: TableChunk) -> RowBlock:
+    block = chunk.stored.load()
+    if block is None:
+        raise BlockLostError
+    return block

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import mmap
 import os
 import re
 import struct
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy.typing as npt
+
 IN_MEMORY_BYTES: Final = 64 << 10
 """A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
 FOLDER_MODE: Final = 0o700
@@ -35,6 +38,7 @@ _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
 _HEAD: Final = struct.Struct("<8sQQQQQQ")
 _MAGIC: Final = b"ROWBLOCK"
+_LEAVE: Final = "Leave the folder to the query, and start it again: nothing that was delivered is lost."
 
 
 class Spool:
@@ -107,10 +111,10 @@ class Spool:
             return StoredBlock(self, size, block=block)
         self.reserve(size)
         path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
-        arrays = (block.images, block.ends, block.keys, block.key_ends)
-        head = _HEAD.pack(_MAGIC, block.width, len(block.table_map), *(array.nbytes for array in arrays))
+        arrays = (block.ends, block.key_ends, block.images, block.keys)
+        head = _HEAD.pack(_MAGIC, block.width, *(array.nbytes for array in arrays), len(block.table_map))
         try:
-            write_file(path, [head, block.table_map, *(np.ascontiguousarray(array).data for array in arrays)])
+            write_file(path, [head, *(np.ascontiguousarray(array).data for array in arrays), block.table_map])
         except OSError as error:
             self.give_back(size)
             raise spool_error(self.folder, error) from error
@@ -157,19 +161,24 @@ class StoredBlock:
             data = np.fromfile(self._path, np.uint8) if self._path else np.empty(0, np.uint8)
         except OSError:
             return None
-        if len(data) < _HEAD.size:
-            return None
-        magic, width, map_size, *sizes = _HEAD.unpack_from(data.data)
-        if magic != _MAGIC or len(data) != _HEAD.size + map_size + sum(sizes):
-            return None
-        at = _HEAD.size + map_size
-        parts = []
-        for size in sizes:
-            parts.append(data[at : at + size])
-            at += size
-        images, ends, keys, key_ends = parts
-        table_map = data[_HEAD.size : _HEAD.size + map_size].tobytes()
-        return RowBlock(table_map, width, images, _numbers(ends), keys, _numbers(key_ends))
+        return _block(data)
+
+    def mapped(self) -> RowBlock:
+        """Return the block as the file holds it, which no one but us may touch; its memory is the system's.
+
+        Raises:
+            RelayError: the file is gone, or damaged.
+        """
+        if self._block is not None:
+            return self._block
+        try:
+            with open(self._path or "", "rb") as file:  # noqa: PTH123  (None is no path)
+                block = _block(np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8))
+        except (OSError, ValueError) as error:
+            raise RelayError(f"{self._path} cannot be read: {error}.", hint=_LEAVE) from None
+        if block is None:
+            raise RelayError(f"{self._path} is damaged.", hint=_LEAVE)
+        return block
 
     def drop(self) -> None:
         """Remove it; this may be called twice."""
@@ -208,5 +217,17 @@ def _size(block: RowBlock) -> int:
     return _HEAD.size + len(block.table_map) + sum(array.nbytes for array in arrays)
 
 
-def _numbers(data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.frombuffer(data.tobytes(), np.int64)  # a file's arrays are not aligned
+def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
+    """Return what a file holds, without a copy; None where it is damaged."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, width, *sizes = _HEAD.unpack_from(data.data)
+    if magic != _MAGIC or len(data) != _HEAD.size + sum(sizes):
+        return None
+    at = _HEAD.size
+    parts = []
+    for size in sizes:
+        parts.append(data[at : at + size])
+        at += size
+    ends, key_ends, images, keys, table_map = parts
+    return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64))

@@ -23,7 +23,7 @@ def int_map(table_id: int = 1, table: str = "t") -> bytes:
 def block_of(ids: Iterable[int], *, table_map: bytes | None = None) -> RowBlock:
     values = list(ids)
     images = b"".join(b"\xfe" + struct.pack("<i", value) for value in values)
-    keys = b"".join(struct.pack(">I", value ^ 0x80000000) for value in values)
+    keys = b"".join(struct.pack(">I", (value & 0xFFFFFFFF) ^ 0x80000000) for value in values)
     return RowBlock(
         table_map or int_map(),
         1,

@@ -75,23 +75,28 @@ class AcceptedPairs:
         self._xa: deque[tuple[float, RelayLocation]] = deque()
         self._looked: RelayLocation | None = None
 
-    def look(self, status: ServerStatus, now_s: float) -> None:
-        """Take what a poll read at `now_s`.
+    def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
+        """Take what a poll read.
+
+        Args:
+            status: the answers.
+            before: where the relay log ended before the server was asked: what came since may not be committed.
+            now_s: the time.
 
         Raises:
             RelayError: the relay log cannot be read.
             ProtocolError: its bytes are damaged.
         """
         head = self._log.head()
-        if head is None:
+        if head is None or before is None:
             self.reason = "the relay log has not begun"
             return
         if self._looked is not None and head.location < self._looked:
             self._forget()  # the log was made again
         self._find_xa_commits(head, status.time_s, now_s)
-        if self._is_idle(head, status, now_s):
-            self._prove(head)
-        self._accept(status, now_s)
+        if self._is_idle(before, status, now_s):
+            self._prove(before)
+        self._accept(status, head, now_s)
 
     def lower(self, now_s: float) -> RelayHead | None:
         """Return L as of `now_s`; None while there is none."""
@@ -116,8 +121,8 @@ class AcceptedPairs:
         if self._proven is None or end.location > self._proven.location:
             self._proven = end
 
-    def _accept(self, status: ServerStatus, now_s: float) -> None:
-        """Judge the place, and those of before that the relay log has reached by now."""
+    def _accept(self, status: ServerStatus, head: RelayHead, now_s: float) -> None:
+        """Judge the place, and those of before that the relay log has reached by now, which is up to `head`."""
         if status.place is None:
             self.reason = "the server shows no place of its binlog (Binlog_snapshot_file)"
         else:
@@ -125,7 +130,7 @@ class AcceptedPairs:
         judged, self._ahead = self._ahead, []
         for seen_s, place, position in judged:
             around = self._log.steadily(lambda place=place: self._groups.around(place))  # type: ignore[misc]
-            if around is None:
+            if around is None or around.before.location > head.location:
                 self.reason = f"no transaction of the relay log ends at the server's place {place} yet"
                 self._ahead.append((seen_s, place, position))
                 continue

@@ -95,13 +95,13 @@ class LowerPosition:
         """
         try:
             connection = self._connection or self._connect()
+            before = self._log.head()
             status = connection.run(ask_status())
         except DisconnectedError as error:
             self._disconnect()
             self._lost = error.message
             return
-        head = self._log.head()
-        source = None if head is None else source_of(self._log.directory, head.location.file)
+        source = None if before is None else source_of(self._log.directory, before.location.file)
         if source not in (None, self._uid):
             raise PrerequisiteError(
                 f"the relay log is copied from another server than {self._endpoint}, which tables are read from.",
@@ -109,7 +109,7 @@ class LowerPosition:
             )
         with self._lock:
             self._lost = ""
-            self._pairs.look(status, self._clock())
+            self._pairs.look(status, before, self._clock())
 
     def close(self) -> None:
         """End the session; a `poll` that waits in another thread comes back."""

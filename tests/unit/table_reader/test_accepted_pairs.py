@@ -74,9 +74,10 @@ class Bed:
         waiting: int = 0,
         position: str | None = None,
         time_s: float = T0,
+        before: RelayHead | None = None,
     ) -> RelayHead | None:
         known = GtidPosition.parse(f"0-1-{self.sequence}" if position is None else position)
-        self.pairs.look(ServerStatus(place, waiting, known, time_s), now_s)
+        self.pairs.look(ServerStatus(place, waiting, known, time_s), before or self.log.head(), now_s)
         return self.pairs.lower(now_s)
 
     def busy(self, place: BinlogPosition | None, now_s: float) -> RelayHead | None:
@@ -140,7 +141,7 @@ def test_what_is_no_end_of_a_group_is_not_accepted(bed: Bed) -> None:
     assert bed.pairs.lower(1000) is None
     for end in bed.ends:
         other = AcceptedPairs(bed.log)
-        other.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), 0)
+        other.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
         assert place_of(other.lower(TEN_SECONDS)) == end
 
 
@@ -202,7 +203,7 @@ def test_places_where_relay_files_end_count_in_the_middle_of_the_primarys_file(t
     assert len(relay_numbers(bed.directory)) > 5
     for end in bed.ends:
         pairs = AcceptedPairs(bed.log)
-        pairs.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), 0)
+        pairs.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
         assert place_of(pairs.lower(TEN_SECONDS)) == end
     assert bed.busy(begin, 0) is None
     assert bed.pairs.lower(TEN_SECONDS) is None
@@ -251,6 +252,28 @@ def test_at_the_beginning_of_a_file_a_server_has_to_be_at_rest_for_ten_seconds(b
     assert bed.look(begin, 11, time_s=late) is None
     assert bed.look(begin, 20, time_s=late) is None
     assert place_of(bed.look(begin, 21, time_s=late)) == bed.ends[-1]
+
+
+def test_what_comes_after_the_server_was_asked_is_not_taken_for_committed(bed: Bed) -> None:
+    bed.commit(3).send()
+    before, place, late = bed.log.head(), bed.ends[-1], T0 + 1000
+    bed.rotate("bin.000002")
+    bed.commit().send()
+    for second in range(20):
+        lower = bed.look(place, second, position="0-1-3", time_s=late, before=before)
+        assert place_of(lower) == place
+    assert place_of(bed.look(bed.ends[-1], 20, position="0-1-4", time_s=late)) == bed.ends[-1]
+
+
+def test_the_first_transaction_of_a_server_is_not_taken_for_committed(tmp_path: Path) -> None:
+    bed = Bed(tmp_path / "relay")
+    with RelayWriter.open(bed.directory, start=GtidPosition()):
+        pass
+    before = bed.log.head()
+    bed.commit().send()
+    lower = bed.look(BinlogPosition("bin.000001", 256), 0, position="", before=before)
+    assert lower is not None
+    assert not lower.position
 
 
 def test_a_server_without_a_group_is_at_rest(tmp_path: Path) -> None:

@@ -224,7 +224,9 @@ class TableSnapshot:
         return self._ranges.make(name, v, transaction) if found is None else found
 
     def release(self, frontier: Frontier) -> None:
-        """Remove the files of all batches up to a frontier: they are committed."""
+        """Remove the files of all batches up to a frontier: they are committed. Behind the last one nothing is read."""
+        if frontier.finished:
+            self.close()
         remove_up_to(self._spool, None if frontier.finished else frontier.rows)
 
     def progress(self) -> SnapshotProgress:
@@ -335,14 +337,14 @@ class TableSnapshot:
 
     def _upper(self, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
         """Find the place of the relay log that chunks were read before; None where it has not got there."""
-        upper = v.location
-        for chunk in chunks:
-            if not includes(v.position, chunk.upper):
-                place = place_behind(self._view, chunk.upper)
-                if place is None:
-                    return None
-                upper = max(upper, place)
-        return upper
+        behind = {chunk.upper for chunk in chunks if not includes(v.position, chunk.upper)}
+        if not behind:
+            return v.location
+        last = max(behind, key=lambda position: sum(gtid.seq_no for gtid in position))
+        if all(includes(last, position) for position in behind):
+            behind = {last}  # looking up a place takes milliseconds
+        places = [place_behind(self._view, position) for position in behind]
+        return None if None in places else max(v.location, *(place for place in places if place is not None))
 
     def _write(
         self,

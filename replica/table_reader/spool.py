@@ -76,8 +76,8 @@ class Spool:
         return self._used
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many bytes may be written."""
-        return not self._lacking(size)
+        """Tell whether so many bytes may be read ahead: what waits takes half, and the other half what is delivered."""
+        return not self._lacking(self._used + 2 * size)
 
     def reserve(self, size: int) -> None:
         """Take room for so many bytes.

@@ -68,8 +68,10 @@ def test_the_limit_and_the_disk_are_asked_before_anything_is_written(tmp_path: P
     with pytest.raises(DiskFullError, match=r"may take .* relayMaxBytes"):
         limited.store(block_of(LARGE))
     assert len(list((tmp_path / "limited").iterdir())) == 1
+    assert not limited.has_room(1)
     kept.drop()
-    assert limited.has_room(size)
+    assert limited.has_room(size // 2)
+    assert not limited.has_room(size // 2 + 1)
     full = open_spool(tmp_path / "full", min_free_bytes=1 << 60)
     assert not full.has_room(1)
     with pytest.raises(DiskFullError, match="stay free"):

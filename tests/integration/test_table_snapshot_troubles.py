@@ -1,0 +1,123 @@
+"""Tables read while something goes wrong: connections end, rows grow, the disk is small; and many tables."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import AuthenticationError, DiskFullError
+from replica.table_reader.frontier import Frontier
+from replica.table_reader.pace import Pace
+from replica.table_reader.snapshot import ReadLimit
+from tests.fixtures.mariadb import MariaDb, wait_until
+from tests.integration.table_reading import TableReading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.server
+
+TABLES = {("d", "a"): ("id",), ("d", "b"): ("id",)}
+READERS = "SELECT id FROM information_schema.processlist WHERE user = 'repl' AND command <> 'Binlog Dump'"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[MariaDb]:
+    with MariaDb("10.11", "--binlog-row-metadata=FULL") as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: MariaDb) -> MariaDb:
+    running.sql("DROP DATABASE IF EXISTS d")
+    running.reset_master()
+    running.sql(
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE d.a (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE d.b (id INT PRIMARY KEY, v VARCHAR(2000))",
+        "INSERT INTO d.a SELECT seq, seq FROM seq_1_to_3000",
+        "INSERT INTO d.b SELECT seq, REPEAT('x', 1500) FROM seq_1_to_2000",
+    )
+    return running
+
+
+def test_connections_that_end_are_made_again(server: MariaDb, tmp_path: Path) -> None:
+    ending, killed = threading.Event(), []
+
+    def kill() -> None:
+        while not ending.wait(0.05):
+            for (connection,) in server.sql(READERS):
+                try:
+                    server.sql(f"KILL {connection}")
+                    killed.append(connection)
+                except Exception as error:  # noqa: BLE001  (it has ended by itself)
+                    assert error.args[0] == 1094  # noqa: PT017
+
+    pace = Pace(connections=2, chunk_rows=200)
+    with TableReading(server, tmp_path, TABLES, pace=pace, backoff_initial="50ms", backoff_max="100ms") as reading:
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            wait_until(lambda: len(killed) > 20, "connections were ended")
+            wait_until(lambda: reading.step(ReadLimit(rows=200)), "rows come nevertheless")
+        finally:
+            ending.set()
+            thread.join()
+        reading.to_the_end()
+    assert reading.delivered == {("d", "a"): 3000, ("d", "b"): 2000}
+
+
+def test_rows_that_are_wider_than_was_thought_end_a_chunk_early(server: MariaDb, tmp_path: Path) -> None:
+    server.sql("CREATE TABLE d.w (id INT PRIMARY KEY, v LONGTEXT)")
+    server.sql("INSERT INTO d.w SELECT seq, IF(seq <= 2000, 'x', REPEAT('y', 100000)) FROM d.seq_1_to_2100")
+    tables = {**TABLES, ("d", "w"): ("id",)}
+    with TableReading(server, tmp_path, tables, pace=Pace(connections=1, chunk_bytes=1 << 20)) as reading:
+        reading.to_the_end()
+        assert reading.snapshot.progress().rows == 7100
+    assert reading.delivered["d", "w"] == 2100
+    assert len(reading.batches) > 1
+
+
+def test_rows_wait_for_room_and_what_does_not_fit_at_all_is_an_error(server: MariaDb, tmp_path: Path) -> None:
+    pace = Pace(connections=1, chunk_rows=200, chunk_bytes=400_000, spool_bytes=2_000_000)
+    with TableReading(server, tmp_path / "small", TABLES, pace=pace) as reading:
+        reading.to_the_end(limit=ReadLimit(rows=200))
+    assert reading.delivered == {("d", "a"): 3000, ("d", "b"): 2000}
+    pace = Pace(connections=1, chunk_rows=2000, spool_bytes=100_000)
+    with (
+        TableReading(server, tmp_path / "none", TABLES, pace=pace) as reading,
+        pytest.raises(DiskFullError, match="do not fit into"),
+    ):
+        reading.to_the_end()
+    assert list((tmp_path / "none" / "spool").iterdir()) == []
+
+
+def test_a_table_that_the_account_may_not_read_is_named(server: MariaDb, tmp_path: Path) -> None:
+    with TableReading(server, tmp_path, TABLES) as reading:
+        reading.end()
+        server.sql("REVOKE SELECT ON *.* FROM 'repl'@'%'", "GRANT SELECT ON d.b TO 'repl'@'%'")
+        server.sql("GRANT INSERT ON d.a TO 'repl'@'%'")
+        reading.frontier = Frontier()
+        reading.begin()
+        with pytest.raises(AuthenticationError, match=r"table d\.a cannot be read: .* denied"):
+            reading.to_the_end()
+
+
+def test_many_tables_are_read_in_the_order_of_their_names_and_the_frontier_stays_short(
+    server: MariaDb, tmp_path: Path
+) -> None:
+    names = [f"t{number}" for number in range(300)] + ["Z", "ä"]
+    server.sql(*(f"CREATE TABLE d.`{name}` (id INT PRIMARY KEY, v INT)" for name in names))
+    server.sql(*(f"INSERT INTO d.`{name}` VALUES (1, 1), (2, 2)" for name in names))
+    tables = TABLES | {("d", name): ("id",) for name in names}
+    sizes = []
+    with TableReading(server, tmp_path, tables) as reading:
+        reading.judge = lambda before, after, v: sizes.append(len(str(after.json())))  # type: ignore[method-assign]  # noqa: ARG005
+        reading.to_the_end()
+        assert reading.snapshot.progress().tables_done == 304
+    assert reading.frontier.rows == 5000 + 2 * 302
+    assert max(sizes) < 1000

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 from replica.protocol.gtid import Order
 from replica.relay_log.groups import DISORDER_S, RelayGroups
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.xa import xa_groups_in
-from replica.rows.scan.xa import XaAction
+from replica.table_reader.xa_commits import XA_S, XaCommits
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 TEN_SECONDS: Final = 10.0
 """The age of a pair that counts: torn and overwritten pairs, and commits between binlog and engine, are past by
 then."""
-XA_S: Final = 60.0
-"""How long an XA COMMIT may take from the binlog to the engine; other transactions pass it meanwhile."""
 MAX_PAIRS: Final = 1024
 """Pairs that wait to be old enough: one is accepted a second, so there are as many as `age_s` has seconds."""
 MAX_AHEAD: Final = 64
@@ -72,7 +69,7 @@ class AcceptedPairs:
         self._ahead: list[tuple[float, BinlogPosition, GtidPosition]] = []
         self._proven: RelayHead | None = None
         self._still: tuple[ServerStatus, float] | None = None
-        self._xa: deque[tuple[float, RelayLocation]] = deque()
+        self._xa = XaCommits(self._log)
         self._looked: RelayLocation | None = None
 
     def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
@@ -108,11 +105,8 @@ class AcceptedPairs:
                 age = max(now_s - self._pairs[0][0], 0.0)
                 self.reason = f"the place {self._pairs[0][1].primary} is {age:.0f} s old of {self._age_s:g}"
             return None
-        while self._xa and self._xa[0][0] < now_s - XA_S:
-            self._xa.popleft()
-        if self._xa and self._xa[0][1] < found.location:
-            return self._log.at(self._xa[0][1])
-        return found
+        first = self._xa.first(now_s)
+        return found if first is None or first >= found.location else self._log.at(first)
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
@@ -193,17 +187,8 @@ class AcceptedPairs:
     def _find_xa_commits(self, head: RelayHead, time_s: float, now_s: float) -> None:
         """Remember the first XA COMMIT since the last look, as if it were of now; the first look goes back a minute."""
         start = self._looked or self._log.steadily(lambda: self._minute_before(head, time_s))
-        first = self._log.steadily(lambda: self._first_xa_commit(max(start, self._log.oldest()), head.location))
-        if first is not None:
-            self._xa.append((now_s, first))
+        self._xa.see(start, head.location, now_s)
         self._looked = head.location
-
-    def _first_xa_commit(self, start: RelayLocation, end: RelayLocation) -> RelayLocation | None:
-        for number, part in self._log.xa_stretches(start, end):
-            for group in xa_groups_in(part):
-                if group.action is XaAction.COMMIT:
-                    return RelayLocation(number, part.start + group.start)
-        return None
 
     def _minute_before(self, head: RelayHead, time_s: float) -> RelayLocation:
         """Return a place before all groups of the last minute, as the sidecars tell it."""

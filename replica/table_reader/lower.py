@@ -1,7 +1,8 @@
 """The lower position of snapshots: a session of its own asks the server, `AcceptedPairs` judges.
 
 In: a server, and the relay log that is copied from it. Out: L, kept while the server cannot be asked: what was
-committed stays so. Refused: a server that is not the one of the relay log, whose places mean nothing there.
+committed stays so. A replica of that server is judged by `AgedPositions`. Refused: another server, whose places mean
+nothing in the relay log, unless it is said to be a replica; one that does not write what it replicates.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from replica.handshake.server import ask_uid
 from replica.protocol.gtid import BinlogPosition
 from replica.relay_log.identity import source_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS, AcceptedPairs, ServerStatus
+from replica.table_reader.aged_positions import AgedPositions
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.session import position_of
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
 _WAITING = "rpl_semi_sync_master_wait_sessions"
+_UPDATES = "log_slave_updates"
+_SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # in milliseconds
 
 
 def ask_status() -> Steps[ServerStatus]:
@@ -41,15 +45,34 @@ def ask_status() -> Steps[ServerStatus]:
     return ServerStatus(place, int(found.get(_WAITING) or 0), position_of(position), float(time_s or 0))
 
 
+def ask_hold() -> Steps[float]:
+    """Ask how long the commits of a replica may wait for replicas of its own, in seconds.
+
+    Raises:
+        PrerequisiteError: it does not write what it replicates into its binlog.
+    """
+    names = ", ".join(f"'{name}'" for name in (_UPDATES, _SEMI_SYNC, _TIMEOUT))
+    rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    found = {(name or "").lower(): value or "" for name, value in rows}
+    if found.get(_UPDATES, "").upper() != "ON":
+        raise PrerequisiteError(
+            "the replica that tables are read from does not write what it replicates into its binlog: its position "
+            "says nothing of its tables.",
+            hint="Set log_slave_updates=ON on it, or read tables from the primary.",
+        )
+    return float(found.get(_TIMEOUT) or 0) / 1000 if found.get(_SEMI_SYNC, "").upper() == "ON" else 0.0
+
+
 class LowerPosition:
     """L of one server, which `poll` brings up to date; `lower` and `close` are for any thread.
 
     Args:
         config: account, TLS and time limits.
         endpoint: the server that tables are read from.
-        log: the relay log, copied from that server.
+        log: the relay log, copied from that server, or from its primary.
         age_s: how old a place of the binlog has to be.
         clock: seconds that never go back.
+        replica: whether the server may be a replica of the one that the relay log is copied from.
     """
 
     def __init__(
@@ -60,15 +83,19 @@ class LowerPosition:
         *,
         age_s: float = TEN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        replica: bool = False,
     ) -> None:
         self._config = config
         self._endpoint = endpoint
         self._log = log
         self._clock = clock
-        self._pairs = AcceptedPairs(log, age_s)
+        self._age_s = age_s
+        self._replica = replica
+        self._pairs: AcceptedPairs | AgedPositions = AcceptedPairs(log, age_s)
         self._lock = threading.Lock()
         self._connection: TableConnection | None = None
         self._uid = ""
+        self._hold_s: float | None = None
         self._closed = False
         self._lost = ""
 
@@ -97,19 +124,30 @@ class LowerPosition:
             connection = self._connection or self._connect()
             before = self._log.head()
             status = connection.run(ask_status())
+            source = None if before is None else source_of(self._log.directory, before.location.file)
+            if source == self._uid or (source is None and not self._replica):
+                self._judge_by(AcceptedPairs, self._age_s)
+            elif self._replica:
+                self._hold_s = connection.run(ask_hold()) if self._hold_s is None else self._hold_s
+                self._judge_by(AgedPositions, self._age_s + self._hold_s)
+            else:
+                raise PrerequisiteError(
+                    f"the relay log is copied from another server than {self._endpoint}, which tables are read from.",
+                    hint="Read tables from the server that the stream comes from, or from a replica of it.",
+                )
         except DisconnectedError as error:
             self._disconnect()
             self._lost = error.message
             return
-        source = None if before is None else source_of(self._log.directory, before.location.file)
-        if source not in (None, self._uid):
-            raise PrerequisiteError(
-                f"the relay log is copied from another server than {self._endpoint}, which tables are read from.",
-                hint="Read tables from the server that the stream comes from.",
-            )
         with self._lock:
             self._lost = ""
             self._pairs.look(status, before, self._clock())
+
+    def _judge_by(self, kind: type[AcceptedPairs | AgedPositions], age_s: float) -> None:
+        """Judge in this way from now on; what was judged in the other, before a failover of the stream, is void."""
+        if not isinstance(self._pairs, kind):
+            with self._lock:
+                self._pairs = kind(self._log, age_s)
 
     def close(self) -> None:
         """End the session; a `poll` that waits in another thread comes back."""
@@ -121,7 +159,7 @@ class LowerPosition:
         self._connection = connection
         if self._closed:
             self._disconnect()  # while it was being made
-        self._uid = connection.run(ask_uid())
+        self._uid, self._hold_s = connection.run(ask_uid()), None
         return connection
 
     def _disconnect(self) -> None:

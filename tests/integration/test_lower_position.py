@@ -50,6 +50,17 @@ def read_lower(
             yield lower, log
 
 
+def replicate(first: MariaDb, second: MariaDb) -> None:
+    user, password = first.add_user()
+    # 11.4 and later verify the primary's certificate unless told otherwise; this one has none.
+    plain = ", master_ssl=0, master_ssl_verify_server_cert=0" if first.version >= "11" else ""
+    second.sql(
+        f"CHANGE MASTER TO master_host='{first.host}', master_port={first.port}, master_user='{user}', "
+        f"master_password='{password}', master_use_gtid=slave_pos, master_connect_retry=1{plain}",
+        "START SLAVE",
+    )
+
+
 def received(log: RelayLog) -> str:
     head = log.head()
     return "" if head is None else str(head.position)
@@ -224,6 +235,47 @@ def test_another_server_than_the_relay_logs_is_refused(
         foreign = LowerPosition(other, other.endpoints[0], log)
         with contextlib.closing(foreign), pytest.raises(PrerequisiteError, match="copied from another server"):
             foreign.poll()
+
+
+def test_a_replica_is_read_while_the_relay_log_is_its_primarys(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    first = make_server(server_version, server_id=1)
+    second = make_server(server_version, "--log-slave-updates", server_id=2)
+    replicate(first, second)
+    first.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY) ENGINE=InnoDB", "INSERT INTO s.t VALUES (1)")
+    wait_until(lambda: second.gtid_binlog_pos() == first.gtid_binlog_pos(), "the replica has it")
+    config = replica_config(second)
+    with EmbeddedReplica(replica_config(first), tmp_path) as replica:
+        replica.start(GtidPosition())
+        log = RelayLog(tmp_path)
+        lower = LowerPosition(config, config.endpoints[0], log, age_s=0.3, replica=True)
+        with contextlib.closing(lower):
+            wait_for(lower, first.gtid_binlog_pos())
+            second.sql("STOP SLAVE SQL_THREAD")
+            before = first.gtid_binlog_pos()
+            first.sql("INSERT INTO s.t VALUES (2)")
+            wait_until(lambda: received(log) == first.gtid_binlog_pos(), "we have it")
+            for _ in range(10):
+                found = polled(lower)
+                assert found is not None
+                assert str(found.position) == before
+                time.sleep(0.1)
+            second.sql("START SLAVE SQL_THREAD")
+            wait_for(lower, first.gtid_binlog_pos())
+            assert second.sql("SELECT id FROM s.t ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_replica_that_does_not_write_what_it_replicates_is_refused(
+    make_server: Callable[..., MariaDb], server: MariaDb, server_version: str, tmp_path: Path
+) -> None:
+    server.sql("CREATE OR REPLACE DATABASE x")
+    with read_lower(server, tmp_path, 0.5, GtidPosition()) as (lower, log):
+        wait_until(lambda: polled(lower) is not None, "there is a place")
+        other = replica_config(make_server(server_version, server_id=2))
+        silent = LowerPosition(other, other.endpoints[0], log, replica=True)
+        with contextlib.closing(silent), pytest.raises(PrerequisiteError, match="does not write what it replicates"):
+            silent.poll()
 
 
 def test_a_server_without_a_binlog_is_refused(

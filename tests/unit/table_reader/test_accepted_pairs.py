@@ -12,7 +12,8 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.table_reader.accepted_pairs import MAX_AHEAD, MAX_PAIRS, TEN_SECONDS, XA_S, AcceptedPairs, ServerStatus
+from replica.table_reader.accepted_pairs import MAX_AHEAD, MAX_PAIRS, TEN_SECONDS, AcceptedPairs, ServerStatus
+from replica.table_reader.xa_commits import XA_S
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 

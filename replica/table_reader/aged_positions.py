@@ -1,0 +1,110 @@
+"""The positions up to which the engine of a replica has surely committed, where tables are read from one.
+
+In: @@global.gtid_binlog_pos of the replica, polled about once a second, and the relay log of its primary. Out: L, a
+group end of that relay log, or in words why there is none yet. File names and offsets of the replica mean nothing in
+the relay log, so the place is the position that its binlog had `age_s` ago: a commit takes less from the binlog to the
+engine. XA COMMITs take up to a minute; those from before the first poll may be as young, so a log with XA waits that
+long.
+
+Refused, with a reason: positions that the relay log does not reach back to, and logs in which sequence numbers go back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from replica.relay_log.groups import RelayGroups
+from replica.relay_log.gtid_search import GtidSearch
+from replica.table_reader.accepted_pairs import MAX_PAIRS, TEN_SECONDS
+from replica.table_reader.xa_commits import XA_S, XaCommits
+
+if TYPE_CHECKING:
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
+    from replica.table_reader.accepted_pairs import ServerStatus
+
+
+class AgedPositions:
+    """The judge of one replica's positions against the relay log of its primary. Not thread-safe.
+
+    `reason` says why there is no L yet. Times in arguments are those of any one clock that never goes back.
+    """
+
+    def __init__(self, log: RelayLog, age_s: float = TEN_SECONDS) -> None:
+        self._log = log
+        self._age_s = age_s
+        self.reason = "the replica has not been asked yet"
+        self._forget()
+
+    def _forget(self) -> None:
+        self._groups = RelayGroups(self._log.directory)
+        self._positions: deque[tuple[float, GtidPosition]] = deque()
+        self._xa = XaCommits(self._log)
+        self._old: tuple[float, GtidPosition] | None = None
+        self._proven: RelayHead | None = None
+        self._looked: RelayLocation | None = None
+        self._wait_until_s: float | None = None
+
+    def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
+        """Take what a poll read at `now_s`; `before` is where the relay log ended then.
+
+        Raises:
+            RelayError: the relay log cannot be read.
+            ProtocolError: its bytes are damaged.
+        """
+        if before is None:
+            self.reason = "the relay log has not begun"
+            return
+        if self._looked is not None and before.location < self._looked:
+            self._forget()  # the log was made again
+        self._looked = before.location
+        last = self._positions[-1] if self._positions else self._old
+        if len(self._positions) < MAX_PAIRS and (last is None or last[1] != status.position):
+            self._positions.append((now_s, status.position))
+        while self._positions and self._positions[0][0] <= now_s - self._age_s:
+            self._old = self._positions.popleft()
+        if self._old is None:
+            self.reason = f"the replica's position {self._positions[0][1]} is not {self._age_s:g} s old yet"
+            return
+        found = self._reached(self._old[1], before)
+        if found is not None and (self._proven is None or found.location > self._proven.location):
+            start = self._log.oldest() if self._proven is None else self._proven.location
+            has_xa = self._xa.see(start, found.location, now_s)
+            if self._proven is None:
+                self._wait_until_s = now_s + XA_S if has_xa else None
+            self._proven = found
+
+    def lower(self, now_s: float) -> RelayHead | None:
+        """Return L as of `now_s`; None while there is none."""
+        if self._proven is None:
+            return None
+        if self._wait_until_s is not None and now_s <= self._wait_until_s:
+            self.reason = f"XA COMMITs may be on their way in the replica for {self._wait_until_s - now_s:.0f} s more"
+            return None
+        first = self._xa.first(now_s)
+        return self._proven if first is None or first >= self._proven.location else self._log.at(first)
+
+    def _reached(self, position: GtidPosition, head: RelayHead) -> RelayHead | None:
+        """Return the last place up to which the replica has all groups of the relay log."""
+        if self._log.order().highest:
+            self.reason = "sequence numbers of the relay log go back: a replica's position names no place of it"
+            return None
+        first = self._log.first_position()
+        location = head.location
+        for last in head.position:
+            begun = None if first is None else first.get(last.domain_id)
+            there = position.get(last.domain_id)
+            if begun == last or (there is not None and there.seq_no >= last.seq_no):
+                continue  # it has all that the log holds of this domain
+            search = None if there is None else GtidSearch(there)
+            group = None if search is None else self._log.steadily(lambda search=search: self._groups.find(search))  # type: ignore[misc]
+            if group is not None:
+                location = min(location, group.after.location)
+            elif there == begun:
+                location = min(location, self._log.oldest())
+            else:
+                self.reason = f"the replica is at {there or 'nothing'}, which the relay log does not reach back to"
+                return None
+        return self._log.at(location)

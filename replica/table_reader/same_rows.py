@@ -111,7 +111,7 @@ class RangeReader:
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}
         if (before.after, before.done) != (after.after, after.done):
-            made = self._made_since(v)
+            made = self.made_since(v)
             names |= {table for table in list_tables(connection, self._wanted) if table not in made}
         ranges = []
         for table in sorted(names):
@@ -120,8 +120,8 @@ class RangeReader:
                 ranges.append((table, begin, end))
         return ranges
 
-    def _made_since(self, v: RelayLocation) -> set[TableName]:
-        """Return the tables that were made behind a place: those of the names that had no table before."""
+    def made_since(self, v: RelayLocation) -> set[TableName]:
+        """Return the tables that were made behind a place, under names that no table had there."""
         made: set[TableName] = set()
         touched: set[TableName] = set()
         for statement in statements_between(self._view.log, v, self._view.head().location):

@@ -86,6 +86,9 @@ class SnapshotProgress(NamedTuple):
 class TableSnapshot:
     """The tables of one query. Its methods are for one thread; what they raise ends the query.
 
+    `held_back`: tables whose chunks the last `advance` could not move, because a statement behind its position changed
+    them: a later position can be had, that one never.
+
     `selection` tells of a database and a table whether its rows are wanted. `age_s`: how old a place of the binlog has
     to be before all of it counts as committed; tests make it shorter.
     """
@@ -119,6 +122,7 @@ class TableSnapshot:
         self._ranges = RangeReader(
             config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
         )
+        self.held_back: tuple[TableName, ...] = ()
         self._reached = Frontier()
         self._followed: RelayLocation | None = None
         self._estimated = 0
@@ -303,12 +307,19 @@ class TableSnapshot:
         taken = []
         if candidates:
             self._mover.look([group for group, _ in candidates], v.location)
+        later = []
         for group, table in candidates:
             fit = self._mover.fit(group, v.location)
             if fit is Fit.FITS:
                 taken.append((group, table))
             elif fit is Fit.AGAIN:
                 self._list.read_again(table, not_before=v.location)
+            else:
+                later.append(table)
+        if later:
+            made = self._ranges.made_since(v.location)
+            gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
+        self.held_back = tuple(table.name for table in later if table not in gone)
         return taken, gone
 
     def _candidates(

@@ -187,3 +187,26 @@ def test_a_table_whose_order_only_the_server_knows_comes_as_a_whole(server: Mari
         write.execute("DELETE FROM s WHERE v % 3 = 0")
         reading.restart()
         assert [reading.rows_of(part) for part in reading.snapshot.parts(*reading.batches[-1])] == rows
+
+
+def test_tables_that_are_made_or_altered_behind_a_position_that_stays(server: MariaDb, tmp_path: Path) -> None:
+    with TableReading(server, tmp_path, TABLES, pace=SLOWLY) as reading:
+        found = collected(reading)
+        wait_until(lambda: reading.step(ReadLimit(rows=400)), "a part of the first table is delivered")
+        v = reading.batches[-1][2]
+        server.sql("CREATE TABLE d.d (id INT PRIMARY KEY)", "INSERT INTO d.d VALUES (1)", "ALTER TABLE d.e FORCE")
+        reading.end()
+        reading.begin()  # lists the new table, too
+
+        def stood_still() -> bool:
+            advance = reading.snapshot.advance(reading.frontier, v)
+            if advance is not None:
+                reading.judge(reading.frontier, advance.frontier, v)
+                reading.frontier = advance.frontier
+            return reading.snapshot.held_back == (("d", "e"),) and dict(reading.frontier.open).keys() <= {("d", "e")}
+
+        wait_until(stood_still, "all that can be delivered there is")
+        assert (found["d", "a"], found["d", "c"]) == (ids(server, "d.a"), ids(server, "d.c"))
+        assert ("d", "d") not in found
+        reading.to_the_end()
+    assert ("d", "d") not in found

@@ -68,16 +68,11 @@ class Untold(NamedTuple):
     key: bool
 
 
-def states_of(segments: Sequence[HalfSegment], start: int, upto: int, *, ordered: bool) -> KeyStates | Untold:
+def states_of(
+    segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, *, ordered: bool
+) -> KeyStates | Untold:
     """Return the keys that halves behind `start` are of, and what is there at `upto`, if the images tell."""
-    bodies: dict[bytes, int] = {}
-    parts = []
-    for segment in segments:
-        numbers = np.array([bodies.setdefault(body, len(bodies)) for body in segment.table_maps] or [0], np.int64)
-        part = segment.halves.copy()
-        part["slot"] = numbers[part["slot"]]
-        parts.append(part)
-    halves: Records = np.concatenate(parts) if parts else np.empty(0, HalfRecord.dtype)
+    halves: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *(segment.halves for segment in segments)])
     table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
     deciders = np.empty(len(halves), np.int64)
     count = decide(address(halves), len(halves), start, upto, address(table), len(table) - 1, address(deciders))
@@ -91,4 +86,4 @@ def states_of(segments: Sequence[HalfSegment], start: int, upto: int, *, ordered
     partial = np.flatnonzero(present & (decided["flags"] & IS_WHOLE == 0))
     if len(partial):
         return Untold(int(decided["place"][partial[0]]), key=False)
-    return KeyStates(decided, present, tuple(bodies), ordered, tuple(segment.memory for segment in segments))
+    return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segment.memory for segment in segments))

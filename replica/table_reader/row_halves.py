@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from replica.errors import ProtocolError, SchemaError, UnsupportedEventError
+from replica.errors import ProtocolError, UnsupportedEventError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.rows.decode import records as d
@@ -22,6 +22,7 @@ from replica.rows.decode.kernel_row_keys import KeyValueRecord
 from replica.rows.decode.row_keys import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.scan import records as r
+from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import ValuePolicy
 from replica.table_reader.kernel_window import HalfRecord, HalfTotals, find_row_halves
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.errors import DataLossError, SchemaError
     from replica.native.record import Records
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.decode.slots import SlotTable
@@ -46,27 +48,28 @@ kernel of a machine allows 65 530 of them a process."""
 
 @dataclass(slots=True)
 class HalfSegment:
-    """The halves of one table in one range: HalfRecords, in order. `table_maps`: the bodies that their `slot` counts.
+    """The halves of one table in one range: HalfRecords, in order.
 
     `size`: bytes of memory that it holds, without what lies in the mapped file.
     """
 
     halves: Records
-    table_maps: tuple[bytes, ...]
     size: int
     memory: tuple[Any, ...]  # what the addresses of the halves lie in
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableChange:
-    """Row changes that do not fit the table as it is known; `place`: behind the last of them."""
+    """Row changes that do not fit the table as it is known, or are not at hand; `place`: behind the last of them."""
 
     place: int
-    error: SchemaError
+    error: SchemaError | DataLossError
 
 
 class HalfReader:
-    """A reader of ranges, one after the other; what it knows of table maps is kept from one to the next."""
+    """A reader of ranges, one after the other. `table_maps`: the bodies of the different ones met so far, which `slot`
+    of the halves counts.
+    """
 
     def __init__(self, tables: Mapping[TableName, TableKey], schemas: Mapping[TableName, TableSchema]) -> None:
         self._schemas = dict(schemas)
@@ -74,6 +77,8 @@ class HalfReader:
             name: tuple(schemas[name].columns[column] for column in key.columns) for name, key in tables.items()
         }
         self._maps = TableCache(self, (), ValuePolicy())
+        self._numbers: dict[bytes, int] = {}  # by content: a server gives a table another id again and again
+        self.table_maps: list[bytes] = []
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         """Say what rows of a table are read with."""
@@ -100,7 +105,18 @@ class HalfReader:
                     yield name, UnreadableChange(int(places[groups].max()), error)
             work = np.flatnonzero(keys.asked[found.events["slot"]]).astype(np.uint32)
             if len(work):
-                yield name, _segment(found, slots, work, keys, places)
+                segment = _segment(found, slots, work, keys, places)
+                self._number_maps(segment, found)
+                yield name, segment
+
+    def _number_maps(self, segment: HalfSegment, found: Scan) -> None:
+        numbers = np.zeros(len(found.maps), np.int64)
+        for slot in np.unique(segment.halves["slot"]).tolist():
+            body = bytes(found.table_map_body(slot))
+            numbers[slot] = self._numbers.setdefault(body[ID_AND_FLAGS:], len(self._numbers))
+            if numbers[slot] == len(self.table_maps):
+                self.table_maps.append(body)
+        segment.halves["slot"] = numbers[segment.halves["slot"]]
 
 
 def _segment(
@@ -125,13 +141,11 @@ def _segment(
             raise run_fault(status, run, found, slots)
     used = room[: int(totals["keys"])].copy()  # there was room for longer keys
     halves["key"] += address(used) - address(room)
-    met = set(np.unique(halves["slot"]).tolist())
-    bodies = tuple(bytes(found.table_map_body(slot)) if slot in met else b"" for slot in range(len(found.maps)))
     in_place = len(copied) < len(work)
-    size = halves.nbytes + used.nbytes + sum(part.nbytes for part in copied) + sum(map(len, bodies))
+    size = halves.nbytes + used.nbytes + sum(part.nbytes for part in copied)
     if found.expansion is not None:
         size += found.data.nbytes
-    return HalfSegment(halves, bodies, size, (used, copied, found.data if in_place else None))
+    return HalfSegment(halves, size, (used, copied, found.data if in_place else None))
 
 
 def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:

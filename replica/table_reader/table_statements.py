@@ -18,10 +18,10 @@ from replica.schema.cursor import Tokens
 from replica.schema.session import session_of, text_of
 from replica.schema.sql_tokens import tokenize
 from replica.schema.statements import Verb, may_define, read_statement
-from replica.schema.temporary_tables import TemporaryTables
+from replica.schema.temporary_tables import TemporaryTables, uses_temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from replica.protocol.transaction_events import XaId
     from replica.relay_log.ddl import RelayText
@@ -54,8 +54,10 @@ class TableStatement(NamedTuple):
 class TableStatements:
     """The statements met so far, in order."""
 
-    def __init__(self) -> None:
-        self._temporary = TemporaryTables()
+    def __init__(self, before: Callable[[], Iterable[RelayText]]) -> None:
+        """Begin at a place. `before`: the texts of the log before it, for the names of temporary tables."""
+        self._before = before
+        self._temporary: TemporaryTables | None = None
         self._prepared: dict[XaId, list[TableStatement]] = {}
 
     def prepared_before(self, xid: XaId, texts: Iterable[RelayText]) -> None:
@@ -65,7 +67,12 @@ class TableStatements:
     def follow(self, texts: Iterable[RelayText]) -> Iterator[TableStatement]:
         """Yield the statements among the next texts that may be about tables."""
         for text in texts:
-            self._temporary.follow(text.statement, text.server_version)
+            if self._temporary is None and uses_temporary(text.statement):
+                self._temporary = TemporaryTables()
+                for earlier in self._before():
+                    self._temporary.follow(earlier.statement, earlier.server_version)
+            if self._temporary is not None:
+                self._temporary.follow(text.statement, text.server_version)
             flags, xid = text.begin.flags2, text.begin.xa
             if xid is not None and flags & GtidFlag.COMPLETED_XA:
                 held = self._prepared.pop(xid, [])
@@ -80,16 +87,19 @@ class TableStatements:
         statement = text.statement
         changed = changed_tables(statement, text.server_version)
         if changed is not None and not changed.defines:
-            tables = tuple(name for name in changed.tables if not self._temporary.means(statement, name))
+            tables = tuple(name for name in changed.tables if not self._is_temporary(statement, name))
             if tables or not changed.tables:
                 yield TableStatement(text.location, text, tables or None, defines=False)
         named = defined_tables(statement, text.server_version)
         if changed is not None and changed.defines:
             named = None if named is None or not changed.tables else (*named, *changed.tables)
         if named is not None:
-            named = tuple(name for name in dict.fromkeys(named) if not self._temporary.means(statement, name))
+            named = tuple(name for name in dict.fromkeys(named) if not self._is_temporary(statement, name))
         if named is None or named:
             yield TableStatement(text.location, text, named, defines=True)
+
+    def _is_temporary(self, statement: Logged, name: TableName) -> bool:
+        return self._temporary is not None and self._temporary.means(statement, name)
 
 
 def _committed(found: TableStatement, end: RelayText) -> TableStatement:

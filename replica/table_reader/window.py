@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from replica.errors import PrerequisiteError, RelayError, SchemaError, StatementDmlError
+from replica.errors import PrerequisiteError, RelayError, StatementDmlError
 from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_number
 from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
-from replica.rows.scan.xa import CarriedGroup, deliver
+from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.table_reader.key_states import Untold, states_of
 from replica.table_reader.row_halves import HalfReader, HalfSegment, UnreadableChange
 from replica.table_reader.table_statements import TableStatements
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.relay_log.xa import Prepared, RangeNeeds
+    from replica.rows.scan.xa import XaGroup
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from replica.table_reader.chunk import TableKey
@@ -83,7 +84,7 @@ class TableWindow:
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
         self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
         self._statements: list[TableStatement] = []
-        self._follower = TableStatements()
+        self._follower = TableStatements(lambda: texts_between(log, log.oldest(), start))
         self._prepared: Prepared = prepared_at(log, start)
 
     @classmethod
@@ -106,10 +107,11 @@ class TableWindow:
         return sum(segment.size for segments in self._segments.values() for segment in segments)
 
     def extend(self, end: RelayLocation) -> None:
-        """Go on up to `end`, a group end of the log; nothing where the window reaches it.
+        """Go on up to `end`, a group end of the log; nothing where the window reaches it. After an error the window is
+        of no use.
 
         Raises:
-            DataLossError: groups of the stretch were purged, or it commits an XA transaction whose rows are gone.
+            DataLossError: groups of the stretch were purged.
             ProtocolError: the bytes are damaged.
             RelayError: the window would hold more than its limit.
         """
@@ -154,6 +156,7 @@ class TableWindow:
         window's end, and what is there of each at `upto`.
 
         Raises:
+            DataLossError: an XA transaction was committed whose rows are not in the log.
             PrerequisiteError: row images lack columns that it takes (binlog_row_image).
             SchemaError: row changes do not fit the table as it is known.
             StatementDmlError: rows of the table were changed by a statement that was logged without them.
@@ -169,9 +172,10 @@ class TableWindow:
         behind = place_of(start)
         for change in self._unreadable[table]:
             if change.place > behind:
-                raise SchemaError(change.error.message, hint=change.error.hint)
+                raise type(change.error)(change.error.message, hint=change.error.hint)
         segments = [one for one in self._segments[table] if one.halves["place"][-1] > behind]
-        states = states_of(segments, behind, place_of(upto), ordered=self._keys[table].ordered)
+        table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
+        states = states_of(segments, table_maps, behind, place_of(upto), ordered=ordered)
         if isinstance(states, Untold):
             raise self._partial(table, states)
         return states
@@ -190,12 +194,17 @@ class TableWindow:
         ends = found.groups["end"].tolist()
         places = np.array([place_of(RelayLocation(number, part.start + found.origin(end))) for end in ends], np.int64)
         carried = [CarriedGroup(_mapped(group.bytes), group.bytes.checksum) for group in needs.carried]
-        for delivered in deliver(found, carried):
+        unprepared: list[XaGroup] = []
+        for delivered in deliver(found, carried, unprepared):
             for name, taken in self._reader.read(delivered, places):
                 if isinstance(taken, UnreadableChange):
                     self._unreadable[name].append(taken)
                 else:
                     self._segments[name].append(taken)
+        for group in unprepared:  # of tables that nobody here knows, so of any
+            lost = UnreadableChange(int(places[group.number]), unprepared_error(group))
+            for changes in self._unreadable.values():
+                changes.append(lost)
         if self.size > self._max_bytes:
             raise RelayError(
                 f"the changes between the reading of {_names(self._keys)} and the stream take more than "

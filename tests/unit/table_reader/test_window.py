@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replica.errors import DataLossError, PrerequisiteError, ProtocolError, RelayError, SchemaError, StatementDmlError
-from replica.protocol.constants import EventType, GtidFlag
+from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.protocol.gtid import Gtid
 from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_number
@@ -416,6 +416,41 @@ def test_rows_of_a_transaction_that_was_prepared_long_before(tmp_path: Path) -> 
     last = len(known.places) - 1
     states = known.window(last - 1, last).state_at(NAME, known.places[last - 1], known.places[last])
     assert [(states.key(n), bool(states.present[n])) for n in range(2)] == [(key_of(1), False), (key_of(2), True)]
+
+
+def test_an_xa_commit_without_its_rows_may_be_of_any_table(tmp_path: Path) -> None:
+    history = History()
+    history.transaction([("put", 1, 1)], 0)
+    history.primary.xa_end("unknown", "COMMIT", history.next(0))
+    history.done()
+    history.transaction([("put", 2, 2)], 0)
+    known = history.log(tmp_path)
+    window = known.window(0, 3)
+    with pytest.raises(DataLossError, match="0-1-2 commits the XA transaction"):
+        window.state_at(NAME, known.places[1], known.places[3])
+    assert len(window.state_at(NAME, known.places[2], known.places[3])) == 1
+
+
+def test_a_temporary_table_of_the_same_name_is_another(tmp_path: Path) -> None:
+    history = History()
+    for text, flags in (
+        (b"CREATE TEMPORARY TABLE t (a INT)", GtidFlag.STANDALONE | GtidFlag.DDL),
+        (b"UPDATE t SET v = 1", GtidFlag.TRANSACTIONAL),
+        (b"DROP TEMPORARY TABLE t", GtidFlag.STANDALONE | GtidFlag.DDL),
+        (b"UPDATE t SET v = 1", GtidFlag.TRANSACTIONAL),
+    ):
+        history.primary.gtid(history.next(0), flags)
+        history.primary.event(EventType.QUERY, bodies.query(text, b"d"), flags=HeaderFlag.THREAD_SPECIFIC)
+        if not flags & GtidFlag.STANDALONE:
+            history.primary.xid()
+        history.done()
+    known = history.log(tmp_path)
+    window = known.window(1, 3)
+    assert len(window.state_at(NAME, known.places[1], known.places[2])) == 0
+    window.extend(known.places[4])
+    with pytest.raises(StatementDmlError, match="0-1-4"):
+        window.state_at(NAME, known.places[1], known.places[2])
+    assert not window.ddl(NAME, known.places[0], known.places[4])
 
 
 def test_a_purged_start_and_a_full_window_are_errors(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class TableWindow:
                     self._unreadable[name].append(taken)
                 else:
                     self._segments[name].append(taken)
-        for group in unprepared:  # of tables that nobody here knows, so of any
+        for group in unprepared:  # of tables that no one here knows, so of any
             lost = UnreadableChange(int(places[group.number]), unprepared_error(group))
             for changes in self._unreadable.values():
                 changes.append(lost)

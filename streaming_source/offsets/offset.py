@@ -32,6 +32,15 @@ position that names several places (replica/protocol/ambiguity.py).
 `highest`: per domain the number up to which a GTID may name several places, for the domains where that of `gtid` or
 `resume` does. Then `server` alone tells which place is meant, and no other server can go on from here.
 
+Version 4 is written only while tables are being read (startingPosition=initial): an older release would go on with the
+changes alone.
+
+    {"v": 4, …, "snapshot": {"after": ["shop", "orders"], "open": [["shop", "lines", "BAABAAAA"]], "rows": 1200000}}
+
+`snapshot`: which rows of which tables have been read, all of them as they are at `gtid` (the frontier of
+replica/table_reader/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
+It is not there before a query that asks for changes alone, nor once the last row was read.
+
 `selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
 that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
 theirs go without.
@@ -46,11 +55,13 @@ from typing import Any
 from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.table_reader.frontier import Frontier
 from streaming_source.offsets.selection import Selection
 
 PLAIN_VERSION = 1
 PART_VERSION = 2
-VERSION = 3
+REPEATED_VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,8 @@ class SourceOffset:
     last: Fingerprint | None = field(default=None, compare=False)
     highest: tuple[tuple[int, int], ...] = ()
     """(domain, number), ascending: where GTIDs may name several places."""
+    snapshot: Frontier | None = None
+    """How far the tables are read; None: nothing of them is left to read."""
 
     @property
     def through(self) -> GtidPosition:
@@ -105,7 +118,7 @@ class SourceOffset:
             server |= {} if self.uid is None else {"uid": self.uid}
             server |= {} if self.last is None else {"last": str(self.last)}
         value: dict[str, Any] = {
-            "v": VERSION if self.highest else PLAIN_VERSION if plain else PART_VERSION,
+            "v": self._version(plain=plain),
             "gtid": str(self.position),
             "resume": str(self.resume),
             "server": server,
@@ -122,7 +135,15 @@ class SourceOffset:
             value["begin"] = self.begin.json()
         if self.highest:
             value["highest"] = {str(domain): number for domain, number in self.highest}
+        if self.snapshot is not None:
+            value["snapshot"] = self.snapshot.json()
         return value
+
+    def _version(self, *, plain: bool) -> int:
+        """Return the oldest version that says all of this."""
+        if self.snapshot is not None or (self.begin is not None and self.begin.snapshot is not None):
+            return VERSION
+        return REPEATED_VERSION if self.highest else PLAIN_VERSION if plain else PART_VERSION
 
     @classmethod
     def parse(cls, value: object) -> SourceOffset:
@@ -152,6 +173,7 @@ class SourceOffset:
             last = Fingerprint.parse(str(server["last"])) if "last" in server else None
             highest = tuple(sorted((int(domain), int(top)) for domain, top in value.get("highest", {}).items()))
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
+            snapshot = None if value.get("snapshot") is None else Frontier.parse(value["snapshot"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
@@ -160,4 +182,7 @@ class SourceOffset:
         begin = None if value.get("begin") is None else cls.parse(value["begin"])
         schema = None if value.get("schema") is None else str(value["schema"])
         anchor = bool(value.get("anchor", False))
-        return cls(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last, highest)
+        return cls(
+            *(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last),
+            *(highest, snapshot),
+        )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.table_reader.frontier import Frontier
 from streaming_source.offsets.offset import GroupPart, SourceOffset
 
 
@@ -40,8 +41,12 @@ _plain = st.builds(SourceOffset, _positions, _positions, anchor=st.booleans()) |
     last=st.none() | _lasts,
 )
 _highest = st.dictionaries(_u32, st.integers(1, 2**64 - 1), max_size=3).map(lambda d: tuple(sorted(d.items())))
+_tables = st.tuples(st.text(min_size=1, max_size=3), st.text(min_size=1, max_size=3))
+_opened = st.dictionaries(_tables, st.binary(max_size=9), max_size=3).map(lambda d: tuple(sorted(d.items())))
+_frontiers = st.builds(Frontier, st.none() | _tables, _opened, st.integers(0, 2**50), st.booleans())
 _offsets = (
     _plain
+    | st.builds(replace, _plain, part=st.none() | _parts, snapshot=_frontiers, begin=st.none() | _plain)
     | st.builds(replace, _plain, part=_parts, begin=st.none() | _plain, schema=st.none() | st.text())
     | st.builds(replace, _plain, part=st.none() | _parts, highest=_highest)
 )
@@ -75,6 +80,25 @@ def test_offsets_of_version_3_are_read_and_written_as_ever(golden: dict[str, Any
     offset = SourceOffset.parse(json.loads(golden["text"]))
     assert [list(pair) for pair in offset.highest] == golden["highest"]
     assert json.dumps(offset.json()) == golden["text"]
+
+
+@pytest.mark.parametrize("golden", _golden(4), ids=lambda g: str(g["snapshot"]))
+def test_offsets_of_version_4_are_read_and_written_as_ever(golden: dict[str, Any]) -> None:
+    offset = SourceOffset.parse(json.loads(golden["text"]))
+    frontier = offset.snapshot or (offset.begin.snapshot if offset.begin else None)
+    assert frontier is not None
+    told = [frontier.after and list(frontier.after), {".".join(n): k.hex() for n, k in frontier.open}]
+    assert [*told, frontier.rows, frontier.finished] == golden["snapshot"]
+    assert json.dumps(offset.json()) == golden["text"]
+
+
+def test_version_4_is_written_only_while_tables_are_read() -> None:
+    plain = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), BinlogPosition("bin.1", 400), 1)
+    reading = replace(plain, snapshot=Frontier())
+    assert [plain.json()["v"], reading.json()["v"], replace(plain, begin=reading).json()["v"]] == [1, 4, 4]
+    assert "snapshot" not in plain.json()
+    assert reading != plain
+    assert reading.place.snapshot == Frontier(), "it belongs to the place"
 
 
 def test_version_3_is_written_only_where_sequence_numbers_went_back() -> None:
@@ -114,7 +138,9 @@ def test_key_order_of_what_is_parsed_does_not_matter() -> None:
         (None, "not one of mariadb-binlog"),
         ([1], "not one of mariadb-binlog"),
         ({"topic-0": 3}, "not one of mariadb-binlog"),
-        ({"v": 4, "gtid": "0-1-1"}, "version 4; this version reads up to 3"),
+        ({"v": 5, "gtid": "0-1-1"}, "version 5; this version reads up to 4"),
+        ({"v": 4, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "snapshot": {"after": ["a"]}}, "damaged"),
+        ({"v": 4, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "snapshot": 7}, "damaged"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "part": {"gtid": "0-1-2"}}, "damaged"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not one of mariadb-binlog"),
         ({"v": 1}, "damaged"),

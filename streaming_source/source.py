@@ -97,6 +97,12 @@ class MariaDbBinlogSource(DataSource):
         from streaming_source.options.source_options import SourceOptions
 
         options = SourceOptions.parse(self.options)
+        if options.initial:
+            raise ConfigError(
+                "startingPosition=initial is for spark.readStream: spark.read reads the changes between two positions.",
+                hint="Use spark.readStream; with trigger(availableNow=True) it ends when the tables are read, and all "
+                "changes up to then.",
+            )
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
         latest = end_at_load(options) if self._latest is None else self._latest

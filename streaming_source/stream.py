@@ -54,7 +54,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planning(self) -> ChangePlanner:
         if self._planner is None:
-            from streaming_source.planning.planner import open_planner
+            from streaming_source.planning.open_planner import open_planner
 
             if self._options is None:
                 raise RuntimeError("only the process that plans the query may ask for offsets")

@@ -20,6 +20,7 @@ from replica.handshake.start import latest_and_prepared
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.option_places import CommitTime
 from replica.relay_log.log import RelayLog
+from replica.relay_log.readers import READERS_NAME
 from replica.relay_log.xa import prepared_at
 from streaming_source.attached.daemon import DaemonWatch
 from streaming_source.attached.history import check_history, end_of_group
@@ -84,7 +85,7 @@ class AttachedFeed:
 
     def starting_offset(self) -> SourceOffset:
         self._anew()
-        start = self._options.starting_position or "latest"
+        start = self._options.stream_start or "latest"
         empty = self._head_or_none() is None
         head = self._known_head()
         self._held.claim()
@@ -288,6 +289,10 @@ class AttachedFeed:
 
     def origin(self, location: RelayLocation) -> Origin:
         return origin_of(self.log, location)
+
+    @property
+    def spool(self) -> Path:
+        return self.log.directory / READERS_NAME / f"{self._held.name}.tables"
 
     def leave(self) -> None:
         """End the registration of a reading that is planned, and will not come back: the daemon need not keep anything

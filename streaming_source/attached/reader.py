@@ -69,6 +69,11 @@ class HeldFiles:
             self._alive = threading.Thread(target=self._stay_alive, daemon=True)
             self._alive.start()
 
+    @property
+    def name(self) -> str:
+        """The name, once it is taken."""
+        return "" if self._name is None else self._name.text
+
     def _keep_everything(self, registration: ReaderRegistration) -> None:
         log = RelayLog(self._directory)
         deadline = time.monotonic() + CLAIM_S

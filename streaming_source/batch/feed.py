@@ -71,5 +71,9 @@ class FetchedFeed:
     def origin(self, location: RelayLocation) -> Origin:
         return origin_of(self.log, location)
 
+    @property
+    def spool(self) -> Path:
+        return self.log.directory / "tables"
+
     def close(self) -> None:
         """Do nothing: nothing is held."""

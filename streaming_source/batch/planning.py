@@ -21,7 +21,7 @@ from streaming_source.batch.feed import FetchedFeed
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.driver.relay_directory import private_base
 from streaming_source.planning.feed import ReplicaFeed
-from streaming_source.planning.planner import planner_over
+from streaming_source.planning.open_planner import planner_over
 from streaming_source.ranges.end import end_of_log, has_end, is_behind, offset_of_end
 from streaming_source.ranges.places import LONG_POLL_S, covers
 from streaming_source.rows.partition import InlineRange

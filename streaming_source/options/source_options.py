@@ -21,7 +21,7 @@ from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 from replica.option_places import Position, ending_place, starting_place
-from replica.option_values import one_of, seconds, size, switch
+from replica.option_values import Endpoint, endpoint, one_of, seconds, size, switch
 from streaming_source.options import values
 from streaming_source.options.catalog_tables import WITHOUT_OPTIONS, plain_options
 from streaming_source.options.file_options import FileOptions
@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Transport = Literal["auto", "path", "inline"]
+Start = Position | Literal["initial"]
+"""A place of the stream; or the tables themselves first, and then the stream behind them."""
 OnSchemaChange = Literal["ignore", "fail", "add"]
 
 MAX_ROWS = 2**63 - 1
+MAX_CONNECTIONS = 64
+"""Each is a session of the server, with its memory and its read view."""
 MAX_PARTITIONS = 10_000
 """Each costs Spark some 30 ms."""
 SECRETS = frozenset({"password"})
@@ -41,6 +45,20 @@ SECRETS = frozenset({"password"})
 _HIDDEN = frozenset({"start", "annotate", "gtid_strict_mode"})
 _SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
 _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
+
+
+def _start(text: str) -> Start:
+    return "initial" if text.strip().lower() == "initial" else starting_place(text)
+
+
+def _host(text: str) -> str:
+    """Read host or host:port."""
+    name = text.strip()
+    try:
+        endpoint(name, 3306)
+    except ValueError:
+        raise ValueError("is not a host: db2, db2:3307 or [address]:port") from None
+    return name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,12 +70,38 @@ class SourceOptions(RowOptions):
 
     replica: ReplicaConfig | None
     relay_dir: Path | None = None
-    starting_position: Position | None = option(  # noqa: RUF009  (it makes a field)
+    starting_position: Start | None = option(  # noqa: RUF009  (it makes a field)
         "startingPosition",
-        starting_place,
+        _start,
         None,
-        "Where a query without a checkpoint starts: latest, earliest, after a GTID position, or at a time "
-        "(2026-11-21T20:00:00Z). Unset: latest; earliest with spark.read",
+        "Where a query without a checkpoint starts: initial (all rows of the tables first, then their changes), "
+        "latest, earliest, after a GTID position, or at a time (2026-11-21T20:00:00Z). Unset: latest; earliest with "
+        "spark.read",
+    )
+    snapshot_connections: int = option(
+        "snapshotConnections",
+        values.integer(1, MAX_CONNECTIONS),
+        "2",
+        "Reading the tables themselves: connections that read at the same time",
+    )
+    snapshot_chunk_rows: int = option(
+        "snapshotChunkRows",
+        values.integer(1, MAX_ROWS),
+        "100000",
+        "Reading the tables themselves: rows that one SELECT reads at most; an ALTER of the table waits for it",
+    )
+    snapshot_rows_per_second: int | None = option(
+        "snapshotRowsPerSecond",
+        values.integer(1, MAX_ROWS),
+        None,
+        "Reading the tables themselves: rows a second at most, of all connections together",
+    )
+    snapshot_host: str | None = option(
+        "snapshotHost",
+        _host,
+        None,
+        "Reading the tables themselves: from this host, db2:3307, a replica of the primary with the same GTIDs; unset: "
+        "from the server that the changes come from",
     )
     ending_position: Position | None = option(  # noqa: RUF009
         "endingPosition",
@@ -174,6 +218,7 @@ class SourceOptions(RowOptions):
             config = _replica_config(replica)
             options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()
+        options.check_initial()
         if (options.min_rows_per_trigger or 0) > (options.max_rows_per_trigger or MAX_ROWS):
             raise ConfigError(
                 "minRowsPerTrigger is larger than maxRowsPerTrigger: a batch would never be large enough.",
@@ -185,6 +230,38 @@ class SourceOptions(RowOptions):
                 hint="Use ignore, or fail to stop at every change.",
             )
         return options
+
+    def check_initial(self) -> None:
+        """Refuse what cannot go with startingPosition=initial, with a ConfigError."""
+        if not self.initial:
+            return
+        if self.replica is None:
+            raise ConfigError(
+                "startingPosition=initial reads the tables themselves, and no server is named: relayDir has their "
+                "changes only.",
+                hint="Set host and user beside relayDir: the changes still come from the daemon's relay log.",
+            )
+        if not self.gtid_strict_mode:
+            raise ConfigError(
+                "startingPosition=initial needs gtidStrictMode: the rows of a table are put to one place of the "
+                "stream, and a position that names several places tells none.",
+                hint="Remove gtidStrictMode=false.",
+            )
+
+    @property
+    def initial(self) -> bool:
+        """Whether the rows of the tables are asked for, before their changes."""
+        return self.starting_position == "initial"
+
+    @property
+    def stream_start(self) -> Position | None:
+        """The place where the changes start; unset where the option is."""
+        return "latest" if self.starting_position == "initial" else self.starting_position
+
+    @property
+    def snapshot_endpoint(self) -> Endpoint | None:
+        """The server that the tables are read from; None: that of the changes."""
+        return None if self.snapshot_host is None else endpoint(self.snapshot_host, self.connection.port)
 
     @property
     def connection(self) -> ReplicaConfig:

@@ -9,7 +9,7 @@ each a batch of its own, and only such a one. Refused: to go on inside a transac
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError
@@ -42,6 +42,16 @@ class BatchLimits:
     min_rows: int | None = None
     max_delay_s: float = 0.0
     split: bool = False
+
+    def shared(self) -> BatchLimits:
+        """Return what changes may take of a batch that rows of tables share with them; such a one waits for nothing."""
+        rows = None if self.max_rows is None else half(self.max_rows)
+        return replace(self, max_rows=rows, max_bytes=half(self.max_bytes), min_rows=None)
+
+
+def half(limit: int) -> int:
+    """Return what changes may take of a limit beside rows of tables: one at least."""
+    return max(1, limit // 2)
 
 
 def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:

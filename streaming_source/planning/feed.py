@@ -23,6 +23,7 @@ from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.option_places import CommitTime
 from replica.primary_reader.on_primary import PrimaryReader
+from replica.relay_log.readers import READERS_NAME
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
@@ -83,7 +84,7 @@ class ReplicaFeed:
     # -- where to begin ------------------------------------------------------------------------------------------
 
     def starting_offset(self) -> SourceOffset:
-        start = self._options.starting_position or "latest"
+        start = self._options.stream_start or "latest"
         if start == "latest":
             return self._latest()
         if start == "earliest":
@@ -99,7 +100,7 @@ class ReplicaFeed:
             found = PrimaryReader(self._options.connection, library_logger()).at_time(time_s, accept_gap=accept)
         except PositionLostError as error:
             raise explained(error) from None
-        _log.info("startingPosition %s is %s", self._options.starting_position, found.position or "the beginning")
+        _log.info("startingPosition %s is %s", self._options.stream_start, found.position or "the beginning")
         return SourceOffset(found.position, found.resume or found.position, anchor=True)
 
     def ending_position(self, end: Position) -> GtidPosition:
@@ -280,6 +281,10 @@ class ReplicaFeed:
 
     def origin(self, location: RelayLocation) -> Origin:
         return origin_of(self.log, location)
+
+    @property
+    def spool(self) -> Path:
+        return self.log.directory / READERS_NAME / "query.tables"
 
     def close(self) -> None:
         self._replica.close()

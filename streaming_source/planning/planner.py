@@ -12,6 +12,8 @@ writes. Out: the next offset, and the ranges of relay bytes between two offsets.
 * What a checkpoint was written for is compared before its first offset is used (remembered_selection.py).
 * The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
 * `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
+* While tables are read (startingPosition=initial), an offset says how far; changes of rows that were not read yet do
+  not count, and rows that are read hold at the batch's end (table_rows.py).
 * Rows of an XA transaction belong to the batch with its XA COMMIT. An offset between XA PREPARE and XA COMMIT says in
   `resume` where the prepared groups begin; the relay log is kept from there.
 * `commit` comes late or never. It only trims the relay log; nothing is acknowledged by it.
@@ -25,29 +27,26 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.attached.folder import attached_directory
-from streaming_source.driver.transport import spark_setup
-from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd, batch_limits
+from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
+from streaming_source.planning.batch_ranges import BatchRanges
 from streaming_source.planning.forgotten import ForgottenTransactions
-from streaming_source.planning.open_history import open_history
 from streaming_source.planning.order import OrderLimit
-from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
-from streaming_source.planning.statement_dml import StatementDml
-from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.end import ReadingEnd
-from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces, covers
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.planning.remembered_selection import RememberedSelection
+    from streaming_source.planning.statement_dml import StatementDml
     from streaming_source.planning.table_history import TableHistory
+    from streaming_source.planning.table_rows import SnapshotRows
+    from streaming_source.ranges.cutting import RangeCutter
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import ChangePartition
-    from streaming_source.rows.read_plan import ReadPlan
 
 GATHER_S: Final = 0.1
 """How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""
@@ -58,7 +57,8 @@ class ChangePlanner:
     become partitions.
 
     `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
-    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go.
+    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go. `rows` are those
+    of the tables themselves, None for none; `shared` is what changes may take of the limits beside them.
     """
 
     def __init__(
@@ -70,15 +70,20 @@ class ChangePlanner:
         selection: RememberedSelection,
         statements: StatementDml,
         order: OrderLimit | None = None,
+        *,
+        rows: SnapshotRows | None = None,
+        shared: Admission | None = None,
     ) -> None:
         self._feed = feed
-        self._cutter = cutter
         self._admission = admission
         self._tables = tables
         self._selection = selection
         self._statements = statements
         self._order = order or OrderLimit(strict=False)
+        self._rows = rows
+        self._shared = shared or admission
         self._places = RelayPlaces(feed)
+        self._ranges = BatchRanges(feed, self._places, cutter, tables, self._order, rows)
         self._forgotten = ForgottenTransactions(feed)
         self._backlog: Backlog | None = None
         self._initial: SourceOffset | None = None
@@ -96,7 +101,8 @@ class ChangePlanner:
     def initial_offset(self) -> SourceOffset:
         """Return the start of a query without a checkpoint; the same at every call, although the primary moves on."""
         if self._initial is None:
-            self._initial = self._selection.put_into(self._tables.starting(self._feed.starting_offset()))
+            start = self._tables.starting(self._feed.starting_offset())
+            self._initial = self._selection.put_into(self._rows.starting(start) if self._rows else start)
             self._anchor_due = True
         return self._initial
 
@@ -108,6 +114,7 @@ class ChangePlanner:
         does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
         """
         self._selection.compare(start, start)
+        self._refuse_without_server(start)
         target = self._target if bounded else self._end_now()
         first = self._anchor_due and start == self._initial
         self._anchor_due = False
@@ -119,11 +126,32 @@ class ChangePlanner:
             end = self._next_end(start) if bounded else self._end_of_all(start, target)
             if self._feed.epoch != epoch:
                 continue  # what was looked up may be the log from before
+            end = self._with_rows(start, end, bounded=bounded)
             if end is not None:
                 self._admission.planned()
                 return self._selection.put_into(replace(end, begin=start.place) if first else end)
-            if target is None or target.is_done(start):
+            if target is None or (target.is_done(start) and not self._is_reading(start)):
                 return start
+
+    def _refuse_without_server(self, offset: SourceOffset) -> None:
+        if self._rows is None and offset.snapshot is not None and not offset.snapshot.finished:
+            raise ConfigError(
+                "the checkpoint is of a query that is still reading its tables, and no server is named to read them "
+                "from.",
+                hint="Set host and user beside relayDir, as when the query was begun.",
+            )
+
+    def _is_reading(self, start: SourceOffset) -> bool:
+        return self._rows is not None and self._rows.is_reading(start)
+
+    def _with_rows(self, start: SourceOffset, end: SourceOffset | None, *, bounded: bool) -> SourceOffset | None:
+        """Return the end of a batch with rows of the tables themselves, as of that place."""
+        if self._rows is None or not self._is_reading(start):
+            return end
+        place = self._places.of_start(start if end is None else end)
+        if not place.exact:
+            return end  # no state of the tables was ever that of this position, in the order of this log
+        return self._rows.advance(start, end, self._facts(place), bounded=bounded)
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
         """Return the next end within the limits; None: nothing is there yet, or less than a batch waits for; or the
@@ -132,9 +160,12 @@ class ChangePlanner:
         place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
         if self._target is not None and self._target.is_done(start):
             return None
-        wait = self._target is None and start.part is None and self._admission.waits and not self._feed.full
-        seen = self._admission.looked_at(place) if wait else place.reached
-        news = self._feed.wait_beyond(seen, LONG_POLL_S)
+        reading = self._is_reading(start)
+        admission = self._shared if reading else self._admission
+        wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
+        seen = admission.looked_at(place) if wait else place.reached
+        ready = reading and self._rows is not None and self._rows.is_ready(start)
+        news = self._feed.wait_beyond(seen, 0.0 if ready else LONG_POLL_S)
         self._planned = self._planned or self._facts(place)
         if not news:
             self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
@@ -143,7 +174,7 @@ class ChangePlanner:
         if seen > place.reached:
             time.sleep(GATHER_S)
         goal = self._order.reach(self._feed.log, place.reached, self._goal(place))
-        end = self._admission.end(self._feed.log, start, place, goal, wait=wait)
+        end = admission.end(self._feed.log, start, place, goal, wait=wait)
         if end is None:
             return None
         same = end.part is None and end.head.position == start.position
@@ -182,9 +213,14 @@ class ChangePlanner:
         admitted = self._statements.admit(log, start, place, head)
         if admitted != head:
             head, schema = self._tables.admit(log, start, place, admitted)
+        snapshot = None
+        if self._rows is not None:
+            stopped, snapshot = self._rows.stop_at(start, place.scan_from, head)
+            if stopped != head:
+                head, schema = self._tables.admit(log, start, place, stopped)
         self._planned = head
         prepared = self._places.prepared_at(head.location, place)
-        offset = replace(self._places.offset_at(head, prepared), schema=schema)
+        offset = replace(self._places.offset_at(head, prepared), schema=schema, snapshot=snapshot)
         reached = OffsetPlace.exactly(head.location, prepared)
         self._places.remember(offset, reached)
         self._admission.taken(self._feed.log, reached)
@@ -209,6 +245,8 @@ class ChangePlanner:
         report |= self._admission.waiting | self._selection.report()
         if self._feed.losses:
             report["dataLoss"] = self._feed.losses.json()
+        if self._rows is not None:
+            report |= self._rows.report()
         if self._statements.count:
             report["statementDml"] = self._statements.count
         if self._feed.down_s:
@@ -221,18 +259,8 @@ class ChangePlanner:
         """
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
-        if _same_place(start, end):
-            return []
-        reached = end.place if start.part == end.part else replace(end.place, position=end.through, primary=None)
-        while True:
-            epoch = self._feed.epoch
-            first = self._places.of_start(start)
-            last = self._places.of_end(reached, first)
-            self._order.check(self._feed.log, first.reached, last.reached)
-            stretches = self._tables.stretches(self._feed.log, start, first, last.reached)
-            ranges = self._cutter.partitions(self._feed.log, first, last, start, end, stretches=stretches)
-            if self._feed.epoch == epoch:
-                return ranges
+        self._refuse_without_server(end)
+        return self._ranges.partitions(start, end)
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
         """Return the ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as
@@ -246,6 +274,8 @@ class ChangePlanner:
     def commit(self, end: SourceOffset) -> None:
         """Let whole relay files before `end` go: Spark will not ask for anything up to it again."""
         self._tables.release(end)
+        if self._rows is not None:
+            self._rows.release(end)
         if self._places.known(end) is not None:
             self._trim(end)
 
@@ -254,43 +284,10 @@ class ChangePlanner:
         if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
             self._places.forget(gone)
             place = self._places.of_start(offset)
-        self._feed.release(place.keep_from)
+        keep_from = place.keep_from if self._rows is None else self._rows.keep_from(place.keep_from)
+        self._feed.release(keep_from)
 
     def close(self) -> None:
+        if self._rows is not None:
+            self._rows.close()
         self._feed.close()
-
-
-def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
-    """Tell whether nothing lies between: where sequence numbers went back, one position may name two places."""
-    if (start.position, start.part) != (end.position, end.part):
-        return False
-    # The start may be where a server's oldest file begins: what follows there was not known then.
-    twice = end.highest and start.primary is not None and start.server_id in (None, end.server_id)
-    return not twice or start.primary == end.primary
-
-
-def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
-    """Make the planner of a query in this process. Nothing connects before its first call."""
-    directory = attached_directory(options)
-    if directory is None:
-        from streaming_source.planning.feed import ReplicaFeed
-
-        return planner_over(ReplicaFeed(options), options, plan)
-    from streaming_source.attached.feed import AttachedFeed
-
-    return planner_over(AttachedFeed(options, directory), options, plan)
-
-
-def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
-    """Make the planner over a feed that is there."""
-    tables = plan.tables
-    spark = spark_setup()
-    inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
-    skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss
-    size = PartitionSize(spark.cores, options.min_partitions)
-    cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
-    admission = Admission(tables, batch_limits(options, inline=inline), cutter)
-    selection = RememberedSelection(selection_of(plan), tables)
-    statements = StatementDml(tables, options.on_statement_dml)
-    order = OrderLimit(strict=options.gtid_strict_mode)
-    return ChangePlanner(feed, cutter, admission, open_history(options, plan), selection, statements, order)

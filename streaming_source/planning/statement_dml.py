@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
+from replica.table_reader.frontier import NOTHING
 from streaming_source.rows.statement_dml import (
     changed_selection,
     commits,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
+    from replica.table_reader.frontier import Frontier
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import OffsetPlace
@@ -134,13 +136,13 @@ class StatementDml:
             completed, xid = completes(text.begin), prepares(text.begin)
             if completed is not None:
                 held = prepared.pop(completed, None)
-                found = self._prepared_before(log, place, completed) if held is None else held
+                found = self._prepared_before(log, place, completed, start.snapshot) if held is None else held
                 found = [
                     one._replace(text=one.text._replace(location=text.location, begin=text.begin)) for one in found
                 ]
                 found = found if commits(text.statement) else []
             else:
-                found = self._changed(text, known)
+                found = self._changed(text, known, start.snapshot)
                 if xid is not None:
                     prepared.setdefault(xid, []).extend(found)
                     continue
@@ -149,13 +151,19 @@ class StatementDml:
         if reached is not None:
             self._temporary = None if known is None else (reached, known)
 
-    def _changed(self, text: RelayText, temporary: TemporaryTables | None) -> list[_FoundStatement]:
-        """Return the statement, if it may have changed selected tables."""
+    def _changed(
+        self, text: RelayText, temporary: TemporaryTables | None, reading: Frontier | None
+    ) -> list[_FoundStatement]:
+        """Return the statement, if it may have changed selected tables, beside those that are still to be read."""
         known = TemporaryTables() if temporary is None else temporary
         tables = changed_selection(self._tables, text.statement, text.server_version, known)
-        return [] if tables is None else [_FoundStatement(text, tables)]
+        if tables is not None and reading is not None:
+            tables = tuple(name for name in tables if _delivered(reading, name))
+        return [_FoundStatement(text, tables)] if tables else []
 
-    def _prepared_before(self, log: RelayLog, place: OffsetPlace, xid: XaId) -> list[_FoundStatement]:
+    def _prepared_before(
+        self, log: RelayLog, place: OffsetPlace, xid: XaId, reading: Frontier | None
+    ) -> list[_FoundStatement]:
         """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
         gone.
         """
@@ -164,8 +172,13 @@ class StatementDml:
             if group.xid == xid:
                 end = RelayLocation(group.location.file, group.bytes.end)
                 for text in texts_between(log, group.location, end):
-                    found += self._changed(text, None)
+                    found += self._changed(text, None, reading)
         return found
+
+
+def _delivered(reading: Frontier, name: str) -> bool:
+    database, dot, table = name.partition(".")
+    return not dot or reading.reached((database, table)) != NOTHING
 
 
 def _covers(position: GtidPosition, text: RelayText) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.daemon.words import size, span
 from replica.errors import ConfigError, ReplicaError
 from replica.protocol.gtid import GtidPosition
+from streaming_source.queries.reading_progress import progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ class Lag:
     `position` and `head` are GTID positions: the last transaction that the last batch included, and the last in the
     relay log. `bytes_behind` is in binlog bytes, `seconds_behind` between the commits of those two.
     `transactions_behind` is the distance of their sequence numbers: the most it can be, since numbers may be left out.
+    `snapshot` tells in words how far the tables are read, until they are (startingPosition=initial).
     `rows_per_second` is what the last batch read, `as_of` when it began (UTC, ISO 8601), and `age_seconds` how long ago
     that was by this machine's clock: all figures are as old. `running` is False for a query that has ended; it and
     `age_seconds` are None where a progress report was given instead of a query. `in_batch`: a batch is running now.
@@ -48,6 +50,7 @@ class Lag:
     rows_per_second: float = 0.0
     rows_waiting: int | None = None
     data_loss: str | None = None
+    snapshot: str | None = None
     batch: int | None = None
     as_of: str | None = None
     age_seconds: int | None = None
@@ -91,6 +94,8 @@ class Lag:
 
     def _warnings(self) -> list[str]:
         found = []
+        if self.snapshot is not None:
+            found.append(self.snapshot)
         if self.running is False:
             found.append("the query has ended, so it falls behind from there")
         if self.daemon_down_seconds:
@@ -150,6 +155,7 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
         rows_per_second=_rate(source["processedRowsPerSecond"]),
         rows_waiting=report.get("rowsWaiting"),
         data_loss=_words(report.get("dataLoss")),
+        snapshot=None if report.get("snapshotProgress") is None else progress_line(report["snapshotProgress"]),
         batch=int(progress["batchId"]),
         as_of=str(progress["timestamp"]),
         age_seconds=None if running is None else _age_s(str(progress["timestamp"])),

@@ -2,7 +2,8 @@
 
 In: a batch of change rows, envelope with typed images or flat, and the key columns. Out: a DataFrame with a row for
 each thing that happens to a key, `insert`, `update` or `delete`: an update that changes the key is a delete of the old
-one and an insert of the new one. Refused: VARIANT images, which have no columns yet; key columns the table lacks.
+one and an insert of the new one, and a row that was read from the table itself is an insert. Refused: VARIANT images,
+which have no columns yet; key columns the table lacks.
 
 `row` is the image as a STRUCT, with the columns that only the before image has filled in from there; `missing` lists
 the columns in neither. `at` orders the events of one replication domain. Of system-versioned tables, only what is valid
@@ -86,7 +87,7 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
     from pyspark.sql import functions as f
 
     ended = f.coalesce(f.col("history"), f.lit(False))
-    rows = batch.where(f.col("op").isin("insert", "update", "delete") & ~(ended & (f.col("op") != "update")))
+    rows = batch.where(f.col("op").isin("insert", "update", "delete", "read") & ~(ended & (f.col("op") != "update")))
     no_columns = f.array().cast("array<string>")
     lacks_after, lacks_before = (f.coalesce(f.col(f"absent.{side}"), no_columns) for side in ("after", "before"))
 
@@ -130,7 +131,7 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
     gone = event(0, "delete", "_old", no_columns)
     happened = (
         f.when((f.col("op") == "delete") | ended, f.array(gone))
-        .when(f.col("op") == "insert", f.array(event(1, "insert", "_new", no_columns)))
+        .when(f.col("op").isin("insert", "read"), f.array(event(1, "insert", "_new", no_columns)))
         .when(moved, f.array(gone, event(1, "insert", "_new", whole_when_moved)))
         .otherwise(f.array(event(1, "update", "_new", f.col("_missing"))))
     )

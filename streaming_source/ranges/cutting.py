@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from replica.protocol.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.log import RelayLog, RelayRange
+    from replica.rows.decode.frontier import DeliveredKeys
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
     from streaming_source.ranges.places import OffsetPlace
@@ -126,6 +127,7 @@ class RangeCutter:
         end: SourceOffset,
         *,
         stretches: Sequence[SchemaStretch] = (),
+        delivered: DeliveredKeys | None = None,
     ) -> list[ChangePartition]:
         """Cut the range from `first` to `last` into parallel pieces, in stream order.
 
@@ -136,9 +138,9 @@ class RangeCutter:
             start: the offset the batch begins after, which may be inside a transaction.
             end: the offset it ends at.
             stretches: neighbours from `first` to `last`, where tables change in between.
+            delivered: the rows that count while tables are being read; None: all.
 
         Raises:
-            ConfigError: bytes on board beyond what Spark can send.
             DataLossError: the range commits an XA transaction that was prepared before the query's first offset.
         """
         bounds = None
@@ -160,15 +162,33 @@ class RangeCutter:
         self._judge(needs, start.position)
         lenient = self._skip_unprepared or bounds is not None  # groups that are not wanted may lack what is before them
         ranges = (
-            replace(part, file=file_head(Path(span.range.path)).primary.file, bounds=bounds, lenient=lenient, rows=rows)
+            replace(
+                part,
+                file=file_head(Path(span.range.path)).primary.file,
+                bounds=bounds,
+                lenient=lenient,
+                rows=rows,
+                delivered=delivered,
+            )
             for span, need in zip(spans, needs, strict=True)
             for part in self._ranges(span, need, size, rows)
         )
-        packed = list(_packed(ranges, size))
+        return list(_packed(ranges, size))
+
+    def of_tables(self, parts: Sequence[MappedRange]) -> list[ChangePartition]:
+        """Put rows of tables into partitions, in their order: there may be as many parts as there are small tables."""
+        return list(_packed(parts, self._size.bytes(sum(part.size for part in parts))))
+
+    def on_board(self, partitions: list[ChangePartition]) -> list[ChangePartition]:
+        """Return the partitions of a batch as its tasks get them: with their bytes where tasks cannot open files.
+
+        Raises:
+            ConfigError: more bytes than Spark can send.
+        """
         if not self._inline:
-            return packed
-        _check_inline(packed)
-        return [partition.inline() for partition in packed]
+            return partitions
+        _check_inline(partitions)
+        return [partition.inline() for partition in partitions]
 
     def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[MappedRange]:
         """Cut a range of the log, large transactions in parts; those that it commits come in place of their XA

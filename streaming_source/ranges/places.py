@@ -24,6 +24,8 @@ from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -108,6 +110,11 @@ class Feed(Protocol):
         ...
 
     def origin(self, location: RelayLocation) -> Origin: ...
+
+    @property
+    def spool(self) -> Path:
+        """The folder for rows of tables that the query reads, where its tasks see it; it need not be there."""
+        ...
 
     def close(self) -> None: ...
 

@@ -21,9 +21,12 @@ from streaming_source.rows.row_texts import gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch, Groups
+    from streaming_source.rows.partition import ReadRows
 
 ENVELOPE_OPS = pa.array(["insert", "update", "delete", "ddl"])
 OP_DDL = 3  # beside the decoder's
+READ = "read"
+"""The operation of rows that were read from their table, in the envelope; the flat shape has Spark's four kinds."""
 FLAT_OPS = pa.array(["insert", "update_preimage", "update_postimage", "delete"])
 _MICROSECONDS = 1_000_000
 
@@ -32,13 +35,14 @@ GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class RangeFacts:
-    """All that the rows of a range share: the server's name, the primary's binlog file ('' if unknown), and the
-    bytes.
+    """All that the rows of a range share: the server's name, the primary's binlog file ('' if unknown), the bytes, and
+    what rows that were read from their table hold behind.
     """
 
-    def __init__(self, server: str, file: str, data: memoryview) -> None:
+    def __init__(self, server: str, file: str, data: memoryview, read: ReadRows | None = None) -> None:
         self.server = server
         self.file = file
+        self.read = read
         self._bytes = np.frombuffer(data, np.uint8)
 
     def positions(self, groups: Groups, group: GroupIndex) -> Ints:
@@ -84,8 +88,10 @@ def _repeated(text: str, times: int) -> pa.Array:
 Builder = Callable[[ChangeRows, pa.DataType], pa.Array]
 
 
-def _operation(texts: pa.Array) -> Builder:
+def _operation(texts: pa.Array, read: str) -> Builder:
     def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
+        if rows.facts.read is not None:
+            return rows.constant(read)
         op = rows.changes.op
         if len(op) and (op == op[0]).all():
             return rows.constant(texts[int(op[0])].as_py())
@@ -153,7 +159,15 @@ def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
 
 
 def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    if rows.facts.read is not None and not rows.facts.read.timestamp:
+        return pa.nulls(rows.changes.rows, kind)
     return rows.taken(rows.changes.groups.commit_ts, _MICROSECONDS).view(kind)
+
+
+def _position(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
+    if rows.facts.read is not None:  # no transaction has written them at a place
+        return pa.nulls(rows.changes.rows, kind)
+    return pa.array(rows.facts.positions(rows.changes.groups, rows.changes.group))
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
@@ -199,12 +213,12 @@ TRANSACTION: Mapping[str, Builder] = {
 SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),
     "file": lambda rows, _: rows.constant(rows.facts.file),
-    "position": lambda rows, _: pa.array(rows.facts.positions(rows.changes.groups, rows.changes.group)),
+    "position": _position,
     "thread_id": lambda rows, _: rows.taken_or_null(rows.changes.groups.thread_id),
     "sql": _or_null(lambda changes: changes.sql),
 }
 ENVELOPE: Mapping[str, Builder] = {
-    "op": _operation(ENVELOPE_OPS),
+    "op": _operation(ENVELOPE_OPS, READ),
     "database": _name(0),
     "table": _name(1),
     "before": _before,
@@ -215,7 +229,7 @@ ENVELOPE: Mapping[str, Builder] = {
     "history": _or_null(lambda changes: changes.history),
 }
 FLAT: Mapping[str, Builder] = {
-    "_change_type": _operation(FLAT_OPS),
+    "_change_type": _operation(FLAT_OPS, "insert"),
     "_commit_version": _sequence_number,
     "_commit_timestamp": _commit_timestamp,
     "_gtid": _gtid,

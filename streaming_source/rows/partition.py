@@ -6,7 +6,8 @@ group's GTID event and running table maps in front, the event that ends it behin
 range is interleaved in another order than when it was first read; else the range itself is exact. `rows` are the
 transactions of which only some rows are wanted. `file` is the primary's binlog file it was copied from. `carried` are
 the XA groups that were prepared before the range and are committed in it; with `lenient` an XA COMMIT without its rows
-is no error (the planner has judged it). The repr never shows bytes: Spark prints partitions in error messages.
+is no error (the planner has judged it). `delivered` says which rows count while tables are being read; `read` marks a
+range that holds rows of a table itself. The repr never shows bytes: Spark prints partitions in error messages.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Sequence
 
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
 
@@ -74,6 +76,20 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
+class ReadRows:
+    """The rows of a range that were read from their table. They hold behind the transaction `seq_no` of `domain`, which
+    `server_id` committed at `timestamp` (seconds, 0 where no one knows); `first` is the number of the first one among
+    all rows read.
+    """
+
+    domain: int
+    server_id: int
+    seq_no: int
+    timestamp: int
+    first: int
+
+
+@dataclass(frozen=True)
 class MappedRange:
     """Bytes `start` to `end` of the relay file `path`, which the task opens itself."""
 
@@ -89,6 +105,8 @@ class MappedRange:
     ends: OpenEnds = WHOLE
     around: Surroundings | None = None
     catalog: CatalogChanges = field(default=(), repr=False)
+    delivered: DeliveredKeys | None = field(default=None, repr=False)
+    read: ReadRows | None = None
 
     @property
     def size(self) -> int:
@@ -138,6 +156,11 @@ class MappedRange:
             folder, _, name = self.path.rpartition("/")
             if not os.access(folder, os.F_OK):
                 raise _not_here(self.path, self.end, error) from None
+            if self.read is not None:
+                raise RelayError(
+                    f"{name}, rows of tables that were read, is no longer in {folder}.",
+                    hint="Start the query again: it reads them again, as they were.",
+                ) from None
             raise DataLossError(
                 f"{name} is no longer in the relay log {folder}: it was removed while its batch was being read.",
                 hint="A daemon removes files that a slow query still needs at relay_max_bytes: raise that, or set its "
@@ -152,10 +175,18 @@ class MappedRange:
 
     def inline(self) -> InlineRange:
         """Return the same with its bytes on board."""
-        carried = tuple(part.inline() for part in self.carried)
         return InlineRange(
-            *(bytes(self.data()), self.checksum, self.file, self.bounds, carried),
-            *(self.lenient, self.rows, self.ends, self.catalog),
+            bytes(self.data()),
+            self.checksum,
+            file=self.file,
+            bounds=self.bounds,
+            carried=tuple(part.inline() for part in self.carried),
+            lenient=self.lenient,
+            rows=self.rows,
+            ends=self.ends,
+            catalog=self.catalog,
+            delivered=self.delivered,
+            read=self.read,
         )
 
 
@@ -172,6 +203,8 @@ class InlineRange:
     rows: tuple[RowBounds, ...] = ()
     ends: OpenEnds = WHOLE
     catalog: CatalogChanges = field(default=(), repr=False)
+    delivered: DeliveredKeys | None = field(default=None, repr=False)
+    read: ReadRows | None = None
 
     @property
     def size(self) -> int:

@@ -61,8 +61,9 @@ class RangeChoice:
     def rows(self, changes: ChangeBatch) -> Flags | None:
         """Mark the rows of a batch that are kept; None: all."""
         if not self._rows:
-            return None
-        return np.logical_and.reduce([wanted_rows(part, changes) for part in self._rows])
+            return changes.kept
+        wanted = [wanted_rows(part, changes) for part in self._rows]
+        return np.logical_and.reduce(wanted if changes.kept is None else [changes.kept, *wanted])
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
         """Return the statements that come before rows of this batch, with the number of the row that follows."""

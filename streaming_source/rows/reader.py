@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
+from streaming_source.selection.pushed_filters import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,10 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
             tables = _tables_in(part.catalog, plan)
+            if part.read is not None:
+                tables = _reading(tables)
             made, data = RecordBatches(tables), part.data()
-            facts = made.facts(part.file, data)
+            facts = made.facts(part.file, data, part.read)
             lost: list[XaGroup] | None = [] if part.lenient else None
             choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
             decoded = decoder_of(tables).decode(
@@ -42,9 +45,19 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
                 unprepared=lost,
                 only=choice.groups,
                 ends=part.ends,
+                delivered=part.delivered,
             )
+            if part.read is not None:
+                from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does
+
+                decoded = read_rows(decoded, part.read)
             yield from made.batches(decoded, facts, choice)
     exempt_imports_from_collection()
+
+
+def _reading(plan: ReadPlan) -> ReadPlan:
+    """Return the plan for rows of the tables themselves: they come whatever kinds of changes are asked for."""
+    return replace(plan, tables=replace(plan.tables, operations=OPERATIONS, skip_unchanged=False, include_ddl=False))
 
 
 def _tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.decode import RangeDecoder
     from streaming_source.rows.change_rows import RangeFacts
-    from streaming_source.rows.partition import GroupBounds, RowBounds
+    from streaming_source.rows.partition import GroupBounds, ReadRows, RowBounds
     from streaming_source.rows.range_choice import RangeChoice
     from streaming_source.rows.read_plan import ReadPlan
 
@@ -40,10 +40,10 @@ class RecordBatches:
         self._schema = _arrow_schema(plan)
         self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
 
-    def facts(self, file: str, data: memoryview) -> RangeFacts:
+    def facts(self, file: str, data: memoryview, read: ReadRows | None = None) -> RangeFacts:
         from streaming_source.rows.change_rows import RangeFacts
 
-        return RangeFacts(self._server, file, data)
+        return RangeFacts(self._server, file, data, read)
 
     def choice(
         self, data: memoryview, *, checksum: bool, bounds: GroupBounds | None = None, rows: Sequence[RowBounds] = ()

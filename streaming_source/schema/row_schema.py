@@ -46,7 +46,8 @@ TRANSACTION = (
     RowColumn(
         "ordinal",
         "BIGINT",
-        "0-based number of the row change among all row changes of the transaction; DDL rows count up to -1",
+        "0-based number of the row change among all row changes of the transaction; DDL rows count up to -1, rows of "
+        "the table itself from 900000000000",
     ),
     RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
 )
@@ -64,7 +65,7 @@ ABSENT = (
     RowColumn("after", "ARRAY<STRING>", "columns not in the after image; NULL if it is whole"),
 )
 ENVELOPE = (
-    RowColumn("op", "STRING", "insert, update or delete; ddl with includeDdl"),
+    RowColumn("op", "STRING", "insert, update or delete; read for a row of the table itself; ddl with includeDdl"),
     RowColumn("database", "STRING", "database of the table"),
     RowColumn(
         "table", "STRING", "name of the table; NULL for DDL of a whole database, or of a table that is not clear"
@@ -77,7 +78,11 @@ ENVELOPE = (
     RowColumn("history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
 FLAT = (
-    RowColumn("_change_type", "STRING", "insert, update_preimage, update_postimage or delete"),
+    RowColumn(
+        "_change_type",
+        "STRING",
+        "insert, update_preimage, update_postimage or delete; insert for a row of the table itself",
+    ),
     RowColumn(
         "_commit_version",
         SEQUENCE_NUMBER,

@@ -19,7 +19,7 @@ from replica.protocol.gtid import GtidPosition
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.planning.planner import open_planner
+from streaming_source.planning.open_planner import open_planner
 from streaming_source.ranges.places import covers
 from streaming_source.rows.reader import read_changes
 

@@ -24,7 +24,7 @@ from streaming_source.files.reader import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.planning.planner import open_planner
+from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import ENGINE_LOG_FLUSHED, MariaDb, wait_until
 from tests.integration.test_failover import replicate

@@ -19,7 +19,7 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning import feed as feed_module
 from streaming_source.planning import forgotten
-from streaming_source.planning.planner import open_planner
+from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import wait_until
 

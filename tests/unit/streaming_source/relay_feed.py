@@ -143,6 +143,10 @@ class RelayFeed:
     def latest_and_prepared(self) -> Latest:
         return self.latest
 
+    @property
+    def spool(self) -> Path:
+        return self.folder / "readers" / "query.tables"
+
     def close(self) -> None:
         self.closed = True
         self._writer.close()

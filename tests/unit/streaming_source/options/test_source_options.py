@@ -214,3 +214,31 @@ def test_what_the_replica_refuses_is_named_as_users_of_spark_write_it(given: dic
         SourceOptions.parse({"user": "u", "table": "a.b", **given})
     assert expected in str(caught.value)
     assert not re.search(r"(?<!/)\b(semi_sync|relay_max_bytes|tls_ca)\b", str(caught.value))
+
+
+def test_initial_is_a_start_of_its_own_behind_which_the_changes_start_at_the_latest() -> None:
+    options = _parse(startingPosition="Initial", snapshotConnections="4", snapshotHost="db2", port="3310")
+    assert (options.initial, options.stream_start, options.starting_position) == (True, "latest", "initial")
+    assert (options.snapshot_connections, options.snapshot_chunk_rows, options.snapshot_rows_per_second) == (
+        4,
+        100_000,
+        None,
+    )
+    assert str(options.snapshot_endpoint) == "db2:3310"
+    assert str(_parse(snapshotHost="[::1]:3307").snapshot_endpoint) == "[::1]:3307"
+    plain = _parse(startingPosition="0-1-5")
+    assert (plain.initial, plain.stream_start, plain.snapshot_endpoint) == (False, GtidPosition.parse("0-1-5"), None)
+    assert _parse().stream_start is None
+
+
+@pytest.mark.parametrize("value", ["a host", "db2:0", "db2:port", "u:p@db2"])
+def test_a_host_to_read_tables_from_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"option snapshotHost=.* is not a host"):
+        _parse(snapshotHost=value)
+
+
+def test_initial_needs_a_server_and_positions_that_name_one_place() -> None:
+    with pytest.raises(ConfigError, match=r"no server is named.*Set host and user beside relayDir"):
+        SourceOptions.parse({"table": "shop.orders", "relayDir": "/relay", "startingPosition": "initial"})
+    with pytest.raises(ConfigError, match="needs gtidStrictMode"):
+        _parse(startingPosition="initial", gtidStrictMode="false")

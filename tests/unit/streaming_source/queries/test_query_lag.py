@@ -58,6 +58,26 @@ def progress(*sources: tuple[object, object], rate: float | str = 1000.0) -> Str
     return StreamingQueryProgress.fromJson(json.loads(json.dumps(report)))
 
 
+def test_the_line_tells_how_far_the_tables_are_read() -> None:
+    reading = {
+        "tables": 8,
+        "tablesDone": 3,
+        "reading": ["shop.orders"],
+        "rows": 1_200_000,
+        "bytes": 3 << 20,
+        "rowsPerSecond": 40_000,
+        "estimatedRows": 2_000_000,
+        "secondsLeft": 20,
+    }
+    at = offset("0-1-9")
+    found = lag(progress((at, offset("0-1-9", snapshotProgress=reading))))
+    assert found.snapshot == ("3 of 8 tables read, 1200000 rows (3 MiB), 40000 rows/s; about 20 s left; at shop.orders")
+    assert str(found).startswith(f"caught up at 0-1-9; {found.snapshot}; batch 7")
+    waits = {**reading, "waitsFor": "a position that the server has surely committed", "reading": []}
+    text = lag(progress((at, offset("0-1-9", snapshotProgress=waits)))).snapshot or ""
+    assert text.endswith("; waits for a position that the server has surely committed")
+
+
 class Query:
     """What lag() asks of a StreamingQuery."""
 

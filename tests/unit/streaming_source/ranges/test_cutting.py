@@ -14,7 +14,7 @@ from replica.protocol.constants import EventType
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart, SourceOffset
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.planning.planner import open_planner
+from streaming_source.planning.open_planner import open_planner
 from streaming_source.ranges import cutting, partition_size
 from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
 from streaming_source.ranges.partition_size import PartitionSize
@@ -85,7 +85,8 @@ def cut(
     begun, ended = known.pop("skip", None), known.pop("take", None)
     cutter = RangeCutter(EVERYTHING, inline=inline, size=size or PartitionSize())
     end = offset(last if ended is None else str(GtidPosition.parse(first)), ended)
-    return cutter.partitions(log.log, log.place(first), log.place(last), offset(first, begun), end, **known)
+    ranges = cutter.partitions(log.log, log.place(first), log.place(last), offset(first, begun), end, **known)
+    return cutter.on_board(ranges)
 
 
 def read(partitions: list[ChangePartition]) -> list[tuple[str, int, bool]]:

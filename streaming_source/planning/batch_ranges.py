@@ -1,0 +1,106 @@
+"""The partitions of a micro-batch: the changes between its two offsets, and behind them rows of the tables themselves.
+
+In: two offsets, of a batch that was planned just now or in an earlier life. Out: partitions in stream order. It waits
+until the relay log has the range, as long as the replica keeps trying. Refused: rows of tables as of a place that this
+server's log does not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from replica.errors import DataLossError
+from streaming_source.planning.table_rows import brings_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.relay_log.location import RelayHead
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.planning.order import OrderLimit
+    from streaming_source.planning.table_history import TableHistory
+    from streaming_source.planning.table_rows import SnapshotRows
+    from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
+    from streaming_source.ranges.places import Feed, OffsetPlace, RelayPlaces
+    from streaming_source.rows.partition import ChangePartition
+
+
+class BatchRanges:
+    """The ranges of one query's batches. Called by one thread."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        places: RelayPlaces,
+        cutter: RangeCutter,
+        tables: TableHistory,
+        order: OrderLimit,
+        rows: SnapshotRows | None,
+    ) -> None:
+        self._feed = feed
+        self._places = places
+        self._cutter = cutter
+        self._tables = tables
+        self._order = order
+        self._rows = rows
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
+        """Return the ranges of (start, end].
+
+        Raises:
+            DataLossError: they are not there, or not there any more.
+            ConfigError: more bytes on board of tasks than Spark can send.
+        """
+        changes = not _same_place(start, end)
+        if not changes and not brings_rows(start, end):
+            return []
+        reached = end.place if start.part == end.part else replace(end.place, position=end.through, primary=None)
+        while True:
+            epoch = self._feed.epoch
+            first = self._places.of_start(start)
+            last = self._places.of_end(reached, first)
+            self._order.check(self._feed.log, first.reached, last.reached)
+            stretches = self._tables.stretches(self._feed.log, start, first, last.reached)
+            ranges = self._of_changes(start, end, (first, last), stretches) if changes else []
+            ranges += self._of_tables(start, end, last, stretches)
+            if self._feed.epoch == epoch:
+                return self._cutter.on_board(ranges)
+
+    def _of_changes(
+        self,
+        start: SourceOffset,
+        end: SourceOffset,
+        places: tuple[OffsetPlace, OffsetPlace],
+        stretches: Sequence[SchemaStretch],
+    ) -> list[ChangePartition]:
+        delivered = None if self._rows is None else self._rows.delivered(start)
+        log = self._feed.log
+        return self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
+
+    def _of_tables(
+        self, start: SourceOffset, end: SourceOffset, last: OffsetPlace, stretches: Sequence[SchemaStretch]
+    ) -> list[ChangePartition]:
+        if self._rows is None or not brings_rows(start, end):
+            return []
+        if not last.exact:
+            raise DataLossError(
+                f"the batch up to {end.position} has rows of tables as they were there, and this server has the "
+                "transactions of its domains in another order: the tables never were so on it.",
+                hint="Connect to the server that the batch was planned on, or start with a new checkpoint.",
+            )
+        parts = self._rows.parts(start, end, self._head_at(last), stretches[-1].catalog)
+        return self._cutter.of_tables(parts)
+
+    def _head_at(self, place: OffsetPlace) -> RelayHead:
+        head = self._feed.head()
+        return head if place.reached >= head.location else self._feed.log.at(place.reached)
+
+
+def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
+    """Tell whether nothing lies between: where sequence numbers went back, one position may name two places."""
+    if (start.position, start.part) != (end.position, end.part):
+        return False
+    # The start may be where a server's oldest file begins: what follows there was not known then.
+    twice = end.highest and start.primary is not None and start.server_id in (None, end.server_id)
+    return not twice or start.primary == end.primary

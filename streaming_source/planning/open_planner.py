@@ -1,0 +1,56 @@
+"""Put together the planner of a query, from its options and its plan, in the process that plans it.
+
+In: options and plan; a feed, where one is there. Out: a `ChangePlanner`. Nothing connects before its first call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_source.attached.folder import attached_directory
+from streaming_source.driver.transport import spark_setup
+from streaming_source.planning.admission import Admission, batch_limits
+from streaming_source.planning.open_history import open_history
+from streaming_source.planning.open_reading import table_rows
+from streaming_source.planning.order import OrderLimit
+from streaming_source.planning.planner import ChangePlanner
+from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.statement_dml import StatementDml
+from streaming_source.ranges.cutting import RangeCutter
+from streaming_source.ranges.partition_size import PartitionSize
+
+if TYPE_CHECKING:
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.ranges.places import Feed
+    from streaming_source.rows.read_plan import ReadPlan
+
+
+def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
+    """Make the planner of a query in this process. Nothing connects before its first call."""
+    directory = attached_directory(options)
+    if directory is None:
+        from streaming_source.planning.feed import ReplicaFeed
+
+        return planner_over(ReplicaFeed(options), options, plan)
+    from streaming_source.attached.feed import AttachedFeed
+
+    return planner_over(AttachedFeed(options, directory), options, plan)
+
+
+def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
+    """Make the planner over a feed that is there; where a server is named, it may read the tables themselves, too."""
+    tables = plan.tables
+    spark = spark_setup()
+    inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
+    skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss
+    size = PartitionSize(spark.cores, options.min_partitions)
+    cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
+    limits = batch_limits(options, inline=inline)
+    admission = Admission(tables, limits, cutter)
+    rows = None if options.replica is None else table_rows(feed, options, plan, limits)
+    shared = Admission(tables, limits.shared(), cutter)
+    selection = RememberedSelection(selection_of(plan), tables)
+    statements = StatementDml(tables, options.on_statement_dml)
+    order = OrderLimit(strict=options.gtid_strict_mode)
+    history = open_history(options, plan)
+    return ChangePlanner(feed, cutter, admission, history, selection, statements, order, rows=rows, shared=shared)

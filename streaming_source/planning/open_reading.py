@@ -1,0 +1,124 @@
+"""Put together what reads the tables of a query, from its options, in the process that plans it.
+
+In: options, plan, and the feed, once that has its relay log. Out: a `TableSnapshot` beside it, with a view of the log
+that its threads may use, and its files where tasks see them: in a folder of the relay log's. Nothing connects before it
+is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import RelayError
+from replica.handshake.ask import ask
+from replica.relay_log.log import RelayLog
+from streaming_source.planning.admission import half
+from streaming_source.planning.table_rows import SnapshotRows
+from streaming_source.ranges.places import covers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.config import Endpoint
+    from replica.handshake.registration import Steps
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay_log.location import RelayHead
+    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.table_reader.frontier import Frontier
+    from replica.table_reader.snapshot import TableSnapshot
+    from replica.table_reader.verdict import InitialVerdicts
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.planning.admission import BatchLimits
+    from streaming_source.planning.key_columns import KeyColumns
+    from streaming_source.ranges.places import Feed
+    from streaming_source.rows.read_plan import ReadPlan
+
+_log = logging.getLogger(__name__)
+
+WAIT_POLL_S: Final = 0.02
+"""How often the head is looked at by threads that wait for a position."""
+
+
+class SharedLog:
+    """A relay log as the threads see it that read tables: of an object of their own, since that of the feed is one
+    thread's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.log = RelayLog(directory)
+
+    def head(self) -> RelayHead:
+        """Return the end of the log.
+
+        Raises:
+            RelayError: the folder was removed.
+        """
+        head = self.log.head()
+        if head is None:
+            raise RelayError(f"the relay log {self.log.directory} was removed.", hint="Start the query again.")
+        return head
+
+    def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
+        """Wait until the log has a position; return whether it has."""
+        deadline = time.monotonic() + timeout_s
+        while not covers(self.head().position, position):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(WAIT_POLL_S)
+        return True
+
+
+def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: BatchLimits) -> SnapshotRows:
+    """Make the rows of the tables of a query, which are read where an offset asks for them."""
+
+    def opened() -> TableSnapshot:
+        from replica.table_reader.pace import CHUNK_BYTES, Pace
+        from replica.table_reader.snapshot import TableSnapshot
+
+        rows, size = options.snapshot_chunk_rows, max(1, limits.max_bytes - half(limits.max_bytes))
+        if limits.max_rows is not None:
+            rows = min(rows, max(1, limits.max_rows - half(limits.max_rows)))
+        rate = options.snapshot_rows_per_second
+        pace = Pace(
+            connections=options.snapshot_connections,
+            chunk_rows=rows,
+            chunk_bytes=min(CHUNK_BYTES, size),
+            rows_a_second=None if rate is None else float(rate),
+            host=options.snapshot_endpoint,
+        )
+        view = SharedLog(feed.log.directory)
+        return TableSnapshot(options.connection, view, plan.tables.wants, pace, feed.spool)
+
+    def judge() -> None:
+        _judge(options, plan)
+
+    def delivered(frontier: Frontier) -> DeliveredKeys:
+        from streaming_source.planning.key_columns import KeyColumns
+
+        if not keys:
+            keys.append(KeyColumns(options.connection, options.snapshot_endpoint))
+        return keys[0].delivered(frontier)
+
+    keys: list[KeyColumns] = []
+    return SnapshotRows(feed, plan.tables, opened, delivered, limits, initial=options.initial, judge=judge)
+
+
+def _judge(options: SourceOptions, plan: ReadPlan) -> None:
+    """Refuse tables that cannot be read so that their rows are right, and log what to know of the others."""
+    from replica.table_reader.table_facts import ask_table_facts
+    from replica.table_reader.verdict import judge, require
+
+    config, tables = options.connection, plan.tables
+    if options.snapshot_endpoint is not None:
+        config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
+
+    def questions(_: Endpoint) -> Steps[InitialVerdicts]:
+        return judge((yield from ask_table_facts(tables.patterns, tables.wants)))
+
+    verdicts = asyncio.run(ask(config, questions))
+    for warning in (*verdicts.warnings, *(warning for table in verdicts.read for warning in table.warnings)):
+        _log.warning("%s", warning.what)
+    require(verdicts)

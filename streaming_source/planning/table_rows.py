@@ -1,0 +1,297 @@
+"""The rows of the tables themselves in the batches of a stream: startingPosition=initial, from the offsets' side.
+
+In: how far the tables are read, as an offset says it, and the place V that a batch ends at. Out: the offset that says
+how far they are read with this batch, all of it as of V, and the partitions of those rows, for a batch that was planned
+just now or in an earlier life. What reads the tables is made when an offset asks for it, and ended with the last row.
+
+Offsets say V and how far the tables are read before anything of the batch is delivered. The rows are a function of
+both: whatever happens in between, the batch is the same when it is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from replica.protocol.gtid import Gtid
+from replica.table_reader.frontier import Frontier
+from streaming_source.planning.admission import half
+from streaming_source.planning.renamed import first_rename
+from streaming_source.queries.reading_progress import progress_json, progress_line
+from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.table_reader.batches import SpoolPart
+    from replica.table_reader.snapshot import Advance, ReadLimit, SnapshotProgress
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.planning.admission import BatchLimits
+    from streaming_source.ranges.places import Feed
+    from streaming_source.rows.partition import CatalogChanges
+    from streaming_source.selection.resolver import SelectedTables
+
+READY_POLL_S: Final = 0.02
+"""How often it is asked whether rows are there: a chunk takes some 0.5 s to read."""
+SAY_EVERY_S: Final = 60.0
+"""How often the log tells how far the tables are read."""
+
+_log = logging.getLogger(__name__)
+
+
+class RowReading(Protocol):
+    """The reader of the tables: a `TableSnapshot`. Called by one thread."""
+
+    def start(self, frontier: Frontier) -> None:
+        """Begin to read behind the frontier."""
+        ...
+
+    def ready(self) -> bool:
+        """Tell whether rows wait to be delivered."""
+        ...
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        """Move rows that wait to V and make them durable; None: nothing can be delivered now."""
+        ...
+
+    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
+        """Return the rows between two frontiers as of V, read again where they are lost."""
+        ...
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return from where on the relay log is needed."""
+        ...
+
+    def release(self, frontier: Frontier) -> None:
+        """Let go what lies before the frontier."""
+        ...
+
+    def progress(self) -> SnapshotProgress:
+        """Tell how far it is."""
+        ...
+
+    def close(self) -> None:
+        """End all reading."""
+        ...
+
+
+class SnapshotRows:
+    """One per query, called by one thread. `initial`: a query without a checkpoint begins with all rows, unless
+    `judge` refuses; `limits`: what a batch may hold, of changes and of rows of tables together; `open_reading` makes
+    what reads, `delivered` says a frontier as tasks compare rows with it.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        tables: SelectedTables,
+        open_reading: Callable[[], RowReading],
+        delivered: Callable[[Frontier], DeliveredKeys],
+        limits: BatchLimits,
+        *,
+        initial: bool,
+        judge: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._feed = feed
+        self._judge = judge
+        self._tables = tables
+        self._open = open_reading
+        self._delivered = delivered
+        self._limits = limits
+        self._initial = initial
+        self._reading: RowReading | None = None
+        self._started = False
+        self._epoch: object = None
+        self._steps: list[tuple[Frontier, Frontier]] = []
+        self._next_word_s = 0.0
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    def starting(self, offset: SourceOffset) -> SourceOffset:
+        """Return the first offset of a query, before which no table is read.
+
+        Raises:
+            PrerequisiteError, AuthenticationError: tables cannot be read so that their rows are right; names them all.
+        """
+        if not self._initial:
+            return offset
+        self._judge()
+        return replace(offset, snapshot=Frontier())
+
+    def is_reading(self, offset: SourceOffset) -> bool:
+        """Tell whether tables are left to read behind an offset."""
+        return offset.snapshot is not None and not offset.snapshot.finished
+
+    def is_ready(self, offset: SourceOffset) -> bool:
+        """Tell whether rows of tables wait to be delivered behind an offset."""
+        return self.is_reading(offset) and self._running(offset.snapshot).ready()
+
+    def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:
+        """Return where a batch from `start` to `head` ends, because a table takes another's name, and how far tables
+        are read there without a row more.
+
+        Raises:
+            SchemaError: a statement renames something, and is not understood.
+        """
+        frontier = start.snapshot
+        if frontier is None or frontier.finished:
+            return head, None
+        found = first_rename(self._feed.log, begin, head, frontier, self._tables.wants)
+        if found is None:
+            return head, frontier
+        _log.warning("%s took another name: reading what it holds now", ", ".join(map(".".join, found.names)))
+        return found.head, frontier.again(found.names)
+
+    def advance(
+        self, start: SourceOffset, end: SourceOffset | None, head: RelayHead, *, bounded: bool
+    ) -> SourceOffset | None:
+        """Return the end of a batch with as many rows of tables as are there.
+
+        Args:
+            start: where the batch begins.
+            end: where its changes end, None where there are none: then at `start`.
+            head: the same as a place of the log.
+            bounded: within the limits; else all rows that are left, however long that takes.
+        """
+        self._say(start)
+        reached = start if end is None else end
+        frontier = reached.snapshot
+        if frontier is None or frontier.finished or reached.part is not None or frontier != start.snapshot:
+            return end
+        reading = self._running(frontier)
+        rows, size = self._limit(changes=end is not None) if bounded else (None, None)
+        if rows == 0:
+            return end
+        from replica.table_reader.snapshot import ReadLimit  # brings what reads tables, which few queries do
+
+        limit = ReadLimit(rows, size)
+        steps: list[tuple[Frontier, Frontier]] = []
+        while not frontier.finished:
+            step = reading.advance(frontier, head, limit)
+            if step is not None:
+                steps.append((frontier, step.frontier))
+                frontier = step.frontier
+            if bounded and step is None and end is None:
+                time.sleep(READY_POLL_S)  # who asks again at once may do so for minutes
+            if bounded:
+                break
+            if step is None:
+                self._wait(start)
+        if not steps:
+            return end
+        self._steps = steps
+        return replace(start.place if end is None else end, snapshot=frontier)
+
+    def _limit(self, *, changes: bool) -> tuple[int | None, int]:
+        """Return the rows and bytes that tables may take of a batch, which changes share with them where there are
+        any.
+        """
+        limits = self._limits
+        if not changes:
+            return limits.max_rows, limits.max_bytes
+        rows = None if limits.max_rows is None else limits.max_rows - half(limits.max_rows)
+        return rows, max(1, limits.max_bytes - half(limits.max_bytes))
+
+    def _wait(self, start: SourceOffset) -> None:
+        """Wait for rows; what is behind the feed says there why nothing comes any more."""
+        self._feed.head()
+        time.sleep(READY_POLL_S)
+        self._say(start)
+
+    # -- partitions --------------------------------------------------------------------------------------------------
+
+    def delivered(self, start: SourceOffset) -> DeliveredKeys | None:
+        """Return which changes behind an offset count; None: all."""
+        if start.snapshot is None or start.snapshot.finished:
+            return None
+        return self._delivered(start.snapshot)
+
+    def parts(
+        self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
+    ) -> list[MappedRange]:
+        """Return the rows of tables between two offsets, as they are at `head`, where the second one ends."""
+        before, after = start.snapshot, end.snapshot
+        if before is None or after is None:
+            return []
+        reading = self._made()
+        planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
+        steps = self._steps if planned else [(before, after)]
+        gtid, timestamp = last_transaction(end)
+        return [
+            MappedRange(
+                *(str(part.path), part.start, part.end, False),
+                around=Surroundings(part.head, part.tail),
+                catalog=catalog,
+                read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row),
+            )
+            for one, other in steps
+            for part in reading.parts(one, other, head)
+        ]
+
+    def release(self, end: SourceOffset) -> None:
+        """Let go what lies before an offset: Spark will not ask for it again."""
+        if self._reading is None or end.snapshot is None:
+            return
+        self._reading.release(end.snapshot)
+        if end.snapshot.finished:
+            _log.info("all tables are read, up to %s", end.position)
+            self.close()
+
+    def keep_from(self, location: RelayLocation) -> RelayLocation:
+        """Return from where on the relay log is needed, where the changes need it from `location` on."""
+        needed = None if self._reading is None else self._reading.keep_from()
+        return location if needed is None else min(location, needed)
+
+    def report(self) -> dict[str, Any]:
+        """Return the value for the progress of the query, while tables are read."""
+        if self._reading is None or not self._started:
+            return {}
+        return {"snapshotProgress": progress_json(self._reading.progress())}
+
+    def close(self) -> None:
+        reading, self._reading, self._started = self._reading, None, False
+        if reading is not None:
+            reading.close()
+
+    # -- what reads --------------------------------------------------------------------------------------------------
+
+    def _made(self) -> RowReading:
+        if self._reading is not None and self._epoch != self._feed.epoch:
+            self.close()  # places of the log from before may mean other groups
+        if self._reading is None:
+            self._reading, self._epoch = self._open(), self._feed.epoch
+        return self._reading
+
+    def _running(self, frontier: Frontier | None) -> RowReading:
+        reading = self._made()
+        if not self._started and frontier is not None:
+            reading.start(frontier)
+            self._started = True
+        return reading
+
+    def _say(self, start: SourceOffset) -> None:
+        now = time.monotonic()
+        if self._started and self._reading is not None and now >= self._next_word_s and self.is_reading(start):
+            self._next_word_s = now + SAY_EVERY_S
+            _log.info("tables: %s", progress_line(progress_json(self._reading.progress())))
+
+
+def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
+    """Tell whether a batch has rows of tables themselves."""
+    return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
+
+
+def last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
+    """Return the transaction that rows hold behind which are as of an offset, and its time: seconds, 0 where no one
+    knows.
+
+    It is the same in every replay of a batch, because it is what the offset says of it. An offset before which no group
+    was received names none; then it is the transaction of its first domain.
+    """
+    if end.last is not None:
+        return end.last.gtid, end.last.time
+    return next(iter(end.position), Gtid(0, 0, 0)), 0

@@ -1,0 +1,206 @@
+"""Tables first, then their changes (startingPosition=initial): a strict sink is as the server at the end.
+
+A sink that is strict takes no insert of a key that is there and no change of one that is not: what is lost or doubled
+at any border between rows that were read and changes of the stream ends the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.queries import Shop, wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Row
+
+    from tests.fixtures.mariadb import MariaDb
+
+pytestmark = [pytest.mark.spark, pytest.mark.server]
+
+WRITE_S = 0.002
+
+
+class StrictSink:
+    """Rows by key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, Any] = {}
+        self.reads = 0
+
+    def apply(self, op: str, before: Any, after: Any) -> None:
+        if before is not None:
+            assert self.rows.pop(before[0], None) == before, (op, before, after)
+        if after is not None:
+            assert after[0] not in self.rows, (op, before, after)
+            self.rows[after[0]] = after
+        self.reads += op == "read"
+
+    def apply_envelope(self, rows: list[Row]) -> None:
+        for row in rows:
+            self.apply(row.op, *(None if image is None else tuple(image) for image in (row.before, row.after)))
+
+    def apply_flat(self, rows: list[Row]) -> None:
+        before = None
+        for row in rows:
+            image = tuple(row)[:3]
+            kind = row["_change_type"]
+            if kind == "update_preimage":
+                before = image
+            elif kind == "delete":
+                self.apply("delete", image, None)
+            else:
+                read = kind == "insert" and int(row["_sequence"].partition(".")[2]) >= 900_000_000_000
+                self.apply("read" if read else kind, before, image)
+                before = None
+
+
+@contextlib.contextmanager
+def writing(server: MariaDb, table: str, *, keys: int, seed: int = 1) -> Iterator[None]:
+    """Inserts, updates, deletes, moving and swapping keys, in transactions of a few, until the end of the block."""
+    stop, rng = threading.Event(), random.Random(seed)
+
+    def some() -> str:
+        key, other = rng.randrange(keys), rng.randrange(keys)
+        return rng.choice(
+            [
+                f"REPLACE INTO {table} VALUES ({key}, 'new {rng.random():.6f}', {rng.randrange(999)})",
+                f"UPDATE {table} SET price = price + 1 WHERE id BETWEEN {key} AND {key + 5}",
+                f"DELETE FROM {table} WHERE id = {key}",
+                f"UPDATE IGNORE {table} SET id = {other} WHERE id = {key}",
+                f"UPDATE IGNORE {table} SET id = id + {keys} WHERE id BETWEEN {key} AND {key + 3} ORDER BY id DESC",
+                f"DELETE FROM {table} WHERE id >= {keys}",
+            ]
+        )
+
+    def write() -> None:
+        while not stop.wait(WRITE_S):
+            server.sql("BEGIN", *(some() for _ in range(rng.randint(1, 3))), rng.choice(["COMMIT"] * 4 + ["ROLLBACK"]))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def state(shop: Shop, table: str = "orders") -> dict[Any, Any]:
+    return {row[0]: row for row in shop.sql(f"SELECT * FROM {shop.database}.{table}")}
+
+
+def fill(shop: Shop, rows: int) -> None:
+    shop.sql(
+        f"INSERT INTO {shop.orders} SELECT seq, CONCAT('order ', seq), seq + 0.25 FROM {shop.database}.seq_1_to_{rows}"
+    )
+
+
+@pytest.mark.parametrize("shape", ["envelope", "flat"])
+def test_a_table_under_writers_with_a_crash_behind_every_step(shop: Shop, shape: str) -> None:
+    fill(shop, 3000)
+    run, sink = shop.run(), StrictSink()
+
+    def changes() -> Any:
+        return shop.changes(startingPosition="initial", rowShape=shape, snapshotChunkRows=400, maxRowsPerTrigger=1000)
+
+    with writing(shop.primary, shop.orders, keys=3500):
+        query = run.start(changes())
+        steps = 0
+        while True:
+            commits = len(run.batches)
+            wait(lambda: len(run.batches) > commits, "a batch", query)  # noqa: B023  (it is called at once)
+            steps += 1
+            query.stop()
+            if all("snapshot" not in offset or offset["snapshot"].get("done") for offset in run.offsets()[-1:]):
+                break
+            if steps % 2:
+                run.forget_commit(max(run.batches))
+            if steps % 3 == 0:
+                shop.lose_relay()
+            query = run.start(changes())
+    run.drain(changes())
+    rows = run.rows
+    (sink.apply_flat if shape == "flat" else sink.apply_envelope)(rows)
+    assert sink.rows == state(shop)
+    assert sink.reads > 2000
+    offsets = run.offsets()
+    assert offsets[0]["anchor"] is True
+    assert offsets[0]["snapshot"] == {"rows": 0}
+    assert max(len(json.dumps(offset)) for offset in offsets) < 4096
+    assert len({(offset["gtid"], json.dumps(offset.get("snapshot"))) for offset in offsets}) == len(offsets)
+
+
+def test_many_tables_as_variant_available_now(shop: Shop) -> None:
+    database = shop.database
+    fill(shop, 500)
+    shop.sql(
+        f"CREATE TABLE {database}.empty (id INT PRIMARY KEY)",
+        f"CREATE TABLE {database}.lines (a INT, b VARCHAR(20) COLLATE utf8mb4_unicode_ci, n INT, PRIMARY KEY (a, b))",
+        f"INSERT INTO {database}.lines SELECT seq % 3, CONCAT('L', seq), seq FROM {database}.seq_1_to_200",
+        f"CREATE TABLE {database}.one (id BIGINT UNSIGNED PRIMARY KEY, v VARCHAR(9))",
+        f"INSERT INTO {database}.one VALUES (18446744073709551615, 'last')",
+    )
+    run = shop.run()
+    with writing(shop.primary, shop.orders, keys=600):
+        rows = run.drain(shop.changes(tables=f"{database}.*", startingPosition="initial", snapshotChunkRows=100))
+    rows = run.drain(shop.changes(tables=f"{database}.*", startingPosition="initial"))
+    sinks: dict[str, dict[Any, Any]] = {}
+    for row in rows:
+        before, after = (None if image is None else json.loads(image.toJson()) for image in (row.before, row.after))
+        key = (lambda image: (image["a"], image["b"])) if row.table == "lines" else (lambda image: image["id"])
+        sink = sinks.setdefault(row.table, {})
+        if before is not None:
+            assert sink.pop(key(before)) == before
+        if after is not None:
+            assert key(after) not in sink
+            sink[key(after)] = after
+    assert {key: image["n"] for key, image in sinks["lines"].items()} == {
+        (a, b): n for a, b, n in shop.sql(f"SELECT a, b, n FROM {database}.lines")
+    }
+    assert sinks["one"] == {18446744073709551615: {"id": 18446744073709551615, "v": "last"}}
+    assert {key: image["name"] for key, image in sinks["orders"].items()} == {
+        key: row[1] for key, row in state(shop).items()
+    }
+    assert "empty" not in sinks
+
+
+def test_once_is_one_batch_with_all_rows_and_goes_on(shop: Shop) -> None:
+    fill(shop, 300)
+    run, sink = shop.run(), StrictSink()
+    first = shop.changes(startingPosition="initial", snapshotChunkRows=50)
+    assert len(run.drain(first, once=True)) == 300
+    shop.sql(f"DELETE FROM {shop.orders} WHERE id <= 100")
+    run.forget_commit(max(run.batches))
+    shop.lose_relay()
+    run.drain(shop.changes(startingPosition="initial"), once=True)
+    run.drain(shop.changes(startingPosition="initial"), once=True)
+    sink.apply_envelope(run.rows)
+    assert sink.rows == state(shop)
+    assert sink.reads == 300
+
+
+def test_what_cannot_be_read_is_refused_at_the_start_by_name(shop: Shop) -> None:
+    shop.sql(
+        f"CREATE TABLE {shop.database}.nokey (a INT)",
+        f"CREATE TABLE {shop.database}.old (a INT PRIMARY KEY) ENGINE=MyISAM",
+    )
+    query = shop.run().start(shop.changes(tables=f"{shop.database}.*", startingPosition="initial"))
+    with pytest.raises(Exception, match=r"(?s)nokey.*old"):
+        query.awaitTermination(60)
+    with pytest.raises(Exception, match=r"startingPosition=initial is for spark\.readStream"):
+        shop.spark.read.format("mariadb-binlog").options(
+            host=shop.primary.host,
+            port=str(shop.primary.port),
+            user="repl",
+            password="replica-secret",
+            table=shop.orders,
+            startingPosition="initial",
+        ).load().collect()

@@ -1,0 +1,76 @@
+"""Tables that take a passed name while tables are read: the batch ends behind their RENAME, and they are read again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.protocol.gtid import Gtid
+from replica.table_reader.frontier import NOTHING, Frontier
+from streaming_source.planning.renamed import first_rename
+from streaming_source.selection.resolver import SelectedTables
+from tests.unit.relay_writer.driving import receive
+from tests.unit.streaming_source.relay_feed import RelayFeed
+from tests.unit.streaming_source.row_feed import again, small
+from tests.unit.streaming_source.table_feed import FakeTables, T, TableFeed, reading_planner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSED = Frontier().begin([("d", "m")]).advance(("d", "m"), None, 3)
+TABLES = SelectedTables(("d.*",), {})
+
+
+def execute(feed: RelayFeed, gtid: str, sql: str) -> None:
+    feed.primary.connect()
+    feed.primary.statement(Gtid.parse(gtid), text=sql.encode())
+    receive(feed._writer, feed.primary.wire())
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("RENAME TABLE d.z TO d.b", ["b"]),
+        ("ALTER TABLE d.z RENAME TO d.b", ["b"]),
+        ("RENAME TABLE d.z TO d.b, d.y TO d.c, d.x TO d.n", ["b", "c"]),
+        ("RENAME TABLE d.a TO d.x, d.b TO d.a, d.x TO d.b", ["a", "b"]),
+        ("RENAME TABLE d.z TO d.n", []),  # it is read when its turn comes
+        ("RENAME TABLE d.z TO e.b", []),  # no one asks for it there
+        ("RENAME TABLE d.a TO d._a_del, d._a_gho TO d.a", []),
+        ("RENAME TABLE d.a TO d._a_old, d._a_new TO d.a", []),
+        ("ALTER TABLE d.a ADD x INT", []),
+    ],
+)
+def test_what_has_to_be_read_again_and_where(tmp_path: Path, sql: str, names: list[str]) -> None:
+    feed = RelayFeed(tmp_path, ["0-1-1"])
+    execute(feed, "0-1-2", sql)
+    feed.arrive("0-1-3")
+    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants)
+    if not names:
+        assert found is None
+        return
+    assert found is not None
+    assert [table for _, table in found.names] == names
+    assert str(found.head.position) == "0-1-2"
+
+
+def test_the_batch_ends_behind_the_statement_and_the_table_is_read_from_there(tmp_path: Path) -> None:
+    feed = TableFeed(tmp_path)
+    feed.insert(*small(1, 2))
+    planner = reading_planner(feed, FakeTables(feed, chunk=1000))
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    read = planner.latest_offset(again(start), bounded=True)  # d.a, which is empty
+    read = planner.latest_offset(again(read), bounded=True)
+    assert read.snapshot is not None
+    assert read.snapshot.reached(T) is None
+    execute(feed, "0-1-3", "RENAME TABLE d.t TO d.x, d.u TO d.t")
+    feed.insert(*small(4, 5))
+    end = planner.latest_offset(again(read), bounded=True)
+    assert str(end.position) == "0-1-3"
+    assert end.snapshot is not None
+    assert (end.snapshot.reached(T), end.snapshot.rows) == (NOTHING, read.snapshot.rows)
+    following = planner.latest_offset(again(end), bounded=True)
+    assert following.snapshot is not None
+    assert following.snapshot.reached(T) is None
+    assert following.snapshot.rows > read.snapshot.rows

@@ -1,0 +1,228 @@
+"""Tables that are read beside a stream, without a server: what they hold at each place follows from the stream itself.
+
+`FakeTables` answers a planner as what reads tables does, with a chunk of some rows at a time; it forgets everything at
+a restart but what the frontier says. Table d.t has rows of its own and those that the stream inserts, d.a is empty, and
+d.u has a few. `Sink` applies rows strictly: an insert of what is there is a failure.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
+from replica.protocol.encode import encode_event
+from replica.protocol.gtid import Gtid
+from replica.rows.decode.frontier import DeliveredKeys, OpenTable
+from replica.schema.table import ColumnSchema
+from replica.table_reader.batches import SpoolPart
+from replica.table_reader.frontier import NOTHING, Frontier
+from replica.table_reader.snapshot import Advance, ReadLimit, SnapshotProgress
+from streaming_source.planning.admission import Admission, BatchLimits
+from streaming_source.planning.planner import ChangePlanner
+from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.statement_dml import StatementDml
+from streaming_source.planning.table_rows import SnapshotRows
+from streaming_source.ranges.cutting import Origin, RangeCutter, origin_of
+from streaming_source.rows.reader import read_changes
+from streaming_source.selection.resolver import SelectedTables
+from tests.kit import bodies
+from tests.kit.real_rows import images
+from tests.kit.rows import INSERT, Column, rows, table_map
+from tests.unit.streaming_source.relay_feed import history
+from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from streaming_source.offsets.offset import SourceOffset
+
+A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
+TABLES = SelectedTables(("d.a", "d.t", "d.u"), {})
+KEY = ColumnSchema(name="a", data_type="int", column_type="int(11)", nullable=False, key=True)
+FIRST_INSERTED = 2500
+"""The rows that the stream inserts lie in the middle of those that d.t has anyway."""
+OWN_ROWS = {A: (), T: (*range(0, FIRST_INSERTED, 100), *range(4000, 5000, 100)), U: (1, 2, 3)}
+
+
+class TableFeed(RowFeed):
+    """A feed that knows what its groups insert into d.t."""
+
+    def __init__(self, folder: Path, **given: Any) -> None:
+        super().__init__(folder, **given)
+        self.value = FIRST_INSERTED
+        self.inserted: dict[int, int] = {}  # value -> sequence number
+
+    def insert(self, *groups: Group) -> None:
+        for group in groups:
+            seq_no = Gtid.parse(group.text.split()[0]).seq_no
+            before = self.value
+            self.arrive_rows(group)
+            at = before
+            for table, count in group.events:
+                self.inserted |= dict.fromkeys(range(at, at + count), seq_no) if table == "t" else {}
+                at += count
+
+    def origin(self, location: RelayLocation) -> Origin:
+        return origin_of(self.log, location)
+
+    def state(self, name: tuple[str, str], seq_no: int) -> list[int]:
+        """What a table holds behind a transaction."""
+        inserted = [value for value, at in self.inserted.items() if at <= seq_no] if name == T else []
+        return sorted([*OWN_ROWS[name], *inserted])
+
+
+class FakeTables:
+    """What reads the tables, `chunk` rows at a time. Its answers follow from frontier and place alone."""
+
+    def __init__(self, feed: TableFeed, *, chunk: int = 7) -> None:
+        self._feed = feed
+        self._chunk = chunk
+        self.is_ready = True
+        self.started: list[Frontier] = []
+        self.released: list[Frontier] = []
+        self.closed = False
+        self.limits: list[ReadLimit] = []
+
+    def start(self, frontier: Frontier) -> None:
+        self.started.append(frontier)
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        self.limits.append(limit)
+        if not self.is_ready:
+            return None
+        left = [name for name in OWN_ROWS if frontier.reached(name) is not None]
+        if not left:
+            return Advance(frontier.finish(), 0, 0)
+        name = min(left)
+        new = frontier.begin([name])
+        rest = self._behind(name, frontier.reached(name), v)
+        taken = rest[: min(self._chunk, limit.rows or self._chunk)]
+        whole = len(taken) == len(rest)
+        new = new.advance(name, None if whole else _kept(taken[-1]), len(taken))
+        return Advance(new.finish() if whole and len(left) == 1 else new, len(taken), 8 * len(taken))
+
+    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
+        number, parts = before.rows, []
+        for name in OWN_ROWS:
+            if before.reached(name) is None:
+                continue
+            upto = after.reached(name)
+            taken = [
+                value for value in self._behind(name, before.reached(name), v) if upto is None or value <= _value(upto)
+            ]
+            if upto != NOTHING and taken:
+                parts.append(self._part(name, taken, number, after.rows))
+                number += len(taken)
+        assert number == after.rows
+        return parts
+
+    def delivered(self, frontier: Frontier) -> DeliveredKeys:
+        opened = tuple(OpenTable(name, (KEY,), _canonical(_value(kept))) for name, kept in frontier.open if kept)
+        pending = tuple(name for name, kept in frontier.open if not kept)
+        return DeliveredKeys(("\U0010ffff", "") if frontier.done else frontier.after, opened, pending)
+
+    def keep_from(self) -> RelayLocation | None:
+        return None
+
+    def release(self, frontier: Frontier) -> None:
+        self.released.append(frontier)
+
+    def progress(self) -> SnapshotProgress:
+        return SnapshotProgress(3, 1, (T,), 12, 4096, 3.5, 40, 8.0, "")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _behind(self, name: tuple[str, str], kept: bytes | None, v: RelayHead) -> list[int]:
+        last = v.position.get(0)
+        state = self._feed.state(name, last.seq_no if last else 0)
+        return [value for value in state if kept is None or kept == NOTHING or value > _value(kept)]
+
+    def _part(self, name: tuple[str, str], values: list[int], first_row: int, last_row: int) -> SpoolPart:
+        folder = self._feed.spool
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"batch-{first_row}-{last_row}.rows"
+        data = _event(INSERT, rows(1, 1, images(*values)))
+        head = _event(EventType.GTID, bodies.gtid(0, 0, GtidFlag.TRANSACTIONAL))
+        head += _event(EventType.TABLE_MAP, table_map(1, [Column("a", 3)], table=name[1]))
+        path.write_bytes(data)
+        return SpoolPart(path, 0, len(data), head, _event(EventType.XID, bytes(8)), first_row, len(values), name)
+
+
+class Sink:
+    """The rows of each table, as the batches say; every row is applied strictly."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], set[int]] = {name: set() for name in OWN_ROWS}
+        self.seen: set[tuple[str, int]] = set()
+        self.reads = 0
+
+    def apply(self, partitions: Sequence[Any]) -> None:
+        for row in read(partitions):
+            transaction = row["transaction"]
+            identity = transaction["gtid"], transaction["ordinal"]
+            assert identity not in self.seen, f"{identity} is given twice"
+            self.seen.add(identity)
+            table = self.rows[row["database"], row["table"]]
+            assert row["op"] in ("insert", "read")
+            assert row["after"]["a"] not in table, "it was there already"
+            table.add(row["after"]["a"])
+            self.reads += row["op"] == "read"
+
+    def check(self, feed: TableFeed, end: SourceOffset) -> None:
+        """Everything up to the frontier is what the tables hold at the end of the batch."""
+        last = end.position.get(0)
+        for name, mine in self.rows.items():
+            upto = None if end.snapshot is None else end.snapshot.reached(name)
+            state = feed.state(name, last.seq_no if last else 0)
+            assert sorted(mine) == [v for v in state if upto is None or (upto and v <= _value(upto))], name
+
+
+def read(partitions: Sequence[Any], shape: Any = "envelope") -> list[dict[str, Any]]:
+    """The rows of partitions, each read as a task reads it."""
+    query = replace(PLAN, tables=TABLES, shape=shape)
+    return [
+        row
+        for partition in pickle.loads(pickle.dumps(list(partitions)))  # noqa: S301
+        for batch in read_changes(partition, query)
+        for row in batch.to_pylist()
+    ]
+
+
+def reading_planner(
+    feed: TableFeed, reading: FakeTables | None = None, *, initial: bool = True, inline: bool = False, **limits: Any
+) -> ChangePlanner:
+    """A planner that reads the tables first, with the fields of `BatchLimits` as limits."""
+    cutter = RangeCutter(TABLES, inline=inline)
+    limit = BatchLimits(**limits)
+    made = reading or FakeTables(feed)
+    return ChangePlanner(
+        *(feed, cutter, Admission(TABLES, limit, cutter), history(TABLES)),
+        RememberedSelection(selection_of(replace(PLAN, tables=TABLES)), TABLES),
+        StatementDml(TABLES, "fail"),
+        rows=SnapshotRows(feed, TABLES, lambda: made, made.delivered, limit, initial=initial),
+        shared=Admission(TABLES, limit.shared(), cutter),
+    )
+
+
+def _event(kind: int, body: bytes) -> bytes:
+    return encode_event(kind, body, server_id=9, checksum=ChecksumAlgorithm.NONE, timestamp=1_700_000_000)
+
+
+def _kept(value: int) -> bytes:
+    return b"\x04" + value.to_bytes(4, "little", signed=True)
+
+
+def _value(kept: bytes) -> int:
+    return int.from_bytes(kept[1:], "little", signed=True)
+
+
+def _canonical(value: int) -> bytes:
+    return (value + (1 << 31)).to_bytes(4, "big")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from replica.native.arrays import address
-from replica.table_reader.kernel_window import IS_WHOLE, PUTS, HalfRecord, decide, sort_by_key
+from replica.table_reader.kernel_window import IS_WHOLE, PUTS, HalfRecord, copy_pieces, decide, sort_by_key
+from replica.table_reader.row_halves import HalfSegment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
-    from replica.table_reader.row_halves import HalfSegment
+
+
+_ANYWHERE: Final = (1 << 63) - 1
+"""A place behind all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +90,32 @@ def states_of(
     partial = np.flatnonzero(present & (decided["flags"] & IS_WHOLE == 0))
     if len(partial):
         return Untold(int(decided["place"][partial[0]]), key=False)
-    return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segment.memory for segment in segments))
+    return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segments))
+
+
+def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
+    """Return the last half of each key, in one segment; None where a half does not tell its key."""
+    halves: Records = np.concatenate([segment.halves for segment in segments])
+    table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
+    deciders = np.empty(len(halves), np.int64)
+    count = decide(address(halves), len(halves), -1, _ANYWHERE, address(table), len(table) - 1, address(deciders))
+    if count < 0:
+        return None
+    halves = halves[np.sort(deciders[:count])]
+    keys = _gathered(halves, "key", "key_size")
+    images: tuple[Any, ...] = tuple(part for segment in segments for part in segment.images)
+    copied = sum(segment.copied for segment in segments)
+    if int(halves["size"].sum()) < copied:
+        images = (_gathered(halves, "image", "size"),)
+        copied = images[0].nbytes
+    return HalfSegment(halves, keys, images, copied)
+
+
+def _gathered(halves: Records, start: str, size: str) -> npt.NDArray[np.uint8]:
+    """Copy what the halves point at into memory of its own, and let them point there."""
+    sources, sizes = halves[start].copy(), halves[size].copy()
+    ends = sizes.cumsum()
+    target = np.empty(int(ends[-1]), np.uint8)
+    copy_pieces(address(sources), address(sizes), len(halves), address(target))
+    halves[start] = address(target) + ends - sizes
+    return target

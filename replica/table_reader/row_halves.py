@@ -46,16 +46,26 @@ COPIED_BYTES: Final = 1 << 20
 kernel of a machine allows 65 530 of them a process."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class HalfSegment:
-    """The halves of one table in one range: HalfRecords, in order.
-
-    `size`: bytes of memory that it holds, without what lies in the mapped file.
+    """The halves of one table in one range: HalfRecords, in order. `keys` and `images` are what their addresses lie in;
+    `copied`: the bytes of images that do not lie in the mapped file.
     """
 
     halves: Records
-    size: int
-    memory: tuple[Any, ...]  # what the addresses of the halves lie in
+    keys: npt.NDArray[np.uint8]
+    images: tuple[Any, ...]
+    copied: int
+
+    @property
+    def last(self) -> int:
+        """The place of the last of them."""
+        return int(self.halves["place"][-1])
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, without what lies in the mapped file."""
+        return self.halves.nbytes + self.keys.nbytes + self.copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +151,9 @@ def _segment(
             raise run_fault(status, run, found, slots)
     used = room[: int(totals["keys"])].copy()  # there was room for longer keys
     halves["key"] += address(used) - address(room)
-    in_place = len(copied) < len(work)
-    size = halves.nbytes + used.nbytes + sum(part.nbytes for part in copied)
-    if found.expansion is not None:
-        size += found.data.nbytes
-    return HalfSegment(halves, size, (used, copied, found.data if in_place else None))
+    images = (*copied, *((found.data,) if len(copied) < len(work) else ()))
+    size = sum(part.nbytes for part in copied) + (found.data.nbytes if found.expansion is not None else 0)
+    return HalfSegment(halves, used, images, size)
 
 
 def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:

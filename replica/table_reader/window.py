@@ -26,7 +26,7 @@ from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
-from replica.table_reader.key_states import Untold, states_of
+from replica.table_reader.key_states import Untold, latest, states_of
 from replica.table_reader.row_halves import HalfReader, HalfSegment, UnreadableChange
 from replica.table_reader.table_statements import TableStatements
 
@@ -95,10 +95,12 @@ class TableWindow:
         end: RelayLocation,
         tables: Mapping[TableName, TableKey],
         schemas: Mapping[TableName, TableSchema],
+        *,
+        settled: RelayLocation | None = None,
     ) -> TableWindow:
-        """Read the changes of a stretch; errors as with `extend`."""
+        """Read the changes of a stretch; as `extend` does."""
         window = cls(log, start, tables, schemas)
-        window.extend(end)
+        window.extend(end, settled=settled)
         return window
 
     @property
@@ -106,30 +108,34 @@ class TableWindow:
         """The bytes of memory that the changes take."""
         return sum(segment.size for segments in self._segments.values() for segment in segments)
 
-    def extend(self, end: RelayLocation) -> None:
-        """Go on up to `end`, a group end of the log; nothing where the window reaches it. After an error the window is
-        of no use.
+    def extend(self, end: RelayLocation, *, settled: RelayLocation | None = None) -> None:
+        """Go on up to `end`, a group end of the log; nothing where the window reaches it.
+
+        `settled`: no state before this place will be asked for. Then a window that is half full keeps one change a key
+        up to there.
 
         Raises:
             DataLossError: groups of the stretch were purged.
             ProtocolError: the bytes are damaged.
             RelayError: the window would hold more than its limit.
         """
-        if end <= self.end:
-            return
-        ranges = self._log.ranges(self.end, end, RANGE_BYTES)
-        places = [
-            (RelayLocation(number, part.start), RelayLocation(number, part.end))
-            for part in ranges
-            for number in (relay_number(Path(part.path)),)
-        ]
-        needs, prepared = follow(self._log, places, self._prepared)
-        for part, (begin, reached), need in zip(ranges, places, needs, strict=True):
-            self._take_statements(begin, reached, need)
-            self._take_rows(part, begin.file, need)
-            self.end = reached
+        for part in self._log.ranges(self.end, end, RANGE_BYTES):
+            number = relay_number(Path(part.path))
+            begin, reached = RelayLocation(number, part.start), RelayLocation(number, part.end)
+            (needs,), prepared = follow(self._log, [(begin, reached)], self._prepared)
+            self._take_rows(part, number, needs)
+            self._take_statements(begin, reached, needs)
+            self.end, self._prepared = reached, prepared
+            if settled is not None and self.size > self._max_bytes // 2:
+                self._settle(place_of(settled))
+            if self.size > self._max_bytes:
+                raise RelayError(
+                    f"the changes between the reading of {_names(self._keys)} and the stream take more than "
+                    f"{self._max_bytes} bytes of memory.",
+                    hint="Let the query take larger batches, so that rows that were read are delivered sooner, or "
+                    "read the tables while less is written.",
+                )
         self.end = max(self.end, end)
-        self._prepared = prepared
 
     def trim(self, start: RelayLocation) -> None:
         """Forget what lies before `start`; what shares a part of the log with later changes stays."""
@@ -137,7 +143,7 @@ class TableWindow:
             return
         self.start, place = start, place_of(start)
         for name in self._keys:
-            self._segments[name] = [one for one in self._segments[name] if one.halves["place"][-1] > place]
+            self._segments[name] = [one for one in self._segments[name] if one.last > place]
             self._unreadable[name] = [one for one in self._unreadable[name] if one.place > place]
         self._statements = [one for one in self._statements if one.location >= start]
 
@@ -173,7 +179,7 @@ class TableWindow:
         for change in self._unreadable[table]:
             if change.place > behind:
                 raise type(change.error)(change.error.message, hint=change.error.hint)
-        segments = [one for one in self._segments[table] if one.halves["place"][-1] > behind]
+        segments = [one for one in self._segments[table] if one.last > behind]
         table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
         states = states_of(segments, table_maps, behind, place_of(upto), ordered=ordered)
         if isinstance(states, Untold):
@@ -195,23 +201,23 @@ class TableWindow:
         places = np.array([place_of(RelayLocation(number, part.start + found.origin(end))) for end in ends], np.int64)
         carried = [CarriedGroup(_mapped(group.bytes), group.bytes.checksum) for group in needs.carried]
         unprepared: list[XaGroup] = []
-        for delivered in deliver(found, carried, unprepared):
-            for name, taken in self._reader.read(delivered, places):
-                if isinstance(taken, UnreadableChange):
-                    self._unreadable[name].append(taken)
-                else:
-                    self._segments[name].append(taken)
+        parts = deliver(found, carried, unprepared)
+        for name, taken in [one for delivered in parts for one in self._reader.read(delivered, places)]:
+            if isinstance(taken, UnreadableChange):
+                self._unreadable[name].append(taken)
+            else:
+                self._segments[name].append(taken)
         for group in unprepared:  # of tables that no one here knows, so of any
             lost = UnreadableChange(int(places[group.number]), unprepared_error(group))
             for changes in self._unreadable.values():
                 changes.append(lost)
-        if self.size > self._max_bytes:
-            raise RelayError(
-                f"the changes between the reading of {_names(self._keys)} and the stream take more than "
-                f"{self._max_bytes} bytes of memory.",
-                hint="Let the query take larger batches, so that rows that were read are delivered sooner, or read the "
-                "tables while less is written.",
-            )
+
+    def _settle(self, place: int) -> None:
+        for name, segments in self._segments.items():
+            done = [one for one in segments if one.last <= place]
+            merged = latest(done) if len(done) > 1 else None
+            if merged is not None:
+                self._segments[name] = [merged, *segments[len(done) :]]
 
     def _partial(self, table: TableName, untold: Untold) -> PrerequisiteError:
         location = location_at(untold.place)

@@ -326,16 +326,33 @@ def test_a_window_that_grew_and_forgot_knows_the_same(
     known = history_of(groups, COLUMNS).log(tmp_path_factory.mktemp("log"), max_file_bytes=2000)
     last = len(known.places) - 1
     first, start, place = sorted(data.draw(st.tuples(*[st.integers(0, last)] * 3)))
-    grown = known.window(first, first)
+    whole = known.window(first, last)
+    later = data.draw(st.integers(place, last))
+    grown = TableWindow(known.log, known.places[first], {NAME: KEY}, {NAME: SCHEMA}, max_bytes=whole.size + 1)
     for step in range(first, last + 1):
-        grown.extend(known.places[step])
+        grown.extend(known.places[step], settled=known.places[place])
+    assert grown.size <= whole.size
     grown.trim(known.places[start])
-    one, other = (
-        window.state_at(NAME, known.places[start], known.places[place]) for window in (grown, known.window(start, last))
-    )
+    one, other = (window.state_at(NAME, known.places[start], known.places[later]) for window in (grown, whole))
     assert [(one.key(n), one.image(n)) for n in range(len(one))] == [
         (other.key(n), other.image(n)) for n in range(len(other))
     ]
+
+
+def test_a_window_that_is_half_full_keeps_one_change_a_key(tmp_path: Path) -> None:
+    history = History()
+    for _ in range(200):
+        history.transaction([("put", 1, 1), ("put", 2, 2)], 0, compressed=True)
+    known = history.log(tmp_path)
+    window = TableWindow(known.log, known.places[0], {NAME: KEY}, {NAME: SCHEMA}, max_bytes=8000)
+    for place in known.places:
+        window.extend(place, settled=known.places[-1])
+    states = window.state_at(NAME, known.places[0], known.places[-1])
+    assert [states.image(n) for n in range(len(states))] == [
+        encoded(key, value) for key, value in sorted(known.tables[-1].items())
+    ]
+    with pytest.raises(RelayError, match="take more than 8000 bytes"):
+        TableWindow(known.log, known.places[0], {NAME: KEY}, {NAME: SCHEMA}, max_bytes=8000).extend(known.places[-1])
 
 
 def test_what_nothing_touched_is_the_chunk_itself(tmp_path: Path) -> None:

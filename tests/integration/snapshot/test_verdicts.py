@@ -19,6 +19,7 @@ from replica.handshake.ask import ask
 from replica.schema.patterns import matcher
 from replica.table_reader.table_facts import TableFacts, ask_table_facts
 from replica.table_reader.verdict import InitialVerdicts, judge, require
+from tests.fixtures.installation import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,6 +289,19 @@ def test_the_command_says_it_all_and_ends_with_the_code_of_what_is_missing(kinds
     assert report["tables"][1]["key"] == {"index": "PRIMARY", "columns": ["id"], "ordered": True}
     assert called(account(kinds, "none"), "--initial", "--table", "kinds.plain").exit_code == 31
     assert isinstance(called(config, "--table", "kinds.plain").exception, ConfigError)
+
+
+def test_the_privileges_of_the_page_are_enough(any_server: MariaDb) -> None:
+    page = (PROJECT / "docs" / "snapshot.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    any_server.sql(
+        "CREATE OR REPLACE DATABASE shop", "CREATE TABLE shop.orders (id INT PRIMARY KEY)", "DROP USER IF EXISTS repl"
+    )
+    any_server.sql(*(one for one in block.split(";") if one.strip()))
+    given = {"host": any_server.host, "port": str(any_server.port), "user": "repl", "password": "choose-one"}
+    verdicts = verdicts_of(ReplicaConfig.parse(given), "shop.*")
+    require(verdicts)
+    assert (verdicts.warnings, [one.shown for one in verdicts.read]) == ((), ["shop.orders"])
 
 
 def test_many_tables_take_few_questions(make_server: Callable[..., MariaDb]) -> None:

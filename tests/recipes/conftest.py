@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TABLES = (
     "CREATE DATABASE shop",
     "CREATE TABLE shop.orders (id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2))",
-    "CREATE TABLE shop.customers (id BIGINT PRIMARY KEY, name VARCHAR(30)) WITH SYSTEM VERSIONING",
+    "CREATE TABLE shop.customers (id BIGINT PRIMARY KEY, name VARCHAR(30))",
     "CREATE TABLE shop.`lines` (order_id BIGINT, line INT, amount DECIMAL(10,2), note TEXT)",
     "ALTER TABLE shop.`lines` ADD PRIMARY KEY (order_id, line)",
     "INSERT INTO shop.orders VALUES (1, 'one', 1.25), (2, 'two', NULL), (3, NULL, 3.75), (4, 'four', 4)",

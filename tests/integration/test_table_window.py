@@ -21,6 +21,7 @@ import pymysql
 import pytest
 
 from replica.embedded import EmbeddedReplica
+from replica.errors import PrerequisiteError, StatementDmlError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.config import ReplicaConfig
+    from replica.errors import ReplicaError
     from replica.rows.decode.batch import ChangeBatch
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
@@ -290,3 +292,65 @@ def test_a_chunk_is_the_table_at_places_before_and_behind_its_reading(
         for place in chance.sample(range(1, len(truth.places)), 4):
             value = chance.randrange(KEYS) if name == "t" else chance.randint(-4, 4)
             truth.follow(schema, place, value)
+
+
+@pytest.mark.parametrize(
+    ("statements", "concerned"),
+    [
+        (("ALTER TABLE w.t ADD COLUMN x INT, ALGORITHM=INSTANT",), True),
+        (("ALTER TABLE w.t DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)",), True),
+        (("TRUNCATE w.t",), True),
+        (("CREATE OR REPLACE TABLE w.t (id INT PRIMARY KEY) AS SELECT 1 AS id",), True),
+        (("CREATE TABLE w.gho LIKE w.t", "RENAME TABLE w.t TO w.del, w.gho TO w.t"), True),
+        (("DROP TABLE w.c, w.t",), True),
+        (("DROP DATABASE w",), True),
+        (("CREATE UNIQUE INDEX i ON w.t (n)", "DROP INDEX i ON w.t"), True),
+        (("SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE w.t FORCE",), True),
+        (("ALTER TABLE w.c ADD COLUMN x2 INT", "CREATE VIEW w.s AS SELECT * FROM w.t", "DROP TABLE w.c"), False),
+        (("CREATE TEMPORARY TABLE w.tt SELECT * FROM w.t", "INSERT INTO w.t VALUES (7, '', 7)"), False),
+    ],
+)
+def test_statements_that_real_servers_log(
+    server: MariaDb, tmp_path: Path, statements: tuple[str, ...], *, concerned: bool
+) -> None:
+    server.sql("DROP DATABASE IF EXISTS w", "CREATE DATABASE w")
+    server.sql(*(f"CREATE TABLE w.{name} ({columns})" for name, columns in TABLES.items()))
+    schema = catalog(server, "w")["w", "t"]
+    before = GtidPosition.parse(server.gtid_binlog_pos())
+    with EmbeddedReplica(replica_config(server), tmp_path) as replica:
+        replica.start(before)
+        server.sql(*statements)
+        log = RelayLog(tmp_path)
+        wait_until(lambda: str(getattr(log.head(), "position", "")) == server.gtid_binlog_pos(), "all is received")
+    head = log.head()
+    assert head is not None
+    window = TableWindow.read(log, log.oldest(), head.location, {("w", "t"): key_of("t")}, {("w", "t"): schema})
+    assert window.ddl(("w", "t"), log.oldest(), head.location) is concerned
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [("binlog_row_image = MINIMAL", PrerequisiteError), ("binlog_format = STATEMENT", StatementDmlError)],
+)
+def test_sessions_that_do_not_log_whole_rows_are_named_by_transaction(
+    server: MariaDb, tmp_path: Path, setting: str, error: type[ReplicaError]
+) -> None:
+    server.sql("DROP DATABASE IF EXISTS w", "CREATE DATABASE w", f"CREATE TABLE w.t ({TABLES['t']})")
+    server.sql("INSERT INTO w.t VALUES (1, 'a', 1), (2, 'b', 2)")
+    schema, name = catalog(server, "w")["w", "t"], ("w", "t")
+    before = GtidPosition.parse(server.gtid_binlog_pos())
+    with EmbeddedReplica(replica_config(server), tmp_path) as replica:
+        replica.start(before)
+        server.sql(f"SET SESSION {setting}", "UPDATE w.t SET v = 'c' WHERE id = 1")
+        gtid = server.gtid_binlog_pos()
+        server.sql("UPDATE w.t SET v = 'd' WHERE id = 2")
+        log = RelayLog(tmp_path)
+        wait_until(lambda: str(getattr(log.head(), "position", "")) == server.gtid_binlog_pos(), "all is received")
+    head = log.head()
+    assert head is not None
+    window = TableWindow.read(log, log.oldest(), head.location, {name: key_of("t")}, {name: schema})
+    with pytest.raises(error, match=rf"(?<![-\d]){gtid}(?![-\d]).* w\.t"):
+        window.state_at(name, log.oldest(), head.location)
+    behind = log.locate(GtidPosition.parse(gtid))
+    assert behind is not None
+    assert len(window.state_at(name, behind, head.location)) == 1

@@ -17,7 +17,7 @@ from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Collection
 
     from replica.handshake.registration import Rows, Steps
     from replica.schema.known_tables import TableName
@@ -99,12 +99,10 @@ def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
     return ReadTable(schema, key)
 
 
-def count_rows(connection: Asked, names: Container[TableName]) -> int:
+def count_rows(connection: Asked, names: Collection[TableName]) -> int:
     """Return how many rows the server guesses that these tables have together."""
     total = 0
-    for (database,) in connection.rows(_DATABASES):
-        if database is None or database.lower() in SYSTEM_DATABASES:
-            continue
+    for database in {name[0] for name in names}:
         last = ""
         while True:
             rows = connection.rows(_ROWS, (database, last))

@@ -26,6 +26,8 @@ _Result = TypeVar("_Result")
 
 PIECE: Final = 5_000
 """Names in one answer: some hundred KB. The statements say it too."""
+LOOKS: Final = 2
+"""How often a key is looked for: between the columns and the indexes a statement may have changed both."""
 VERSIONED_ENGINES: Final = ("InnoDB",)
 """The engines whose rows stand still in a snapshot."""
 
@@ -36,6 +38,7 @@ _TABLES: Final = (
     "ORDER BY BINARY TABLE_NAME LIMIT 5000"
 )
 _ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
+_TABLE_ROWS: Final = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _TABLE: Final = "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 
 
@@ -80,23 +83,23 @@ def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
             "does not hold still.",
             hint="Leave it out of the query's tables, or ALTER it to InnoDB.",
         )
-    try:
-        schema = connection.run(read_tables([name])).get(name)
-    except SchemaError:
-        if not connection.rows(_TABLE, name):
-            return None  # dropped in between
-        raise
-    if schema is None:
-        return None
-    indexes = connection.run(ask_indexes([name[0]], name[1])).get(name, ())
-    key = choose_key(schema, indexes)
-    if key is None:
-        raise PrerequisiteError(
-            f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
-            "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
-            hint="Give it one, or leave it out of the query's tables.",
-        )
-    return ReadTable(schema, key)
+    for _ in range(LOOKS):
+        try:
+            schema = connection.run(read_tables([name])).get(name)
+        except SchemaError:
+            if not connection.rows(_TABLE, name):
+                return None  # dropped in between
+            raise
+        if schema is None:
+            return None
+        key = choose_key(schema, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
+        if key is not None:
+            return ReadTable(schema, key)
+    raise PrerequisiteError(
+        f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
+        "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
+        hint="Give it one, or leave it out of the query's tables.",
+    )
 
 
 def count_rows(connection: Asked, names: Collection[TableName]) -> int:
@@ -111,3 +114,9 @@ def count_rows(connection: Asked, names: Collection[TableName]) -> int:
                 break
             last = rows[-1][0] or ""
     return total
+
+
+def count_table_rows(connection: Asked, name: TableName) -> int:
+    """Return how many rows the server guesses that a table has."""
+    rows = connection.rows(_TABLE_ROWS, name)
+    return int(rows[0][0] or 0) if rows else 0

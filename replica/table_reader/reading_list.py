@@ -11,6 +11,7 @@ import bisect
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
@@ -18,7 +19,7 @@ from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayLocation
@@ -35,14 +36,18 @@ TABLES_AHEAD: Final = 64
 
 @dataclass(slots=True)
 class TableReading:
-    """A table that is begun. `kept`: the key up to which it was read; `delivered`: up to which it is delivered.
+    """A table that is begun, or a lane of it. `kept`: the key up to which it was read, `delivered`: is delivered.
 
     `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
     is not read while the lower position lies before this place. `gone`: at this position there was no such table.
-    `key`: the columns and types of its key, as of the last chunk.
+    `key`: the columns and types of its key, as of the last chunk. `upto`: the kept key that a lane ends at, None for
+    the last one; `divided`: whether lanes were thought of.
     """
 
     name: TableName
+    lane: int = 0
+    upto: bytes | None = None
+    divided: bool = False
     kept: bytes = NOTHING
     delivered: bytes = NOTHING
     next_rows: int = FIRST_ROWS
@@ -73,7 +78,7 @@ class ReadingList:
         self.changed = threading.Condition()
         self._names: list[TableName] = []
         self._kept: dict[TableName, bytes] = {}
-        self._begun: dict[TableName, TableReading] = {}
+        self._begun: dict[tuple[TableName, int], TableReading] = {}
         self._closed = False
         self.total = 0
 
@@ -82,7 +87,7 @@ class ReadingList:
         with self.changed:
             for name in names:
                 place = bisect.bisect_left(self._names, name)
-                known = name in self._begun or (place < len(self._names) and self._names[place] == name)
+                known = self._lanes(name) or (place < len(self._names) and self._names[place] == name)
                 if known:
                     self._return_of(name)
                     continue
@@ -115,8 +120,10 @@ class ReadingList:
                 found.busy = True
             return found
 
-    def put(self, table: TableReading, life: int, chunk: TableChunk) -> bool:
+    def put(self, table: TableReading, life: int, chunk: TableChunk, borders: Sequence[bytes] = ()) -> bool:
         """Add a chunk behind those that wait; return False where the reading began again meanwhile.
+
+        `borders`: the rest is read in lanes that end at these keys, and the last one at the table's end.
 
         Raises:
             SchemaError: its key is another one than the one that a part of the table was delivered by.
@@ -132,9 +139,10 @@ class ReadingList:
                     raise
                 table.chunks.append(chunk)
                 table.whole = not chunk.table.key.ordered
-                table.ended = chunk.end is None
+                table.ended = chunk.end == table.upto
                 if chunk.end is not None:
                     table.kept = chunk.end
+                    self._divide(table, borders)
             self.changed.notify_all()
         if not taken:
             chunk.stored.drop()
@@ -145,10 +153,9 @@ class ReadingList:
         with self.changed:
             table.busy = False
             if gone is not None and life == table.life:
-                table.gone = gone
-                table.ended = True
-                table.life += 1
-                _drop_chunks(table)
+                first = self._undivided(table)
+                self._reset(first, first.delivered, None)
+                first.gone, first.ended = gone, True
             self.changed.notify_all()
 
     # -- what the delivery does ----------------------------------------------------------------------------------
@@ -156,12 +163,22 @@ class ReadingList:
     def known(self) -> list[TableName]:
         """Return the names of all tables that are not delivered, in order."""
         with self.changed:
-            return sorted([*self._names, *self._begun])
+            return sorted({*self._names, *(name for name, _ in self._begun)})
 
     def deliverable(self) -> list[TableReading]:
-        """Return the tables with chunks that can be delivered, and those that are gone, in order."""
+        """Return the tables with chunks that can be delivered, and those that are gone, in order.
+
+        Lanes follow each other; one comes only behind those that are read to their ends.
+        """
+        found, unended = [], None
         with self.changed:
-            return [table for _, table in sorted(self._begun.items()) if table.deliverable or table.gone is not None]
+            for (name, _), table in self._in_order():
+                if name == unended:
+                    continue
+                if table.deliverable or table.gone is not None:
+                    found.append(table)
+                unended = None if table.ended else name
+        return found
 
     @property
     def finished(self) -> bool:
@@ -183,7 +200,7 @@ class ReadingList:
                 table.delivered = chunk.end or table.delivered
                 chunk.stored.drop()
             if ended:
-                self._begun.pop(table.name, None)
+                self._begun.pop((table.name, table.lane), None)
             self.changed.notify_all()
 
     def read_again(
@@ -191,17 +208,18 @@ class ReadingList:
     ) -> None:
         """Drop the chunks of a table: it is read again behind what is delivered, or behind `kept`."""
         with self.changed:
-            self._reset(table, table.delivered if kept is None else kept, not_before)
+            first = self._undivided(table)
+            self._reset(first, first.delivered if kept is None else kept, not_before)
             self.changed.notify_all()
 
     def follow(self, opened: Mapping[TableName, bytes]) -> None:
         """Bring the tables to what a frontier says is delivered of them, where that is not what was delivered."""
         with self.changed:
             for name, kept in opened.items():
-                table = self._begun.get(name)
-                if table is not None:
-                    if table.delivered != kept:
-                        self._reset(table, kept, None)
+                lanes = self._lanes(name)
+                if lanes:
+                    if lanes[0].delivered != kept:
+                        self._reset(self._undivided(lanes[0]), kept, None)
                 elif self._kept.get(name, NOTHING) != kept or name not in self._names:
                     self._kept[name] = kept
                     if name not in self._names:
@@ -212,39 +230,74 @@ class ReadingList:
     def state(self) -> tuple[int, list[TableReading]]:
         """Return how many tables are not begun, and those that are, in order."""
         with self.changed:
-            return len(self._names), [table for _, table in sorted(self._begun.items())]
+            return len(self._names), [table for _, table in self._in_order()]
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _next(self, lower: RelayLocation) -> TableReading | None:
-        tables = [table for _, table in sorted(self._begun.items())]
+        tables = [table for _, table in self._in_order()]
         full = (
             sum(len(table.chunks) for table in tables if not table.whole) >= CHUNKS_AHEAD
             or sum(table.waiting for table in tables) >= BYTES_AHEAD
         )
         for table in tables:
             free = not (table.busy or table.ended)
-            if free and (table.whole or not full) and (table.not_before is None or table.not_before <= lower):
+            if (
+                free
+                and (table.whole or not full or self._is_waited_for(table))
+                and (table.not_before is None or table.not_before <= lower)
+            ):
                 return table
-        if full or not self._names or len(tables) >= TABLES_AHEAD:
+        if full or not self._names or len({table.name for table in tables}) >= TABLES_AHEAD:
             return None
         name = self._names.pop(0)
         kept = self._kept.pop(name, NOTHING)
-        table = self._begun[name] = TableReading(name, kept, kept)
+        table = self._begun[name, 0] = TableReading(name, kept=kept, delivered=kept)
         return table
 
     def _return_of(self, name: TableName) -> None:
         """Begin a table again that was gone and is there again."""
-        table = self._begun.get(name)
-        if table is not None and table.gone is not None:
-            self._reset(table, table.delivered, None)
+        for table in self._lanes(name):
+            if table.gone is not None:
+                self._reset(table, table.delivered, None)
+
+    def _in_order(self) -> list[tuple[tuple[TableName, int], TableReading]]:
+        return sorted(self._begun.items(), key=lambda item: item[0])
+
+    def _divide(self, table: TableReading, borders: Sequence[bytes]) -> None:
+        if not borders or table.ended or table.whole:
+            return
+        for number, (begin, end) in enumerate(pairwise([*borders, None]), 1):
+            kept = begin or NOTHING
+            lane = TableReading(table.name, number, end, divided=True, kept=kept, delivered=kept)
+            lane.next_rows, lane.key = table.next_rows, table.key
+            self._begun[table.name, number] = lane
+        table.upto = borders[0]
+
+    def _lanes(self, name: TableName) -> list[TableReading]:
+        return [table for (one, _), table in self._in_order() if one == name]
+
+    def _is_waited_for(self, table: TableReading) -> bool:
+        """Tell whether lanes that were read ahead cannot be delivered before this one."""
+        lanes = self._lanes(table.name)
+        return len(lanes) > 1 and lanes[0] is table and not table.chunks
+
+    def _undivided(self, table: TableReading) -> TableReading:
+        """Make one of the lanes of a table, the first of those that are left."""
+        first, *others = self._lanes(table.name) or [table]
+        for other in others:
+            _drop_chunks(other)
+            other.life += 1
+            del self._begun[other.name, other.lane]
+        first.upto = None
+        return first
 
     @staticmethod
     def _reset(table: TableReading, kept: bytes, not_before: RelayLocation | None) -> None:
         _drop_chunks(table)
         table.kept = table.delivered = kept
         table.life += 1
-        table.ended = table.whole = False
+        table.ended = table.whole = table.divided = False
         table.gone = None
         table.not_before = not_before
         table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows

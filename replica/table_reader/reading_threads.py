@@ -26,6 +26,7 @@ from replica.table_reader.chunk_reader import (
     Wanted,
     redefined,
 )
+from replica.table_reader.lanes import lane_borders
 from replica.table_reader.pace import RowRate
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.option_values import Endpoint
-    from replica.table_reader.chunk_reader import SnapshotConnection
+    from replica.table_reader.chunk_reader import Read, SnapshotConnection
     from replica.table_reader.pace import Pace
     from replica.table_reader.reading_list import ReadingList, TableReading
     from replica.table_reader.spool import Spool
@@ -191,18 +192,25 @@ class ReadingThreads:
 
     def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
         """Read a chunk of a table."""
-        wanted = Wanted(table.name, table.kept, None, min(table.next_rows, self._pace.chunk_rows))
+        wanted = Wanted(table.name, table.kept, table.upto, min(table.next_rows, self._pace.chunk_rows))
         read = ChunkReader(self._connect, self._spool, self._pace).read(connection, wanted, seen)
         if not read.connected:
             self._hang_up(line)
         table.next_rows = read.next_rows
         if read.chunk is None:
             self._tables.give_back(table, gone=read.upper, life=life)
-        elif self._tables.put(table, life, read.chunk):
+        elif self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):
             self._rate.took(read.chunk.rows)
             with self._lock:
                 self.rows += read.chunk.rows
                 self.size += read.chunk.size
+
+    def _borders(self, connection: SnapshotConnection, table: TableReading, read: Read) -> list[bytes]:
+        """Return where the lanes of a table end, once, if other connections could read it too."""
+        if table.divided or read.chunk is None or not read.connected or self._pace.connections == 1:
+            return []
+        table.divided = True
+        return lane_borders(connection, read.chunk, self._pace.chunk_rows)
 
     def _passes(self, error: ReplicaError, table: TableReading, trouble: _Trouble) -> str:
         """Return what is waited for after an error that passes; raise any other."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_reader import SnapshotConnection
-    from replica.table_reader.chunks import TableChunk
+    from replica.table_reader.chunks import ReadTable, TableChunk
     from replica.table_reader.log_view import LogView
     from replica.table_reader.pace import Pace
     from replica.table_reader.reading_list import TableReading
@@ -207,10 +207,14 @@ class TableSnapshot:
             return None
         self._resume(frontier)
         self._follow_names(frontier, v.location)
-        taken, gone = self._fitting(v, limit)
-        if not taken and not gone and not self._list.finished:
-            return None
-        return self._write(frontier, v, taken, gone, transaction)
+        taken, gone, again = self._fitting(v, limit)
+        try:
+            if not taken and not gone and not self._list.finished:
+                return None
+            return self._write(frontier, v, taken, gone, transaction)
+        finally:
+            for table in again:
+                self._list.read_again(table, not_before=v.location)
 
     def parts(
         self, before: Frontier, after: Frontier, v: RelayHead, *, transaction: LastTransaction | None = None
@@ -246,8 +250,8 @@ class TableSnapshot:
         rest = max(0, self._estimated - rows)
         return SnapshotProgress(
             tables=self._done_before + total,
-            tables_done=self._done_before + total - left - len(begun),
-            current=tuple(table.name for table in begun if table.busy),
+            tables_done=self._done_before + total - left - len({table.name for table in begun}),
+            current=tuple(dict.fromkeys(table.name for table in begun if table.busy)),
             rows=rows,
             size=self._threads.size,
             rows_a_second=rate,
@@ -301,26 +305,31 @@ class TableSnapshot:
 
     def _fitting(
         self, v: RelayHead, limit: ReadLimit
-    ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
-        """Return the chunks that hold at `v` once they are moved, within the limit, and tables that are not there."""
+    ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading], list[TableReading]]:
+        """Return the chunks that hold at `v` once they are moved, within the limit; tables that are not there; and
+        tables that are to be read again.
+        """
         candidates, gone = self._candidates(v, limit)
         taken = []
         if candidates:
             self._mover.look([group for group, _ in candidates], v.location)
-        later = []
+        later: list[TableReading] = []
+        again: list[TableReading] = []
         for group, table in candidates:
+            if any(one.name == table.name for one in (*later, *again)):
+                continue  # a lane behind one that does not fit
             fit = self._mover.fit(group, v.location)
             if fit is Fit.FITS:
                 taken.append((group, table))
             elif fit is Fit.AGAIN:
-                self._list.read_again(table, not_before=v.location)
+                again.append(table)
             else:
                 later.append(table)
         if later:
             made = self._ranges.made_since(v.location)
             gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
         self.held_back = tuple(table.name for table in later if table not in gone)
-        return taken, gone
+        return taken, gone, again
 
     def _candidates(
         self, v: RelayHead, limit: ReadLimit
@@ -328,7 +337,11 @@ class TableSnapshot:
         rows, size = limit.rows, BATCH_BYTES if limit.size is None else limit.size
         candidates: list[tuple[ChunkRun, TableReading]] = []
         gone = []
+        definitions: dict[TableName, ReadTable] = {}
+        stopped: set[TableName] = set()  # lanes behind these have to wait
         for table in self._list.deliverable():
+            if table.name in stopped:
+                continue
             if table.gone is not None:
                 if includes(v.position, table.gone):
                     gone.append(table)
@@ -342,8 +355,11 @@ class TableSnapshot:
                 chunks.append(chunk)
                 rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
             upper = self._upper(chunks, v) if chunks else None
-            if upper is not None:
+            if upper is not None and definitions.setdefault(table.name, chunks[0].table) == chunks[0].table:
                 candidates.append((ChunkRun(table.name, tuple(chunks), upper), table))
+                if len(chunks) == len(table.chunks):
+                    continue
+            stopped.add(table.name)
         return candidates, gone
 
     def _upper(self, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
@@ -394,7 +410,7 @@ class TableSnapshot:
             writer.abandon()
             raise
         for group, table in taken:
-            self._list.delivered(table, len(group.chunks), ended=group.name in ended)
+            self._list.delivered(table, len(group.chunks), ended=group.chunks[-1].end == table.upto)
         for table in gone:
             self._list.delivered(table, 0, ended=True)
         if new.finished:

@@ -55,7 +55,7 @@ class TableReading:
         self.server = server
         self.folder = folder
         self.keys = keys
-        self.pace = pace or Pace(chunk_rows=500)
+        self.pace = pace or Pace(connections=3, chunk_rows=150)
         self.wanted = wanted
         user, password = server.add_user()
         given = {"host": server.host, "port": server.port, "user": user, "password": password, "start": "earliest"}

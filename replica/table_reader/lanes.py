@@ -1,0 +1,43 @@
+"""Cut the keys of a large table into lanes, so that several connections read it side by side.
+
+In: the first chunk of a table whose key is one integer. Out: kept keys at which lanes end, evenly spaced between the
+chunk's last key and the table's largest. They only share the work: a lane is read in chunks until its end, so keys that
+are not spread evenly cost time and no memory, and rows are delivered in key order all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.table_reader.catalog import count_table_rows
+from replica.table_reader.chunks import quoted, quoted_name
+
+if TYPE_CHECKING:
+    from replica.table_reader.catalog import Asked
+    from replica.table_reader.chunks import TableChunk
+
+LANE_CHUNKS: Final = 4
+"""A lane has so many chunks, as far as can be told: what is read ahead of the first one has to wait for it."""
+MOST_LANES: Final = 4096
+"""A lane takes less than a KB of memory."""
+
+_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_LENGTH_BYTES: Final = 2  # before each value of a kept key
+
+
+def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
+    """Return the kept keys behind which the second lane begins and all others; empty for a table that needs none."""
+    schema, key = chunk.table.schema, chunk.table.key
+    column = schema.columns[key.columns[0]]
+    if chunk.end is None or len(key.columns) != 1 or column.data_type not in _INTEGERS:
+        return []
+    name = schema.database, schema.table
+    count = min(MOST_LANES, count_table_rows(connection, name) // (LANE_CHUNKS * chunk_rows))
+    if count < 2:
+        return []
+    largest = connection.rows(f"SELECT MAX({quoted(column.name)}) FROM {quoted_name(name)}")[0][0]  # noqa: S608  (quoted)
+    last = int.from_bytes(chunk.end[_LENGTH_BYTES:], "little", signed=not column.unsigned)
+    reach = int(largest or 0) - last
+    values = sorted({last + reach * number // count for number in range(1, count)} - {last}) if reach > 0 else []
+    size = len(chunk.end) - _LENGTH_BYTES
+    return [chunk.end[:_LENGTH_BYTES] + value.to_bytes(size, "little", signed=not column.unsigned) for value in values]

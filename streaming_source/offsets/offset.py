@@ -39,7 +39,8 @@ changes alone.
 
 `snapshot`: which rows of which tables have been read, all of them as they are at `gtid` (the frontier of
 replica/table_reader/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
-It is not there before a query that asks for changes alone, nor once the last row was read.
+It is not there before a query that asks for changes alone, nor once the last row was read. `again`, in all versions, is
+the word of the option snapshotAgain that was done last; it is no part of where the offset is.
 
 `selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
 that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
@@ -93,6 +94,7 @@ class SourceOffset:
     """(domain, number), ascending: where GTIDs may name several places."""
     snapshot: Frontier | None = None
     """How far the tables are read; None: nothing of them is left to read."""
+    again: str | None = field(default=None, compare=False)
 
     @property
     def through(self) -> GtidPosition:
@@ -137,6 +139,8 @@ class SourceOffset:
             value["highest"] = {str(domain): number for domain, number in self.highest}
         if self.snapshot is not None:
             value["snapshot"] = self.snapshot.json()
+        if self.again is not None:
+            value["again"] = self.again
         return value
 
     def _version(self, *, plain: bool) -> int:
@@ -174,6 +178,7 @@ class SourceOffset:
             highest = tuple(sorted((int(domain), int(top)) for domain, top in value.get("highest", {}).items()))
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
             snapshot = None if value.get("snapshot") is None else Frontier.parse(value["snapshot"])
+            again = None if value.get("again") is None else str(value["again"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
@@ -184,5 +189,5 @@ class SourceOffset:
         anchor = bool(value.get("anchor", False))
         return cls(
             *(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last),
-            *(highest, snapshot),
+            *(highest, snapshot, again),
         )

@@ -137,15 +137,19 @@ class SelectionChange(NamedTuple):
     removed: tuple[str, ...]
     options: tuple[str, ...]
 
-    def message(self, position: str) -> str:
-        """Return the line for the log, with where it begins to count."""
+    def message(self, position: str, *, read: bool = False) -> str:
+        """Return the line for the log, with where it begins to count. `read`: the rows of added tables are read."""
         parts = []
-        if self.added:
+        if self.added and read:
+            parts.append(f"{named(self.added)} came in: the rows of these tables are read first")
+        elif self.added:
             parts.append(f"{named(self.added)} came in, without the changes up to {position or 'the beginning'}")
         if self.removed:
             parts.append(f"{named(self.removed)} went out")
         parts += self.options
-        copy = " Copy an added table first, where its rows are wanted." if self.added else ""
+        copy = ""
+        if self.added and not read:
+            copy = " Copy an added table first, where its rows are wanted, or start with startingPosition=initial."
         return (
             f"the query asks for other changes than its checkpoint knows: {'; '.join(parts)}. This counts behind "
             f"{position or 'the beginning'}: rows from before do not come again.{copy}"

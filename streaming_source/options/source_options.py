@@ -15,13 +15,13 @@ import difflib
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 from replica.option_places import Position, ending_place, starting_place
-from replica.option_values import Endpoint, endpoint, one_of, seconds, size, switch
+from replica.option_values import Endpoint, endpoint, one_of, seconds, size, switch, table_patterns
 from streaming_source.options import values
 from streaming_source.options.catalog_tables import WITHOUT_OPTIONS, plain_options
 from streaming_source.options.file_options import FileOptions
@@ -49,6 +49,24 @@ _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log 
 
 def _start(text: str) -> Start:
     return "initial" if text.strip().lower() == "initial" else starting_place(text)
+
+
+class ReadAgain(NamedTuple):
+    """The tables to read again, as patterns, and the word by which a checkpoint knows whether that was done."""
+
+    patterns: tuple[str, ...]
+    word: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.patterns)}@{self.word}"
+
+
+def _read_again(text: str) -> ReadAgain:
+    """Read patterns of tables, and behind the last @ a word."""
+    patterns, _, word = text.strip().rpartition("@")
+    if not patterns or not word.strip():
+        raise ValueError("is not of the form database.table@word, with another word each time")
+    return ReadAgain(table_patterns(patterns), word.strip())
 
 
 def _host(text: str) -> str:
@@ -102,6 +120,13 @@ class SourceOptions(RowOptions):
         None,
         "Reading the tables themselves: from this host, db2:3307, a replica of the primary with the same GTIDs; unset: "
         "from the server that the changes come from",
+    )
+    snapshot_again: ReadAgain | None = option(  # noqa: RUF009
+        "snapshotAgain",
+        _read_again,
+        None,
+        "Read the rows of these tables again, without a new checkpoint, once for each new word behind the @: "
+        "shop.orders,shop.lines_*@monday",
     )
     ending_position: Position | None = option(  # noqa: RUF009
         "endingPosition",
@@ -232,19 +257,19 @@ class SourceOptions(RowOptions):
         return options
 
     def check_initial(self) -> None:
-        """Refuse what cannot go with startingPosition=initial, with a ConfigError."""
-        if not self.initial:
+        """Refuse what cannot go with reading the tables themselves, with a ConfigError."""
+        if not self.initial and self.snapshot_again is None:
             return
+        asked = "startingPosition=initial" if self.initial else "snapshotAgain"
         if self.replica is None:
             raise ConfigError(
-                "startingPosition=initial reads the tables themselves, and no server is named: relayDir has their "
-                "changes only.",
+                f"{asked} reads the tables themselves, and no server is named: relayDir has their changes only.",
                 hint="Set host and user beside relayDir: the changes still come from the daemon's relay log.",
             )
         if not self.gtid_strict_mode:
             raise ConfigError(
-                "startingPosition=initial needs gtidStrictMode: the rows of a table are put to one place of the "
-                "stream, and a position that names several places tells none.",
+                f"{asked} needs gtidStrictMode: the rows of a table are put to one place of the stream, and a position "
+                "that names several places tells none.",
                 hint="Remove gtidStrictMode=false.",
             )
 

@@ -49,7 +49,7 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     admission = Admission(tables, limits, cutter)
     rows = None if options.replica is None else table_rows(feed, options, plan, limits)
     shared = Admission(tables, limits.shared(), cutter)
-    selection = RememberedSelection(selection_of(plan), tables)
+    selection = RememberedSelection(selection_of(plan), tables, reads=options.initial)
     statements = StatementDml(tables, options.on_statement_dml)
     order = OrderLimit(strict=options.gtid_strict_mode)
     history = open_history(options, plan)

@@ -103,7 +103,8 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
         return keys[0].delivered(frontier)
 
     keys: list[KeyColumns] = []
-    return SnapshotRows(feed, plan.tables, opened, delivered, limits, initial=options.initial, judge=judge)
+    initial, again = options.initial, options.snapshot_again
+    return SnapshotRows(feed, plan.tables, opened, delivered, limits, initial=initial, again=again, judge=judge)
 
 
 def _judge(options: SourceOptions, plan: ReadPlan) -> None:

@@ -121,6 +121,8 @@ class ChangePlanner:
         if first and bounded:
             self._admission.planned()
             return start
+        logged, start = start, self._revised(start)
+        begins = first or start is not logged
         while True:
             epoch = self._feed.epoch
             end = self._next_end(start) if bounded else self._end_of_all(start, target)
@@ -129,9 +131,19 @@ class ChangePlanner:
             end = self._with_rows(start, end, bounded=bounded)
             if end is not None:
                 self._admission.planned()
-                return self._selection.put_into(replace(end, begin=start.place) if first else end)
+                if begins:
+                    selection = None if start is logged else start.selection
+                    end = replace(end, begin=replace(start.place, selection=selection))
+                return self._sealed(end, start)
             if target is None or (target.is_done(start) and not self._is_reading(start)):
-                return start
+                return logged
+
+    def _revised(self, start: SourceOffset) -> SourceOffset:
+        return start if self._rows is None else self._rows.revised(start, self._selection.to_read(start))
+
+    def _sealed(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
+        """Return an offset as Spark is to log it, with what the next start compares."""
+        return self._selection.put_into(end if self._rows is None else self._rows.marked(end, start))
 
     def _refuse_without_server(self, offset: SourceOffset) -> None:
         if self._rows is None and offset.snapshot is not None and not offset.snapshot.finished:

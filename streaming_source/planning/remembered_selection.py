@@ -15,6 +15,7 @@ from streaming_source.offsets.selection import Selection, SelectionChange, named
 from streaming_source.selection.pushed_filters import OPERATIONS
 
 if TYPE_CHECKING:
+    from replica.schema.known_tables import TableName
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.selection.resolver import SelectedTables
@@ -25,8 +26,10 @@ _log = logging.getLogger(__name__)
 class RememberedSelection:
     """The comparison of one query, in the process that plans it. Called by one thread."""
 
-    def __init__(self, now: Selection, tables: SelectedTables) -> None:
+    def __init__(self, now: Selection, tables: SelectedTables, *, reads: bool = False) -> None:
+        """Keep what is asked for now. `reads`: the rows of tables that came in are read (startingPosition=initial)."""
         self._now = now
+        self._reads = reads
         self._tables = tables
         self._compared = False
         self._change: tuple[SelectionChange, str] | None = None
@@ -50,9 +53,9 @@ class RememberedSelection:
             return
         position = str(behind.through)
         self._change = change, position
-        new = self._new_tables(written.selection) if change.added else ()
+        new = tuple(map(".".join, self._new_tables(written.selection))) if change.added else ()
         there = f" Of those that came in there are now: {named(new)}." if new else ""
-        _log.warning("%s%s", change.message(position), there)
+        _log.warning("%s%s", change.message(position, read=self._reads), there)
 
     def report(self) -> dict[str, Any]:
         """Return the value for the progress of the query, as long as it runs."""
@@ -61,9 +64,16 @@ class RememberedSelection:
         change, position = self._change
         return {"selectionChanged": change.json(position)}
 
-    def _new_tables(self, before: Selection) -> tuple[str, ...]:
+    def to_read(self, start: SourceOffset) -> tuple[TableName, ...]:
+        """Return the tables whose rows have to be read because they came in behind `start`."""
+        if not self._reads or start.selection is None or start.selection == self._now:
+            return ()
+        change = start.selection.change_to(self._now)
+        return self._new_tables(start.selection) if change is not None and change.added else ()
+
+    def _new_tables(self, before: Selection) -> tuple[TableName, ...]:
         old = tables_then(self._tables, before)
-        return tuple(".".join(name) for name in sorted(self._tables.catalog) if not old.wants(*name))
+        return tuple(name for name in sorted(self._tables.catalog) if not old.wants(*name))
 
 
 def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:

@@ -15,7 +15,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid
+from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
 from streaming_source.planning.admission import half
 from streaming_source.planning.renamed import first_rename
@@ -23,18 +25,22 @@ from streaming_source.queries.reading_progress import progress_json, progress_li
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
+    from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.snapshot import Advance, ReadLimit, SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.source_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import CatalogChanges
     from streaming_source.selection.resolver import SelectedTables
 
+MAX_NAMED: Final = 500
+"""Tables that an offset names: some 20 KB, in each report of progress, until they are read."""
 READY_POLL_S: Final = 0.02
 """How often it is asked whether rows are there: a chunk takes some 0.5 s to read."""
 SAY_EVERY_S: Final = 60.0
@@ -94,6 +100,7 @@ class SnapshotRows:
         limits: BatchLimits,
         *,
         initial: bool,
+        again: ReadAgain | None = None,
         judge: Callable[[], None] = lambda: None,
     ) -> None:
         self._feed = feed
@@ -103,6 +110,7 @@ class SnapshotRows:
         self._delivered = delivered
         self._limits = limits
         self._initial = initial
+        self._again = again
         self._reading: RowReading | None = None
         self._started = False
         self._epoch: object = None
@@ -120,7 +128,35 @@ class SnapshotRows:
         if not self._initial:
             return offset
         self._judge()
-        return replace(offset, snapshot=Frontier())
+        return self.marked(replace(offset, snapshot=Frontier()), offset)
+
+    def marked(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
+        """Return the end of a batch with the word of what was read again last."""
+        return replace(end, again=start.again if self._again is None else self._again.word)
+
+    def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
+        """Return the start of a batch where tables are to be read that the checkpoint has as delivered: those that were
+        added to the selection, and those that are asked for again.
+
+        Raises:
+            ConfigError: no table is asked for by the option, or too many.
+        """
+        names = set(added)
+        if self._again is not None and start.again != self._again.word:
+            asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fullmatch(".".join(name))]
+            if not asked:
+                raise ConfigError(f"snapshotAgain={self._again} names none of the query's tables.")
+            names.update(asked)
+        if not names or start.part is not None:
+            return start
+        if len(names) > MAX_NAMED:
+            raise ConfigError(
+                f"{len(names)} tables are to be read beside those that are delivered: the offset names each of them, "
+                f"{MAX_NAMED} at most.",
+                hint="Add them in several steps, each behind a restart of the query, or start with a new checkpoint.",
+            )
+        frontier = (start.snapshot or Frontier(done=True)).again(names)
+        return start if frontier == start.snapshot else replace(start, snapshot=frontier)
 
     def is_reading(self, offset: SourceOffset) -> bool:
         """Tell whether tables are left to read behind an offset."""

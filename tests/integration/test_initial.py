@@ -212,12 +212,12 @@ ROW = "seq, CONCAT('order ', seq), seq + 0.25"
 
 
 def test_a_table_under_a_writer_with_restarts_behind_every_step(shop: Shop, tmp_path: Path) -> None:
-    shop.make("orders", ORDERS, 1500, ROW)
+    shop.make("orders", ORDERS, 600, ROW)
     table = f"{shop.database}.orders"
     rng = random.Random(7)
-    query = InitialQuery(shop, tmp_path, table=table, snapshotChunkRows=300, maxRowsPerTrigger=800)
+    query = InitialQuery(shop, tmp_path, table=table, snapshotChunkRows=250, maxRowsPerTrigger=800)
     query.begin()
-    with shop.writing("orders", keys=1800):
+    with shop.writing("orders", keys=700):
         while query.reading:
             end = query.plan_batch()
             read = end.snapshot != query.offset.snapshot if query.offset else False
@@ -236,7 +236,7 @@ def test_a_table_under_a_writer_with_restarts_behind_every_step(shop: Shop, tmp_
                 query.kill()
     query.catch_up()
     assert query.rows == shop.state("orders")
-    assert query.reads > 500
+    assert query.reads > 200
     assert max(len(json.dumps(offset.json())) for offset in query.offsets) < 4096
     assert query.offsets[-1].snapshot is None or query.offsets[-1].snapshot.finished
 
@@ -265,6 +265,42 @@ def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path) 
         query.apply(end, _typed(query.read(end)))
     found = {key: (row["name"], str(row["price"])) for key, row in query.rows.items()}
     assert found == {key: (row["name"], str(row["price"])) for key, row in shop.state(*names).items()}
+
+
+def test_a_table_that_comes_in_later_is_read_and_one_again_without_a_new_checkpoint(shop: Shop, tmp_path: Path) -> None:
+    shop.make("first", ORDERS, 40, ROW)
+    shop.make("later", ORDERS, 600, ROW)
+    query = InitialQuery(shop, tmp_path, tables=f"{shop.database}.first")
+    query.begin()
+
+    def catch_up() -> None:
+        last = shop.server.gtid_binlog_pos()
+        while query.reading or str(query.offset.position if query.offset else "") != last:
+            end = query.plan_batch()
+            query.apply(end, _typed(query.read(end)))
+
+    catch_up()
+    assert {table for table, _ in query.rows} == {"first"}
+    query.kill()
+    query.given |= {"tables": f"{shop.database}.first,{shop.database}.later", "snapshotChunkRows": "100"}
+    with shop.writing("later", keys=700), shop.writing("first", keys=60, seed=4):
+        end = query.plan_batch()
+        query.apply(end, _typed(query.read(end)))
+        query.kill()
+        while query.reading:
+            end = query.plan_batch()
+            query.apply(end, _typed(query.read(end)))
+    catch_up()
+    found = {key: (row["name"], str(row["price"])) for key, row in query.rows.items()}
+    server = {key: (row["name"], str(row["price"])) for key, row in shop.state("first", "later").items()}
+    assert found == server
+
+    query.kill()
+    query.given |= {"snapshotAgain": f"{shop.database}.first@now"}
+    query.rows = {key: row for key, row in query.rows.items() if key[0] == "later"}
+    query.apply(end := query.plan_batch(), _typed(query.read(end)))
+    catch_up()
+    assert {key: (row["name"], str(row["price"])) for key, row in query.rows.items()} == server
 
 
 def _typed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.table import TableSchema
     from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.source_options import ReadAgain
 
 A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
-TABLES = SelectedTables(("d.a", "d.t", "d.u"), {})
+CATALOG: dict[tuple[str, str], TableSchema] = dict.fromkeys((A, T, U))  # type: ignore[assignment]
+TABLES = SelectedTables(("d.a", "d.t", "d.u"), CATALOG)
 KEY = ColumnSchema(name="a", data_type="int", column_type="int(11)", nullable=False, key=True)
 FIRST_INSERTED = 2500
 """The rows that the stream inserts lie in the middle of those that d.t has anyway."""
@@ -81,6 +84,8 @@ class FakeTables:
     def __init__(self, feed: TableFeed, *, chunk: int = 7) -> None:
         self._feed = feed
         self._chunk = chunk
+        self.names = tuple(OWN_ROWS)
+        """Those that are asked for."""
         self.is_ready = True
         self.started: list[Frontier] = []
         self.released: list[Frontier] = []
@@ -97,7 +102,7 @@ class FakeTables:
         self.limits.append(limit)
         if not self.is_ready:
             return None
-        left = [name for name in OWN_ROWS if frontier.reached(name) is not None]
+        left = [name for name in self.names if frontier.reached(name) is not None]
         if not left:
             return Advance(frontier.finish(), 0, 0)
         name = min(left)
@@ -110,7 +115,7 @@ class FakeTables:
 
     def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
         number, parts = before.rows, []
-        for name in OWN_ROWS:
+        for name in self.names:
             if before.reached(name) is None:
                 continue
             upto = after.reached(name)
@@ -197,18 +202,27 @@ def read(partitions: Sequence[Any], shape: Any = "envelope") -> list[dict[str, A
 
 
 def reading_planner(
-    feed: TableFeed, reading: FakeTables | None = None, *, initial: bool = True, inline: bool = False, **limits: Any
+    feed: TableFeed,
+    reading: FakeTables | None = None,
+    *,
+    initial: bool = True,
+    inline: bool = False,
+    patterns: tuple[str, ...] = TABLES.patterns,
+    again: ReadAgain | None = None,
+    **limits: Any,
 ) -> ChangePlanner:
     """A planner that reads the tables first, with the fields of `BatchLimits` as limits."""
-    cutter = RangeCutter(TABLES, inline=inline)
+    tables = replace(TABLES, patterns=patterns)
+    cutter = RangeCutter(tables, inline=inline)
     limit = BatchLimits(**limits)
     made = reading or FakeTables(feed)
+    made.names = tuple(name for name in OWN_ROWS if tables.wants(*name))
     return ChangePlanner(
-        *(feed, cutter, Admission(TABLES, limit, cutter), history(TABLES)),
-        RememberedSelection(selection_of(replace(PLAN, tables=TABLES)), TABLES),
-        StatementDml(TABLES, "fail"),
-        rows=SnapshotRows(feed, TABLES, lambda: made, made.delivered, limit, initial=initial),
-        shared=Admission(TABLES, limit.shared(), cutter),
+        *(feed, cutter, Admission(tables, limit, cutter), history(tables)),
+        RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),
+        StatementDml(tables, "fail"),
+        rows=SnapshotRows(feed, tables, lambda: made, made.delivered, limit, initial=initial, again=again),
+        shared=Admission(tables, limit.shared(), cutter),
     )
 
 

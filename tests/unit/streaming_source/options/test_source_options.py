@@ -237,6 +237,17 @@ def test_a_host_to_read_tables_from_that_is_none_is_refused(value: str) -> None:
         _parse(snapshotHost=value)
 
 
+def test_tables_to_read_again_have_a_word_behind_them() -> None:
+    again = _parse(snapshotAgain="shop.orders,shop.*_log@of monday").snapshot_again
+    assert again is not None
+    assert (again.patterns, again.word) == (("shop.orders", "shop.*_log"), "of monday")
+    for wrong in ("shop.orders", "@monday", "shop.orders@", "orders@monday"):
+        with pytest.raises(ConfigError, match="snapshotAgain"):
+            _parse(snapshotAgain=wrong)
+    with pytest.raises(ConfigError, match="snapshotAgain reads the tables themselves, and no server is named"):
+        SourceOptions.parse({"table": "shop.orders", "relayDir": "/relay", "snapshotAgain": "shop.orders@1"})
+
+
 def test_initial_needs_a_server_and_positions_that_name_one_place() -> None:
     with pytest.raises(ConfigError, match=r"no server is named.*Set host and user beside relayDir"):
         SourceOptions.parse({"table": "shop.orders", "relayDir": "/relay", "startingPosition": "initial"})

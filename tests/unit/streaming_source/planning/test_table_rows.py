@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from replica.table_reader.frontier import Frontier
+from replica.table_reader.frontier import NOTHING, Frontier
+from streaming_source.options.source_options import ReadAgain
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import Group, again, offset, small
@@ -208,11 +209,64 @@ def test_a_checkpoint_goes_on_reading_whatever_the_option_says(feed: TableFeed) 
     assert reading_planner(feed, initial=False).initial_offset().snapshot is None
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_tables_that_come_in_later_are_read_and_their_changes_before_are_not_delivered(
+    feed: TableFeed, *, once: bool
+) -> None:
+    sink = Sink()
+    planner = reading_planner(feed, patterns=("d.u",))
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    while (end := planner.latest_offset(again(start), bounded=True)) != start:
+        sink.apply(planner.partitions(again(start), again(end)))
+        start = end
+    assert sink.rows[T] == set()
+    assert len(sink.rows[U]) == 3
+
+    feed.insert(*small(4, 6))
+    planner = reading_planner(feed, FakeTables(feed, chunk=9))
+    end = planner.latest_offset(again(start), bounded=not once)
+    assert end.begin is not None
+    assert end.begin.snapshot is not None
+    assert end.begin.snapshot.reached(T) == NOTHING
+    for started in (planner, reading_planner(feed)):
+        partitions = started.partitions(again(start), again(end))
+        assert read(partitions) == read(planner.partitions(again(start), again(end)))
+    sink.apply(partitions)
+    sink.check(feed, end)
+    assert (end.snapshot or Frontier()).finished is once
+    feed.insert(*small(7, 8))
+    last = run(planner, feed, end, sink)
+    assert sink.reads == (last.snapshot.rows if last.snapshot and not once else sink.reads)
+    assert len(sink.rows[T]) > 30
+    quiet = reading_planner(feed).latest_offset(again(last), bounded=True)
+    assert quiet == last, "what was read is not read again"
+
+
+def test_a_table_is_read_again_once_for_each_word(feed: TableFeed) -> None:
+    sink, changes = Sink(), reading_planner(feed, initial=False)
+    start = changes.latest_offset(again(changes.initial_offset()), bounded=True)
+    asked = ReadAgain(("d.u",), "monday")
+    planner = reading_planner(feed, initial=False, again=asked)
+    end = planner.latest_offset(again(start), bounded=True)
+    assert (end.again, end.snapshot and end.snapshot.finished) == ("monday", True)
+    sink.apply(planner.partitions(again(start), again(end)))
+    assert sink.rows[U] == {1, 2, 3}
+    for word, rows in (("monday", 0), ("tuesday", 3)):
+        planner = reading_planner(feed, initial=False, again=ReadAgain(("d.u",), word))
+        following = planner.latest_offset(again(end), bounded=True)
+        found = read(planner.partitions(again(end), again(following))) if following != end else []
+        assert [row["op"] for row in found] == ["read"] * rows
+        assert not {row["transaction"]["ordinal"] for row in found} & {FIRST_ORDINAL + n for n in range(3)}
+        end = following
+    with pytest.raises(ConfigError, match=r"d\.x@w names none"):
+        reading_planner(feed, again=ReadAgain(("d.x",), "w")).latest_offset(again(end), bounded=True)
+
+
 def test_without_a_server_a_checkpoint_that_is_not_done_is_refused(feed: TableFeed) -> None:
     planner = reading_planner(feed)
     anchor = planner.latest_offset(again(planner.initial_offset()), bounded=True)
     with pytest.raises(ConfigError, match="still reading its tables"):
-        plan(feed, tables=TABLES, shape="envelope").latest_offset(again(anchor), bounded=True)
+        plan(feed, tables=TABLES).latest_offset(again(anchor), bounded=True)
 
 
 def test_the_progress_tells_how_far_the_tables_are(feed: TableFeed) -> None:

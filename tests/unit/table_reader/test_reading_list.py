@@ -167,3 +167,52 @@ def test_a_closed_list_gives_no_table_and_keeps_no_chunk(spool: Spool) -> None:
     assert not tables.put(table, 0, chunk(spool, b"1"))
     assert tables.take(HERE, 60) is None
     assert list(spool.folder.iterdir()) == []
+
+
+def test_lanes_are_read_side_by_side_and_delivered_one_behind_the_other(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    first = take(tables)
+    tables.put(first, 0, chunk(spool), [b"4", b"7"])
+    one, second, third = take(tables), take(tables), take(tables)
+    assert [(lane.kept, lane.upto) for lane in (one, second, third)] == [(b"1", b"4"), (b"4", b"7"), (b"7", None)]
+    tables.put(third, 0, chunk(spool, b"7", None))
+    tables.put(second, 0, chunk(spool, b"4", b"7"))
+    assert tables.deliverable() == [first]
+    tables.put(first, 0, chunk(spool, b"1", b"4"))
+    assert tables.deliverable() == [first, second, third]
+    tables.delivered(first, 2, ended=True)
+    tables.delivered(second, 1, ended=True)
+    tables.follow({A: b"7"})
+    assert tables.deliverable() == [third]
+    tables.delivered(third, 1, ended=True)
+    assert tables.finished
+
+
+def test_a_table_that_is_read_again_has_one_lane_until_it_is_divided_again(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    first = take(tables)
+    tables.put(first, 0, chunk(spool), [b"4"])
+    first, second = take(tables), take(tables)
+    tables.delivered(first, 1, ended=False)
+    tables.read_again(second)
+    assert not tables.put(second, 0, chunk(spool, b"4", None))
+    assert (first.kept, first.upto, first.divided, tables.known()) == (b"1", None, False, [A])
+    assert list(spool.folder.iterdir()) == []
+
+
+def test_the_first_lane_is_read_on_when_others_have_taken_all_room(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = ReadingList()
+    tables.add([A, B])
+    first = take(tables)
+    tables.put(first, 0, chunk(spool), [b"4"])
+    first, second = take(tables), take(tables)
+    monkeypatch.setattr(reading_list, "CHUNKS_AHEAD", 1)
+    tables.put(second, 0, chunk(spool, b"4", b"5"))
+    tables.delivered(first, 1, ended=False)
+    tables.give_back(first)
+    assert take(tables) is first
+    assert tables.take(HERE, 0) is None

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from replica.handshake.end import ServerEnd
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.server import ServerRangeReader
+    from streaming_source.batch.tables import TablesPlan, TablesReader
     from streaming_source.driver.refused_stream import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
+    from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.stream import ChangeStreamReader
 
@@ -42,6 +44,7 @@ class MariaDbBinlogSource(DataSource):
 
     _plan: ReadPlan | None = None
     _latest: ServerEnd | None = None
+    _tables: TablesPlan | None = None
     _load = ""
     _files: LoadedFiles | None = None
     _handed_out = False
@@ -63,11 +66,22 @@ class MariaDbBinlogSource(DataSource):
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
 
+        self._load = uuid.uuid4().hex
+        options = SourceOptions.parse(self.options)
+        if options.content == "tables":
+            return self._loaded_tables(options).schema
         self._plan = load_plan(self.options)
         # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
-        self._latest = end_at_load(SourceOptions.parse(self.options))
-        self._load = uuid.uuid4().hex
+        self._latest = end_at_load(options)
         return self._plan.spark_schema()
+
+    def _loaded_tables(self, options: SourceOptions) -> TablesPlan:
+        from streaming_source.batch.tables import load_tables
+        from streaming_source.load import load_plan
+
+        if self._tables is None:
+            self._tables = load_tables(options, load_plan(self.options))
+        return self._tables
 
     def _loaded_files(self) -> LoadedFiles:
         from streaming_source.files.load_files import load_files
@@ -77,7 +91,7 @@ class MariaDbBinlogSource(DataSource):
         return self._files
 
     @spark_border()
-    def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader:
+    def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader | TablesReader:
         _require_spark()
         from streaming_source.batch.reader import BinlogFilesReader
         from streaming_source.options.source_options import names_files
@@ -90,13 +104,18 @@ class MariaDbBinlogSource(DataSource):
         self._handed_out = True
         return BinlogFilesReader(files.partitions, plan)
 
-    def _server_reader(self, schema: StructType) -> ServerRangeReader:
+    def _server_reader(self, schema: StructType) -> ServerRangeReader | TablesReader:
         from streaming_source.batch.planning import end_at_load
         from streaming_source.batch.server import ServerRangeReader
+        from streaming_source.batch.tables import TablesReader
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
 
         options = SourceOptions.parse(self.options)
+        if options.content == "tables":
+            tables = self._loaded_tables(options).project(schema)
+            self._handed_out = True
+            return TablesReader(options, tables, self._load or uuid.uuid4().hex)
         if options.initial:
             raise ConfigError(
                 "startingPosition=initial is for spark.readStream: spark.read reads the changes between two positions.",
@@ -133,6 +152,11 @@ class MariaDbBinlogSource(DataSource):
 
             self._plan = load_plan(self.options)
         options = SourceOptions.parse(self.options)
+        if options.content == "tables":
+            raise ConfigError(
+                "spark.readStream reads changes, and content=tables asks for the tables alone.",
+                hint="Use startingPosition=initial: the rows of the tables first, then their changes.",
+            )
         if options.ending_position is not None:
             raise ConfigError(
                 "spark.readStream goes on forever, and endingPosition would end it.",

@@ -15,7 +15,7 @@ import difflib
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from replica.config import OPTIONS as REPLICA_HELP
 from replica.config import ReplicaConfig
@@ -34,6 +34,7 @@ Transport = Literal["auto", "path", "inline"]
 Start = Position | Literal["initial"]
 """A place of the stream; or the tables themselves first, and then the stream behind them."""
 OnSchemaChange = Literal["ignore", "fail", "add"]
+Content = Literal["changes", "tables"]
 
 MAX_ROWS = 2**63 - 1
 MAX_CONNECTIONS = 64
@@ -95,6 +96,12 @@ class SourceOptions(RowOptions):
         "Where a query without a checkpoint starts: initial (all rows of the tables first, then their changes), "
         "latest, earliest, after a GTID position, or at a time (2026-11-21T20:00:00Z). Unset: latest; earliest with "
         "spark.read",
+    )
+    content: Content = option(  # noqa: RUF009
+        "content",
+        one_of(Content),
+        "changes",
+        "With spark.read: what the rows are: changes, or the tables: their own rows, all as of one GTID position",
     )
     snapshot_connections: int = option(
         "snapshotConnections",
@@ -244,6 +251,8 @@ class SourceOptions(RowOptions):
             options = cls(replica=config, relay_dir=config.relay_dir, **own)
         options.check_rows()
         options.check_initial()
+        if options.content == "tables":
+            options = options.of_tables(own)
         if (options.min_rows_per_trigger or 0) > (options.max_rows_per_trigger or MAX_ROWS):
             raise ConfigError(
                 "minRowsPerTrigger is larger than maxRowsPerTrigger: a batch would never be large enough.",
@@ -272,6 +281,21 @@ class SourceOptions(RowOptions):
                 "that names several places tells none.",
                 hint="Remove gtidStrictMode=false.",
             )
+
+    def of_tables(self, given: Mapping[str, Any]) -> SourceOptions:
+        """Return the options of a read of tables; refuse those that are about changes, with a ConfigError."""
+        changes = [_BY_FIELD[field].name for field in given if field in _ABOUT_CHANGES]
+        if changes:
+            raise ConfigError(
+                f"option {changes[0]} is about changes, and content=tables reads the tables themselves.",
+                hint="Remove one of the two. The position of all rows is that of load(), and stands in each.",
+            )
+        if self.replica is None:
+            raise ConfigError(
+                "content=tables reads the tables themselves, and no server is named: relayDir has their changes only.",
+                hint="Set host and user.",
+            )
+        return self if self.table is None else dataclasses.replace(self, row_shape="flat")
 
     @property
     def initial(self) -> bool:
@@ -397,6 +421,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+_BY_FIELD = {option.field: option for option in OPTIONS}
+_ABOUT_CHANGES: Final = frozenset(
+    {
+        *("starting_position", "ending_position", "operations", "skip_unchanged", "include_ddl", "push_filters"),
+        *("row_shape", "include_sql", "sequence_numbers", "on_schema_change", "schema_file", "on_statement_dml"),
+    }
+)
 
 
 def _plain(given: Mapping[str, str]) -> Mapping[str, str]:

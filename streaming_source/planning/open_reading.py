@@ -75,25 +75,10 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
     """Make the rows of the tables of a query, which are read where an offset asks for them."""
 
     def opened() -> TableSnapshot:
-        from replica.table_reader.pace import CHUNK_BYTES, Pace
-        from replica.table_reader.snapshot import TableSnapshot
-
-        rows, size = options.snapshot_chunk_rows, max(1, limits.max_bytes - half(limits.max_bytes))
-        if limits.max_rows is not None:
-            rows = min(rows, max(1, limits.max_rows - half(limits.max_rows)))
-        rate = options.snapshot_rows_per_second
-        pace = Pace(
-            connections=options.snapshot_connections,
-            chunk_rows=rows,
-            chunk_bytes=min(CHUNK_BYTES, size),
-            rows_a_second=None if rate is None else float(rate),
-            host=options.snapshot_endpoint,
-        )
-        view = SharedLog(feed.log.directory)
-        return TableSnapshot(options.connection, view, plan.tables.wants, pace, feed.spool)
+        return open_reading(options, plan, feed.log.directory, feed.spool, limits)
 
     def judge() -> None:
-        _judge(options, plan)
+        judge_tables(options, plan)
 
     def delivered(frontier: Frontier) -> DeliveredKeys:
         from streaming_source.planning.key_columns import KeyColumns
@@ -107,7 +92,28 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
     return SnapshotRows(feed, plan.tables, opened, delivered, limits, initial=initial, again=again, judge=judge)
 
 
-def _judge(options: SourceOptions, plan: ReadPlan) -> None:
+def open_reading(
+    options: SourceOptions, plan: ReadPlan, relay_dir: Path, spool: Path, limits: BatchLimits
+) -> TableSnapshot:
+    """Make what reads the tables of a query beside a relay log, into the folder `spool`, in batches of these limits."""
+    from replica.table_reader.pace import CHUNK_BYTES, Pace
+    from replica.table_reader.snapshot import TableSnapshot
+
+    rows, size = options.snapshot_chunk_rows, max(1, limits.max_bytes - half(limits.max_bytes))
+    if limits.max_rows is not None:
+        rows = min(rows, max(1, limits.max_rows - half(limits.max_rows)))
+    rate = options.snapshot_rows_per_second
+    pace = Pace(
+        connections=options.snapshot_connections,
+        chunk_rows=rows,
+        chunk_bytes=min(CHUNK_BYTES, size),
+        rows_a_second=None if rate is None else float(rate),
+        host=options.snapshot_endpoint,
+    )
+    return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
+
+
+def judge_tables(options: SourceOptions, plan: ReadPlan) -> None:
     """Refuse tables that cannot be read so that their rows are right, and log what to know of the others."""
     from replica.table_reader.table_facts import ask_table_facts
     from replica.table_reader.verdict import judge, require

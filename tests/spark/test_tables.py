@@ -100,3 +100,10 @@ def test_what_is_about_changes_is_refused(spark: SparkSession, pair: Shop) -> No
     stream = spark.readStream.format("mariadb-binlog").options(**server(pair), table=f"{pair.database}.one")
     with pytest.raises(Exception, match="startingPosition=initial"):
         stream.option("content", "tables").load().writeStream.format("noop").start().processAllAvailable()
+
+
+def test_a_table_that_is_altered_before_it_is_read_is_named(spark: SparkSession, pair: Shop) -> None:
+    rows = load(spark, pair, table=f"{pair.database}.one")
+    pair.sql(f"ALTER TABLE {pair.database}.one ADD COLUMN more INT DEFAULT 7")
+    with pytest.raises(Exception, match="ADD COLUMN more"):
+        rows.count()

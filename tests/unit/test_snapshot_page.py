@@ -50,11 +50,12 @@ def test_the_picture_is_what_the_command_prints() -> None:
     assert plain.partition("\n\n")[0] == picture.rstrip("\n")
 
 
-def test_the_query_of_the_page_is_one() -> None:
-    (query,) = blocks("python")
-    given = dict(re.findall(r'\.option\("(\w+)", "([^"]*)"\)', query))
-    given["password"] = given.pop("passwordFile")
-    assert SourceOptions.parse(given).initial
+def test_the_queries_of_the_page_are_what_it_says() -> None:
+    stream, batch = (dict(re.findall(r'\.option\("(\w+)", "([^"]*)"\)', query)) for query in blocks("python"))
+    for given in (stream, batch):
+        given["password"] = given.pop("passwordFile")
+    assert SourceOptions.parse(stream).initial
+    assert SourceOptions.parse(batch).content == "tables"
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import RelayError, SchemaError
-from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.ddl import texts_between
 from replica.relay_log.disk import replace_file
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.table_reader.batches import BatchName, find_batch
 from replica.table_reader.frontier import Frontier
-from replica.table_reader.table_statements import TableStatements
 from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.batch.planning import PlannedRange
@@ -41,8 +38,7 @@ from streaming_source.rows.partition import InlineRange, MappedRange, ReadRows, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.relay_log.log import RelayLog
+    from replica.relay_log.location import RelayHead
     from replica.table_reader.batches import SpoolPart
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
@@ -52,10 +48,8 @@ STEPS_NAME: Final = "tables.json"
 SPOOL_NAME: Final = "tables"
 POLL_S: Final = 0.05
 """How often it is looked whether rows are there."""
-STUCK_S: Final = 15.0
-"""How long no rows come before it is asked whether a table was altered: longer than a chunk and the wait at a start."""
-MAX_SHOWN: Final = 200
-"""The characters of a statement in a message."""
+NAMED: Final = 5
+"""The names of tables in a message."""
 LOST: Final = "It was changed by someone else: load() again."
 
 
@@ -127,35 +121,24 @@ def _read(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: P
 def _rows_at(v: RelayHead, feed: ReplicaFeed, options: SourceOptions, plan: ReadPlan, folder: Path) -> _Steps:
     reading = open_reading(options, plan, feed.log.directory, folder / SPOOL_NAME, batch_limits(options, inline=False))
     frontiers = [Frontier()]
-    stuck_at_s = time.monotonic() + STUCK_S
     try:
         reading.start(frontiers[0])
         while not frontiers[-1].finished:
             step = reading.advance(frontiers[-1], v)
             if step is not None:
                 frontiers.append(step.frontier)
-                stuck_at_s = time.monotonic() + STUCK_S
                 continue
-            head = feed.head()  # what is behind the feed says there why nothing comes any more
-            if time.monotonic() > stuck_at_s:
-                _refuse_altered(feed.log, plan, v.location, head.location)
-                stuck_at_s = time.monotonic() + STUCK_S
+            if reading.held_back:
+                tables = ", ".join(map(".".join, reading.held_back[:NAMED]))
+                raise SchemaError(
+                    f"{tables} was altered since load(), which settled that rows hold at {v.position}.",
+                    hint="Load again: the rows are then those behind that statement.",
+                )
+            feed.head()  # what is behind the feed says there why nothing comes any more
             time.sleep(POLL_S)
     finally:
         reading.close()
     return _Steps(tuple(frontiers), v.position)
-
-
-def _refuse_altered(log: RelayLog, plan: ReadPlan, begin: RelayLocation, end: RelayLocation) -> None:
-    """Raise a SchemaError where a selected table was altered since: its rows cannot be moved back over that."""
-    statements = TableStatements(lambda: texts_between(log, log.oldest(), begin))
-    for found in statements.follow(texts_between(log, begin, end)):
-        if found.tables is None or any(not table or plan.tables.wants(name, table) for name, table in found.tables):
-            sql = found.text.statement.query.decode("utf-8", "replace")
-            raise SchemaError(
-                f"a table was altered while the tables were being read: {one_line(sql)[:MAX_SHOWN]}",
-                hint="Load again: the rows are then those behind that statement.",
-            )
 
 
 def _parts(folder: Path, begin: SourceOffset) -> list[MappedRange]:

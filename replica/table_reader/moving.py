@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from replica.relay_log.location import RelayLocation
 from replica.table_reader.chunks import starts
 from replica.table_reader.kept_key import key_bytes
 from replica.table_reader.key_order import KeyOrder
@@ -20,7 +21,6 @@ from replica.table_reader.window import TableWindow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunk import RowBlock
@@ -70,6 +70,7 @@ class ChunkMover:
         self._spool = spool
         self._window: TableWindow | None = None
         self._tables: dict[TableName, ReadTable] = {}
+        self._settled = RelayLocation(0, 0)  # no state before it can be had of the window any more
 
     def look(self, groups: Sequence[ChunkRun], v: RelayLocation) -> None:
         """Read the changes around these chunks.
@@ -81,14 +82,16 @@ class ChunkMover:
         start = min(v, *(group.lower for group in groups))
         end = max(v, *(group.upper for group in groups))
         window = self._window
-        if window is not None and tables == self._tables and window.start <= start <= window.end:
-            window.extend(end)
+        known = window is not None and tables == self._tables and window.start <= start <= window.end
+        if window is not None and known and v >= self._settled:
+            self._settled = v
+            window.extend(end, settled=v)
             window.trim(start)
             return
         keys = {name: table.key for name, table in tables.items()}
         schemas = {name: table.schema for name, table in tables.items()}
-        self._window = TableWindow.read(self._log, start, end, keys, schemas)
-        self._tables = tables
+        self._window = TableWindow.read(self._log, start, end, keys, schemas, settled=v)
+        self._tables, self._settled = tables, v
 
     def forget(self) -> None:
         """Let the window's memory go."""

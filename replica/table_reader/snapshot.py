@@ -114,7 +114,7 @@ class TableSnapshot:
         hosts = config.endpoints if pace.host is None else (pace.host,)
         self._watch = SourceWatch(
             *(config, pace, hosts),
-            lambda host: LowerPosition(config, host, view.log, age_s=age_s),
+            lambda host: LowerPosition(config, host, view.log, age_s=age_s, replica=pace.host is not None),
             self._connect,
             on_change=self._wake,
         )

@@ -253,7 +253,7 @@ class SnapshotRows:
         before, after = start.snapshot, end.snapshot
         if before is None or after is None:
             return []
-        reading = self._made()
+        reading = self._running(after)  # also behind the last row: what was lost is read again
         planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
         steps = self._steps if planned else [(before, after)]
         gtid, timestamp = last_transaction(end)

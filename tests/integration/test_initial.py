@@ -212,12 +212,12 @@ ROW = "seq, CONCAT('order ', seq), seq + 0.25"
 
 
 def test_a_table_under_a_writer_with_restarts_behind_every_step(shop: Shop, tmp_path: Path) -> None:
-    shop.make("orders", ORDERS, 600, ROW)
+    shop.make("orders", ORDERS, 4000, ROW)
     table = f"{shop.database}.orders"
     rng = random.Random(7)
-    query = InitialQuery(shop, tmp_path, table=table, snapshotChunkRows=250, maxRowsPerTrigger=800)
+    query = InitialQuery(shop, tmp_path, table=table, snapshotChunkRows=500, maxRowsPerTrigger=1200)
     query.begin()
-    with shop.writing("orders", keys=700):
+    with shop.writing("orders", keys=4500):
         while query.reading:
             end = query.plan_batch()
             read = end.snapshot != query.offset.snapshot if query.offset else False

@@ -66,7 +66,7 @@ class Case:
 
 def up_to(key: int, rows: int = 0) -> dict[str, Any]:
     """A frontier: the table is delivered up to this key."""
-    kept = base64.b64encode(bytes([4]) + key.to_bytes(4, "little")).decode()
+    kept = base64.b64encode(b"\x04\0" + key.to_bytes(4, "little")).decode()
     return {"after": ["snap", "neg"], "open": [["snap", "neg", kept]], "rows": rows}
 
 
@@ -181,5 +181,7 @@ def test_how_an_offset_says_what_is_delivered(case: Case) -> None:
     ident = next(table for table in TABLES if table.name == "ident")
     frontier = {"after": ["snap", "neg"], "open": [["snap", "ident", up_to(7)["open"][0][2]]], "rows": 0}
     assert of({"snapshot": frontier}, ident) is None, "only the server knows how UUIDs are sorted"
-    assert parts_of(b"\x02ab\x00\x01c") == [b"ab", b"", b"c"]
+    assert parts_of(b"\x02\0ab\0\0\x01\0c") == [b"ab", b"", b"c"]
     assert [reading_tables({}), reading_tables({"gtid": ""}), reading_tables({"snapshot": {}})] == [True, False, True]
+    assert not reading_tables({"snapshot": {"done": True}})
+    assert reading_tables({"snapshot": {"done": True, "open": [["snap", "neg", ""]]}})

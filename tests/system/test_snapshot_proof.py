@@ -1,7 +1,7 @@
 """`scripts/prove snapshot`, short: the harness finds what it has to find, and nothing else.
 
-The stream alone (`earliest`) proves the harness: it is right of a source that is right, and sees one row in ten
-thousand that is dropped, doubled or stale.
+The stream alone (`earliest`) proves the harness: it is right of a source that is right, and sees one row in five
+hundred that is dropped, doubled or stale.
 """
 
 from __future__ import annotations

@@ -61,15 +61,16 @@ def delivered(
 
 
 def parts_of(kept: bytes) -> list[bytes]:
-    """The image bytes of each key column; a length stands before each."""
+    """The image bytes of each key column; a length of two bytes stands before each, the lower one first."""
     parts, at = [], 0
     while at < len(kept):
-        length = kept[at]
-        parts.append(kept[at + 1 : at + 1 + length])
-        at += 1 + length
+        start = at + 2
+        at = start + int.from_bytes(kept[at:start], "little")
+        parts.append(kept[start:at])
     return parts
 
 
 def reading_tables(offset: dict[str, Any]) -> bool:
     """Whether tables are still to be read behind this offset; also before the first one."""
-    return not offset or "snapshot" in offset
+    frontier = offset.get("snapshot")
+    return not offset or (frontier is not None and (not frontier.get("done") or bool(frontier.get("open"))))

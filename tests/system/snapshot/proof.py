@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
+from tests.integration.snapshot.query import SPOOL
 from tests.system.snapshot.frontier import delivered, reading_tables
 from tests.system.snapshot.judge import Judge, shown
 from tests.system.snapshot.sinks import MergedTable, MergeFolders, appended_rows, commits, offset_of
@@ -55,7 +56,6 @@ BATCHES = 24
 LEAST_BATCH_ROWS = 200
 MORE_BATCHES = 4
 """Of the stream alone, after the tables, before the load ends."""
-SPOOL = "spool*"
 # A file for each batch, and all of them: the judge reads what each one brought.
 SETTINGS = {
     "spark.sql.streaming.fileSink.log.compactInterval": "1000000",
@@ -196,6 +196,8 @@ class SnapshotProof:
         """Writers rest while a sink is too far behind."""
         while not self._over.wait(0.2):
             with suppress(FileNotFoundError, json.JSONDecodeError):  # a checkpoint's files come and go
+                if all(query.committed_offset() for query in self.queries):
+                    self.source.leave_open()
                 backlog = max(map(self._backlog, self.queries))
                 self.source.pace("rest" if backlog > MAX_BACKLOG else "go")
 

@@ -54,6 +54,7 @@ class Source:
         self.tables: tuple[Table, ...] = tables(self.primary.version)
         self.sizes = {table.name: rows_of(table, rows, self.primary.version) for table in self.tables}
         self.hangs = 0
+        self._left_open = False
         self._seed = seed
         self._pause_s = pause_s
         self._folder = folder
@@ -88,17 +89,22 @@ class Source:
                 session = f"SET sql_log_bin = {int(logged)}, gtid_domain_id = {table.domain}, time_zone = '+00:00'"
                 self.primary.sql(f"USE {DATABASE}", session, "SET sql_mode = ''", table.fill(first, rows))
 
+    def leave_open(self) -> None:
+        """Leave one XA transaction prepared until the end; queries that start behind it would be refused."""
+        if not self._left_open:
+            self._left_open = True
+            table = next(table for table in self.tables if table.name == "neg")
+            key = table.key_of(-7)[0]
+            self.primary.sql(
+                f"SET gtid_domain_id = {table.domain}",
+                f"XA START {XA_OPEN}",
+                f"INSERT INTO {DATABASE}.neg VALUES ({key}, 1, 'open over the whole snapshot', NULL)",
+                f"XA END {XA_OPEN}",
+                f"XA PREPARE {XA_OPEN}",
+            )
+
     def start(self) -> None:
-        """Let the writers wait for `pace`, look at the status, leave one XA transaction open."""
-        table = next(table for table in self.tables if table.name == "neg")
-        key = table.key_of(-7)[0]
-        self.primary.sql(
-            f"SET gtid_domain_id = {table.domain}",
-            f"XA START {XA_OPEN}",
-            f"INSERT INTO {DATABASE}.neg VALUES ({key}, 1, 'open over the whole snapshot', NULL)",
-            f"XA END {XA_OPEN}",
-            f"XA PREPARE {XA_OPEN}",
-        )
+        """Let the writers wait for `pace`, and look at the status."""
         for _ in range(MONITORS):
             self._stack.enter_context(self._monitor())
         user, password = WRITER
@@ -163,8 +169,10 @@ class Source:
             _, error = self._writers.communicate()
             raise AssertionError(f"the writers ended by themselves: {error[-3000:]}")
 
-    def binlog_bytes(self) -> int:
-        return sum(path.stat().st_size for path in binlogs(self.primary))
+    @property
+    def writing(self) -> bool:
+        """Whether the load is not over yet."""
+        return not self._over.is_set()
 
     def finish(self) -> dict[str, int]:
         """End the load, every transaction of it, and the hanging; tell what was done."""
@@ -173,7 +181,8 @@ class Source:
         self._over.set()
         out, error = self._writers.communicate("end\n", timeout=END_TIMEOUT_S)
         assert self._writers.returncode == 0, f"the writers failed: {error[-3000:]}"
-        self.primary.sql("SET gtid_domain_id = 1", f"XA COMMIT {XA_OPEN}")
+        if self._left_open:
+            self.primary.sql("SET gtid_domain_id = 1", f"XA COMMIT {XA_OPEN}")
         done: dict[str, int] = json.loads(out)
         return done
 

@@ -36,7 +36,8 @@ SPARE = 1.2
 """Numbers of rows that are drawn, by the last one that a table began with; the smallest table has a hundred."""
 HOT, HOT_STEPS = 300, 60
 SESSION = "SET SESSION innodb_lock_wait_timeout = 1, gtid_domain_id = {}, time_zone = '+00:00', sql_mode = ''"
-LEFT_OPEN = "open over the whole snapshot"
+LEFT_S = (0.2, 4.0)
+"""How long an XA transaction stays prepared when its session is gone; a query does not start behind one of 10 s."""
 
 
 class SnapshotWriter(threading.Thread):
@@ -54,7 +55,8 @@ class SnapshotWriter(threading.Thread):
         self._tables = [table for table in tables(settings["version"]) if table.domain == self.domain]
         self._weights = [max(0.3, table.weight) for table in self._tables]
         self._hot: dict[str, int] = {}
-        self._prepared: list[str] = []
+        self._prepared: list[tuple[str, float]] = []
+        """XA transactions whose session has ended, and when they are to end."""
         self._cursor: Cursor
         self._steps: tuple[Callable[[Table], object], ...] = (
             self._update_range,
@@ -77,12 +79,12 @@ class SnapshotWriter(threading.Thread):
         try:
             self._cursor = self._connect()
             count = 0
-            while self._flow.wait():
+            while self._flow.wait(self._end_due):
                 self._transaction(count)
                 count += 1
                 time.sleep(self._chance.uniform(0, 2 * self._settings["pause_s"]))
             while self._prepared:
-                self._end_left(0)
+                self._end_left()
         except BaseException as error:  # noqa: BLE001  (the process ends with it)
             self.failure = error
 
@@ -129,8 +131,7 @@ class SnapshotWriter(threading.Thread):
         else:
             self._cursor.execute("COMMIT")
             self.done["transactions"] += 1
-        if len(self._prepared) > 3:
-            self._end_left(0)
+        self._end_due()
 
     def _undo(self, xid: str) -> None:
         if not xid:
@@ -154,7 +155,7 @@ class SnapshotWriter(threading.Thread):
             return
         fate = self._chance.random()
         if fate < 0.1:  # its session ends, another one decides
-            self._prepared.append(xid)
+            self._prepared.append((xid, time.monotonic() + self._chance.uniform(*LEFT_S)))
             self._cursor.connection.close()
             self._cursor = self._connect()
             return
@@ -162,8 +163,12 @@ class SnapshotWriter(threading.Thread):
             time.sleep(self._chance.uniform(0, 0.3))
         self._decide(xid)
 
-    def _end_left(self, place: int) -> None:
-        xid = self._prepared[place]
+    def _end_due(self) -> None:
+        if self._prepared and self._prepared[0][1] < time.monotonic():
+            self._end_left()
+
+    def _end_left(self) -> None:
+        xid, _ = self._prepared[0]
         try:
             self._decide(xid)
         except pymysql.err.MySQLError as error:
@@ -171,7 +176,7 @@ class SnapshotWriter(threading.Thread):
                 raise
             time.sleep(0.05)
             return
-        self._prepared.pop(place)
+        self._prepared.pop(0)
 
     def _decide(self, xid: str) -> None:
         commit = self._chance.random() < 0.8
@@ -291,10 +296,11 @@ class Flow:
         self._open = threading.Event()
         self._over = threading.Event()
 
-    def wait(self) -> bool:
+    def wait(self, meanwhile: Callable[[], object]) -> bool:
         while not self._over.is_set():
             if self._open.wait(0.1):
                 return not self._over.is_set()
+            meanwhile()
         return False
 
     def obey(self, word: str) -> None:

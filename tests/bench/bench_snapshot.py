@@ -1,0 +1,250 @@
+"""Whole tables into Arrow and into Spark, beside everything else that can do it, all in one run and in turn.
+
+    source       our own: into Spark's noop sink, as a stream that begins with the table
+    reader       our own without Spark: connections, snapshot, rows to decoded Arrow batches
+    jdbc         Spark's JDBC source with MariaDB's driver, partitionColumn, fetchsize 10 000, noop sink
+    connectorx   ConnectorX into Arrow, without Spark; left out, with a word, where it cannot be had
+    receive      the bytes of the same SELECT received and thrown away, over as many connections
+    ready-made   the very batches of the source, handed to Spark without being made
+
+CPU seconds are those of the client: JVM and Python, not the server. Then what a COMMIT takes while tables are read,
+beside no reader and beside mariadb-dump --single-transaction. Wanted: at most 0.5 CPU microseconds a row before Spark
+for narrow and 1.0 for mixed; by CPU 3 times JDBC, and not below ConnectorX; 0.8 of the bare receive's rate; a source
+process below 600 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.bench_commit import commits
+from tests.bench.spark_runs import PLAIN_CHECKPOINTS, ROOT, UNIX_SOCKETS, open_session
+from tests.bench.table_spark import TableInSpark, TableRun
+from tests.bench.table_workloads import OPTIONS, TABLES
+from tests.fixtures.jars import mariadb_driver
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+ROWS = 5_000_000
+CONNECTIONS = 2
+WANTED_BEFORE_SPARK_US = {"narrow": 0.5, "mixed": 1.0}
+WANTED_RATIO = {"jdbc_cpu": 3.0, "connectorx_cpu": 1.0, "receive_wall": 0.8}
+WANTED_PEAK_MB = 600
+PINNED = ROOT / "constraints" / "bench.txt"
+PACKAGES = ROOT / ".cache" / "bench"
+COMMITS = 3000
+ARMS = ("none", "reader", "dump")
+
+
+def installed_connectorx() -> Path | None:
+    """The folder that ConnectorX is in, installed when it is first asked for; None, with a word, where it cannot be."""
+    folder = PACKAGES / f"connectorx-{sys.version_info[0]}.{sys.version_info[1]}"
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.part")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
+        pip += ["--require-hashes", "--target", str(unfinished), "-r", str(PINNED)]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"WITHOUT CONNECTORX: {(done.stderr.strip().splitlines() or ['?'])[-1]}", flush=True)
+            return None
+        unfinished.rename(folder)
+    return folder
+
+
+class Comparison:
+    """One table of a running server, read by every way in turn."""
+
+    def __init__(
+        self, spark: SparkSession, server: MariaDb, name: str, args: argparse.Namespace, connectorx: Path | None
+    ) -> None:
+        self._name = name
+        self._rows = args.rows
+        self._server = server
+        self._connections = args.connections
+        in_spark = TableInSpark(spark, server, name, args.rows, args.connections)
+        self._ways: dict[str, Callable[[], TableRun]] = {
+            "receive": lambda: self.peer("receive"),
+            "reader": lambda: self.peer("reader"),
+            "source": in_spark.ours,
+            "jdbc": in_spark.jdbc,
+            "ready-made": in_spark.ready_made,
+        }
+        if connectorx is not None:
+            self._ways["connectorx"] = lambda: self.peer("connectorx", folder=str(connectorx))
+
+    def peer(self, way: str, **more: object) -> TableRun:
+        """A way of table_peers.py, in a process of its own."""
+        done = json.loads(subprocess.run(self.command(way, **more), check=True, stdout=subprocess.PIPE).stdout)
+        return TableRun(done["wall"], done["cpu"], done["peak_bytes"])
+
+    def command(self, way: str, **more: object) -> list[str]:
+        settings: dict[str, object] = {
+            "port": self._server.port,
+            "user": self._server.user,
+            "password": self._server.password,
+            "workload": self._name,
+            "rows": self._rows,
+            "connections": self._connections,
+        }
+        return [sys.executable, "-m", "tests.bench.table_peers", way, json.dumps(settings | more)]
+
+    def rounds(self, count: int) -> dict[str, Any]:
+        """Medians of as many rounds, behind one that warms up; every way once a round."""
+        made: dict[str, list[TableRun]] = {way: [] for way in self._ways}
+        for turn in range(count + 1):
+            for way, run in self._ways.items():
+                found = run()
+                if turn:
+                    made[way].append(found)
+                    print(f"  {self._name} {way}: {self._line(found)}", flush=True)
+        middle = {
+            way: TableRun(*(statistics.median(getattr(run, field) for run in runs) for field in TableRun._fields))
+            for way, runs in made.items()
+        }
+        return self._summary(middle)
+
+    def _line(self, run: TableRun) -> str:
+        return f"{run.cpu / self._rows * 1e6:.3f} CPU us a row, {self._rows / run.wall:,.0f} rows/s"
+
+    def _summary(self, runs: dict[str, TableRun]) -> dict[str, Any]:
+        ratio = {
+            "jdbc_cpu": runs["jdbc"].cpu / runs["source"].cpu,
+            "receive_wall": runs["receive"].wall / runs["reader"].wall,
+            "ready_made_cpu": runs["ready-made"].cpu / runs["source"].cpu,
+        }
+        if "connectorx" in runs:
+            ratio["connectorx_cpu"] = runs["connectorx"].cpu / runs["reader"].cpu
+        return {
+            "workload": self._name,
+            "rows": self._rows,
+            "connections": self._connections,
+            "cpu_us_per_row": {way: round(run.cpu / self._rows * 1e6, 3) for way, run in runs.items()},
+            "rows_per_second": {way: round(self._rows / run.wall) for way, run in runs.items()},
+            "source_peak_mb": round(runs["source"].peak_bytes / 1e6),
+            "ratio": {name: round(value, 3) for name, value in ratio.items()},
+        }
+
+
+# -- what writers notice -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _again_and_again(command: list[str]) -> Iterator[None]:
+    """Run a command over and over for as long as this is open."""
+    over = threading.Event()
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run() -> None:
+        while not over.is_set():
+            running[:] = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+            running[0].wait()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        over.set()
+        running[0].kill()
+        thread.join()
+
+
+def commit_latency(server: MariaDb, comparison: Comparison, rounds: int, count: int) -> dict[str, dict[str, float]]:
+    """Microseconds of a COMMIT, p50 and p99: alone, while we read with default settings, and under mariadb-dump."""
+    server.sql("CREATE TABLE bench.commits (id INT AUTO_INCREMENT PRIMARY KEY, note TEXT)")
+    dump = [server.binary("mariadb-dump"), "--no-defaults", "--host=127.0.0.1", f"--port={server.port}"]
+    dump += [f"--user={server.user}", f"--password={server.password}", "--single-transaction", "--quick", "bench"]
+    dump += ["--skip-ssl"] if server.version >= "11" else []
+    beside: dict[str, Callable[[], AbstractContextManager[None]]] = {
+        "none": nullcontext,
+        "reader": lambda: _again_and_again(comparison.command("reader")),
+        "dump": lambda: _again_and_again(dump),
+    }
+    taken: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    for _ in range(rounds):
+        for arm in ARMS:
+            with beside[arm]():
+                taken[arm] += commits(server, count)
+    found = {}
+    for arm, nanoseconds in taken.items():
+        cuts = statistics.quantiles(nanoseconds, n=100)
+        found[arm] = {"p50_us": round(cuts[49] / 1e3), "p99_us": round(cuts[98] / 1e3)}
+        print(f"  COMMIT beside {arm}: p50 {found[arm]['p50_us']} us, p99 {found[arm]['p99_us']} us", flush=True)
+    return found
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def shortfalls(result: dict[str, Any]) -> list[str]:
+    """What is not as good as wanted, the farthest away first."""
+    found = []
+    for name, wanted in WANTED_RATIO.items():
+        ratio = result["ratio"].get(name)
+        if ratio is not None and ratio < wanted:
+            found.append((ratio / wanted, f"{name} {ratio:.2f}, wanted {wanted}"))
+    cost, wanted = result["cpu_us_per_row"]["reader"], WANTED_BEFORE_SPARK_US[result["workload"]]
+    if cost > wanted:
+        found.append((wanted / cost, f"{cost:.2f} CPU us a row before Spark, wanted {wanted}"))
+    if (peak := result["source_peak_mb"]) > WANTED_PEAK_MB:
+        found.append((WANTED_PEAK_MB / peak, f"the source process had {peak} MB, wanted {WANTED_PEAK_MB}"))
+    return [text for _, text in sorted(found)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench snapshot", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of each table")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="of every way")
+    parser.add_argument("--rounds", type=int, default=3, help="behind one that warms up")
+    parser.add_argument("--commits", type=int, default=COMMITS, help="a round; 0 leaves their latency out")
+    parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
+    parser.add_argument("--workload", action="append", choices=list(TABLES), help="repeatable; default both")
+    args = parser.parse_args(argv)
+    connectorx = installed_connectorx()
+    settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | {"spark.jars": str(mariadb_driver())}
+    results, latency = [], {}
+    spark = open_session(settings)
+    try:
+        with MariaDb(args.server, *OPTIONS) as server:
+            for name in args.workload or TABLES:
+                TABLES[name].fill(server, args.rows)
+                comparison = Comparison(spark, server, name, args, connectorx)
+                results.append(comparison.rounds(args.rounds))
+            if args.commits:
+                latency = commit_latency(server, comparison, args.rounds, args.commits)
+            version = server.version
+    finally:
+        spark.stop()
+    missed = [f"{result['workload']}: {text}" for result in results for text in shortfalls(result)]
+    for text in missed:
+        print(f"NOT REACHED: {text}")
+    for result in results:
+        print(f"{result['workload']}: {result['ratio']}, CPU us a row {result['cpu_us_per_row']}")
+    print(f"MariaDB {version}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    if args.json:
+        by_peer = {result["workload"]: result["ratio"] for result in results}
+        ratio = {peer: {name: by_peer[name].get(peer) for name in by_peer} for peer in WANTED_RATIO}
+        whole = {"benchmark": "snapshot", "server": version, "met": not missed, "not_reached": missed, "ratio": ratio}
+        print(json.dumps(whole | {"results": results, "commit": latency}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -15,13 +15,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from replica.protocol.gtid import GtidPosition
 from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayLocation
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunks import TableChunk
@@ -72,7 +72,10 @@ class TableReading:
 
 
 class ReadingList:
-    """All tables of a snapshot. Every method may be called by any thread."""
+    """All tables of a snapshot. Every method may be called by any thread.
+
+    `named_at`: the position as of which the names are: a server that has not got there may not have such a table yet.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -81,6 +84,7 @@ class ReadingList:
         self._begun: dict[tuple[TableName, int], TableReading] = {}
         self._closed = False
         self.total = 0
+        self.named_at = GtidPosition()
 
     def add(self, names: Iterable[TableName], kept: Mapping[TableName, bytes] | None = None) -> None:
         """Add tables that are to be read, behind the keys of `kept`; those that are known already are left alone."""

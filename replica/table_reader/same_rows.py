@@ -18,7 +18,7 @@ from replica.table_reader.catalog import list_tables
 from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.log_view import place_behind
+from replica.table_reader.log_view import includes, place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
 from replica.table_reader.reading_threads import SAME_MISFIT
 from replica.table_reader.transaction import transaction_at
@@ -87,7 +87,7 @@ class RangeReader:
             connection = None
             try:
                 connection = self._connect(seen.host)
-                for one in self._ranges(name, connection, v.location):
+                for one in self._ranges(name, connection, v):
                     self._write(writer, connection, seen, one, v)
                 return _finished(writer, name)
             except (BehindError, BlockLostError, _ReadAgainError):
@@ -106,12 +106,18 @@ class RangeReader:
                     connection.close()
             time.sleep(POLL_S)
 
-    def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayLocation) -> list[Range]:
-        """Return the ranges of keys between two frontiers, in the order of their tables."""
+    def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayHead) -> list[Range]:
+        """Return the ranges of keys between two frontiers, in the order of their tables.
+
+        Raises:
+            BehindError: the server has not got to the batch's position: a replica may not have all tables yet.
+        """
+        if not includes(connection.position(), v.position):
+            raise BehindError
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}
         if (before.after, before.done) != (after.after, after.done):
-            made = self.made_since(v)
+            made = self.made_since(v.location)
             names |= {table for table in list_tables(connection, self._wanted) if table not in made}
         ranges = []
         for table in sorted(names):

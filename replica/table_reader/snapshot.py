@@ -12,6 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.errors import PrerequisiteError
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS
@@ -49,6 +50,11 @@ BATCH_BYTES: Final = 256 << 20
 """What one batch takes of the chunks that wait, unless it is told less."""
 RATE_S: Final = 30.0
 """How far back the rate that progress tells is measured."""
+
+LAG_S: Final = 60.0
+"""How long a replica may take to get to where its tables are asked for; the planning of a batch waits meanwhile."""
+LAG_POLL_S: Final = 0.1
+"""How often it is asked."""
 
 
 class ReadLimit(NamedTuple):
@@ -142,10 +148,12 @@ class TableSnapshot:
         self._watch.start()
         if frontier.finished:
             return
-        self._followed = self._view.head().location
+        head = self._view.head()
+        self._followed, self._list.named_at = head.location, head.position
         opened = dict(frontier.open)
         connection = self._connect(self._watch.host)
         try:
+            self._await_names(connection)
             names = [] if frontier.done else list_tables(connection, self._wanted)
             left = [name for name in names if frontier.reached(name) == NOTHING]
             self._done_before = len(names) - len(left)
@@ -206,7 +214,7 @@ class TableSnapshot:
         if frontier.finished:
             return None
         self._resume(frontier)
-        self._follow_names(frontier, v.location)
+        self._follow_names(frontier, v)
         taken, gone, again = self._fitting(v, limit)
         try:
             if not taken and not gone and not self._list.finished:
@@ -274,12 +282,13 @@ class TableSnapshot:
         self._threads.check()
         self._watch.check()
 
-    def _follow_names(self, frontier: Frontier, v: RelayLocation) -> None:
+    def _follow_names(self, frontier: Frontier, v: RelayHead) -> None:
         """Add the tables that were made since the names were listed, before the frontier passes their names."""
-        if self._followed is None or v <= self._followed:
+        if self._followed is None or v.location <= self._followed:
             return
         again = False
-        for statement in statements_between(self._view.log, self._followed, v):
+        self._list.named_at = v.position
+        for statement in statements_between(self._view.log, self._followed, v.location):
             outline = outline_of(statement.query, statement.server_version)
             if outline is None:
                 continue
@@ -287,7 +296,22 @@ class TableSnapshot:
             self._list.add(name for name in outline.defined if frontier.reached(name) == NOTHING and self._wanted(name))
         if again and not frontier.done:
             self._list_again(frontier)
-        self._followed = v
+        self._followed = v.location
+
+    def _await_names(self, connection: SnapshotConnection) -> None:
+        """Wait until a replica has got to the place that the names of tables are asked for: it may not have one yet."""
+        if self._pace.host is None:
+            return
+        deadline = time.monotonic() + LAG_S
+        while not includes(at := connection.position(), wanted := self._list.named_at):
+            self._view.head()  # raises what ended the stream
+            if time.monotonic() >= deadline:
+                raise PrerequisiteError(
+                    f"the replica {self._pace.host}, which tables are read from, is at {at or 'no position'} and has "
+                    f"not got to {wanted} within {LAG_S:.0f} s: it may not have all tables yet.",
+                    hint="Wait until it has (SHOW SLAVE STATUS on it says why not), or read tables from the primary.",
+                )
+            time.sleep(LAG_POLL_S)
 
     def _resume(self, frontier: Frontier) -> None:
         """Bring the list to a frontier that is not the one that was returned last."""
@@ -298,6 +322,7 @@ class TableSnapshot:
     def _list_again(self, frontier: Frontier) -> None:
         connection = self._connect(self._watch.host)
         try:
+            self._await_names(connection)
             names = list_tables(connection, self._wanted)
         finally:
             connection.close()

@@ -1,0 +1,175 @@
+"""Tables read from a replica, while their changes come from its primary (snapshotHost): exact, however late it is.
+
+The replica stands still for some seconds again and again, so that what it shows lies behind the batch's position, and
+catches up, so that it may lie before what is received of the primary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import PrerequisiteError
+from replica.option_values import Endpoint
+from replica.table_reader import snapshot
+from replica.table_reader.pace import Pace
+from replica.table_reader.snapshot import ReadLimit
+from tests.fixtures.mariadb import wait_until
+from tests.integration.table_reading import TableReading, Writers
+from tests.integration.test_initial import ORDERS, ROW, InitialQuery, Shop
+from tests.integration.test_lower_position import replicate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.fixtures.mariadb import MariaDb
+
+pytestmark = pytest.mark.server
+
+STILL_S, MOVING_S = 2.0, 0.5
+"""How long the replica stands still and goes on, in turn."""
+
+
+@pytest.fixture
+def pair(make_server: Callable[..., MariaDb]) -> tuple[MariaDb, MariaDb]:
+    primary = make_server("10.11", server_id=1)
+    replica = make_server("10.11", "--log-slave-updates", server_id=2)
+    replicate(primary, replica)
+    replica.add_user()
+    return primary, replica
+
+
+def caught_up(primary: MariaDb, replica: MariaDb) -> None:
+    wait_until(lambda: replica.gtid_binlog_pos() == primary.gtid_binlog_pos(), "the replica has all of the primary")
+
+
+@contextlib.contextmanager
+def lagging(replica: MariaDb) -> Iterator[None]:
+    """Let the replica stand still most of the time, until the end of the block."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            replica.sql("STOP SLAVE SQL_THREAD")
+            stop.wait(STILL_S)
+            replica.sql("START SLAVE SQL_THREAD")
+            stop.wait(MOVING_S)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_each_batch_holds_at_its_position_while_the_replica_lags(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+    primary, replica = pair
+    primary.sql("CREATE DATABASE shop")
+    for table in ("a", "b"):
+        primary.sql(
+            f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, v INT) ENGINE=InnoDB",
+            f"INSERT INTO shop.{table} SELECT seq, seq FROM shop.seq_1_to_3000",
+        )
+    primary.add_user()
+    caught_up(primary, replica)
+    keys = {("shop", "a"): ("id",), ("shop", "b"): ("id",)}
+    pace = Pace(connections=2, chunk_rows=150, rows_a_second=1500.0, host=Endpoint(replica.host, replica.port))
+    with (
+        Writers(primary, ["shop.a", "shop.b"], keys=3500) as writers,
+        lagging(replica),
+        TableReading(primary, tmp_path, keys, pace=pace, wanted=lambda *name: name in keys) as reading,
+    ):
+        restarts = 0
+
+        def each() -> None:
+            nonlocal restarts
+            if len(reading.batches) in (4, 9):
+                before, after, v = reading.batches[-1]
+                reading.restart()
+                restarts += 1
+                reading.judge(before, after, v)
+
+        reading.to_the_end(limit=ReadLimit(600), each=each)
+        assert writers.commits > 100
+    assert restarts == 2
+    assert len(reading.batches) > 5
+
+
+def test_a_query_with_lost_files_is_as_the_primary(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+    primary, replica = pair
+    shop = Shop(primary)
+    shop.make("orders", ORDERS, 1500, ROW)
+    caught_up(primary, replica)
+    query = InitialQuery(
+        shop,
+        tmp_path,
+        table=f"{shop.database}.orders",
+        snapshotHost=f"{replica.host}:{replica.port}",
+        snapshotChunkRows=250,
+        maxRowsPerTrigger=800,
+    )
+    query.begin()
+    with shop.writing("orders", keys=1700), lagging(replica):
+        lost = 0
+        while query.reading:
+            assert query.offset is not None
+            end = query.plan_batch()
+            if end.snapshot != query.offset.snapshot and lost < 2:
+                lost += 1
+                query.kill(lose_spool=True, lose_relay=lost == 2)
+            query.apply(end, query.read(end))
+            query.planner.commit(end)
+    query.catch_up()
+    assert query.rows == shop.state("orders")
+    assert query.reads > 500
+    assert lost == 2
+
+
+def test_tables_that_the_replica_does_not_have_yet_are_read_once_it_has(
+    pair: tuple[MariaDb, MariaDb], tmp_path: Path
+) -> None:
+    primary, replica = pair
+    primary.sql("CREATE DATABASE shop")
+    primary.add_user()
+    caught_up(primary, replica)
+    replica.sql("STOP SLAVE SQL_THREAD")
+    create = "CREATE TABLE shop.{} (id INT PRIMARY KEY, v INT) ENGINE=InnoDB"
+    primary.sql(create.format("before"), "INSERT INTO shop.before VALUES (1, 1)")
+    keys = {("shop", "before"): ("id",), ("shop", "later"): ("id",)}
+    pace = Pace(connections=2, host=Endpoint(replica.host, replica.port))
+    reading = TableReading(primary, tmp_path, keys, pace=pace, wanted=lambda database, _: database == "shop")
+    going_on = threading.Timer(1.0, lambda: replica.sql("START SLAVE SQL_THREAD"))
+    going_on.start()
+    with reading:  # waits until the replica has got to the beginning
+        going_on.join()
+        replica.sql("STOP SLAVE SQL_THREAD")
+        primary.sql(create.format("later"), "INSERT INTO shop.later VALUES (1, 1), (2, 2)")
+        wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
+        going_on = threading.Timer(2.0, lambda: replica.sql("START SLAVE SQL_THREAD"))
+        going_on.start()
+        reading.to_the_end()
+        going_on.join()
+    assert reading.delivered == {("shop", "before"): 1, ("shop", "later"): 2}
+
+
+def test_a_replica_that_does_not_catch_up_is_an_error(
+    pair: tuple[MariaDb, MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary, replica = pair
+    primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
+    primary.add_user()
+    caught_up(primary, replica)
+    replica.sql("STOP SLAVE SQL_THREAD")
+    primary.sql("INSERT INTO shop.t VALUES (1, 1)")
+    monkeypatch.setattr(snapshot, "LAG_S", 0.5)
+    pace = Pace(connections=1, host=Endpoint(replica.host, replica.port))
+    reading = TableReading(primary, tmp_path, {("shop", "t"): ("id",)}, pace=pace, start="latest")
+    with pytest.raises(PrerequisiteError, match="has not got to"):
+        reading.begin()
+    reading.end()

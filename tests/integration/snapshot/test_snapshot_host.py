@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
-STILL_S, MOVING_S = 2.0, 0.5
+STILL_S, MOVING_S = 2.0, 1.0
 """How long the replica stands still and goes on, in turn."""
 
 
@@ -127,7 +127,7 @@ def test_a_query_with_lost_files_is_as_the_primary(pair: tuple[MariaDb, MariaDb]
             query.planner.commit(end)
     query.catch_up()
     assert query.rows == shop.state("orders")
-    assert query.reads > 500
+    assert query.reads > 200
     assert lost == 2
 
 
@@ -165,11 +165,11 @@ def test_a_replica_that_does_not_catch_up_is_an_error(
     primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
     primary.add_user()
     caught_up(primary, replica)
-    replica.sql("STOP SLAVE SQL_THREAD")
-    primary.sql("INSERT INTO shop.t VALUES (1, 1)")
-    monkeypatch.setattr(snapshot, "LAG_S", 0.5)
     pace = Pace(connections=1, host=Endpoint(replica.host, replica.port))
-    reading = TableReading(primary, tmp_path, {("shop", "t"): ("id",)}, pace=pace, start="latest")
-    with pytest.raises(PrerequisiteError, match="has not got to"):
-        reading.begin()
-    reading.end()
+    with TableReading(primary, tmp_path, {("shop", "t"): ("id",)}, pace=pace) as reading:
+        replica.sql("STOP SLAVE SQL_THREAD")
+        primary.sql("INSERT INTO shop.t VALUES (1, 1)")
+        wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
+        monkeypatch.setattr(snapshot, "LAG_S", 0.5)
+        with pytest.raises(PrerequisiteError, match="has not got to"):
+            reading.restart()

@@ -67,7 +67,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server_version" in metafunc.fixturenames:
         # An empty list would make pytest skip the test, and a skipped test hides that nothing ran.
         versions = list(installations()) or ["no-server"]
-        metafunc.parametrize("server_version", versions, indirect=True, scope="session")
+        mark = metafunc.definition.get_closest_marker("quick_on")
+        quick = {"ends": {versions[0], versions[-1]}, "newest": {versions[-1]}}[mark.args[0]] if mark else set(versions)
+        cases = [version if version in quick else pytest.param(version, marks=pytest.mark.slow) for version in versions]
+        metafunc.parametrize("server_version", cases, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

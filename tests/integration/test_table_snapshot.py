@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
 
-VERSIONS = ["10.5", "10.11", "11.8"]
 TABLES = {("d", "a"): ("id",), ("d", "b"): ("id",), ("d", "c"): ("id", "w"), ("d", "e"): ("id",)}
 
 
-@pytest.fixture(params=VERSIONS)
-def server(request: pytest.FixtureRequest) -> Iterator[MariaDb]:
-    with MariaDb(request.param, "--binlog-row-metadata=FULL") as server:
+@pytest.fixture
+def server(server_version: str) -> Iterator[MariaDb]:
+    with MariaDb(server_version, "--binlog-row-metadata=FULL") as server:
         server.sql(
             "CREATE DATABASE d",
             "USE d",
@@ -51,6 +50,7 @@ def test_every_batch_is_the_server_at_its_position_while_others_write(server: Ma
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+@pytest.mark.quick_on("newest")
 def test_a_restart_after_every_batch_gives_the_same_rows_from_files_and_from_tables(
     server: MariaDb, tmp_path: Path
 ) -> None:

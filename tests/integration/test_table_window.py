@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
 
 KEYS = 40
 WRITERS = 3
@@ -241,6 +241,7 @@ def content_of(blocks: list[RowBlock], schema: TableSchema) -> list[tuple[Any, .
     return found
 
 
+@pytest.mark.quick_on("newest")
 @pytest.mark.parametrize("options", [(), ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")])
 def test_a_chunk_is_the_table_at_places_before_and_behind_its_reading(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, options: tuple[str, ...]

@@ -1,0 +1,199 @@
+"""Cases 20-30: extreme tables, what is refused, row images, other servers, idle and purged ones, missing rights."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from replica.errors import DataLossError, PositionPurgedError, PrerequisiteError, ReplicaError, StatementDmlError
+from tests.integration.snapshot.query import READ, SnapshotQuery
+from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.fixtures.mariadb import MariaDb
+
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def source(server_version: str, make_server: Callable[..., MariaDb]) -> MariaDb:
+    """A hundred rows, ids 10 to 1000."""
+    server = make_server(server_version, METADATA, "--max-allowed-packet=64M")
+    fill(server, "s.t", 100, step=10)
+    return server
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_case_20_an_empty_table_and_one_row(source: MariaDb, tmp_path: Path, rows: int) -> None:
+    source.sql(
+        "CREATE TABLE s.k (id INT PRIMARY KEY, v INT)", f"INSERT INTO s.k SELECT seq, 1 FROM mysql.seq_0_to_{rows}"
+    )
+    source.sql("DELETE FROM s.k WHERE id = 0")
+    with SnapshotQuery(source, tmp_path, "s.k") as query:
+        query.read_all()
+        assert query.operations("k", READ) == [(n + 1,) for n in range(rows)]
+        source.sql("INSERT INTO s.k VALUES (7, 7)")
+        query.catch_up()
+        assert query.operations("k", "insert") == [(7,)]
+
+
+def test_case_20_rows_of_20_mb(source: MariaDb, tmp_path: Path) -> None:
+    source.sql(
+        "CREATE TABLE s.k (id INT PRIMARY KEY, b LONGBLOB)",
+        "INSERT INTO s.k SELECT seq, REPEAT(CHAR(64 + seq), ELT(seq, 16777200, 16777215, 20000000, 10)) "
+        "FROM mysql.seq_1_to_4",
+    )
+    with SnapshotQuery(source, tmp_path, "s.k") as query:
+        query.read_all()
+        assert [(key, len(row["b"]), bytes(row["b"][:1])) for (key,), row in sorted(query.state["k"].items())] == [
+            (1, 16777200, b"A"),
+            (2, 16777215, b"B"),
+            (3, 20000000, b"C"),
+            (4, 10, b"D"),
+        ]
+
+
+def test_case_20_a_thousand_columns(source: MariaDb, tmp_path: Path) -> None:
+    columns = ", ".join(f"c{n} SMALLINT" for n in range(999))
+    values = ", ".join(f"seq + {n}" if n % 3 else "NULL" for n in range(999))
+    source.sql(
+        f"CREATE TABLE s.k (id INT PRIMARY KEY, {columns})",
+        f"INSERT INTO s.k SELECT seq, {values} FROM mysql.seq_1_to_25",
+    )
+    with SnapshotQuery(source, tmp_path, "s.k", **SMALL_CHUNKS) as query:
+        query.read_all()
+        assert query.state["k"][3,]["c996"] is None
+        assert query.state["k"][3,]["c998"] == 1001
+        assert len(query.state["k"]) == 25
+
+
+REFUSED = {
+    "no key": "CREATE TABLE s.k (id INT, v INT) ENGINE=InnoDB",
+    "a key that may be NULL": "CREATE TABLE s.k (id INT, v INT, UNIQUE (id)) ENGINE=InnoDB",
+    "a FLOAT key": "CREATE TABLE s.k (id FLOAT PRIMARY KEY, v INT) ENGINE=InnoDB",
+    "a key of a prefix": "CREATE TABLE s.k (id TEXT NOT NULL, v INT, PRIMARY KEY (id(10))) ENGINE=InnoDB",
+    "MyISAM": "CREATE TABLE s.k (id INT PRIMARY KEY, v INT) ENGINE=MyISAM",
+    "Aria": "CREATE TABLE s.k (id INT PRIMARY KEY, v INT) ENGINE=Aria",
+    "MEMORY": "CREATE TABLE s.k (id INT PRIMARY KEY, v INT) ENGINE=MEMORY",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_case_21_what_cannot_be_read_is_named_at_the_start(source: MariaDb, tmp_path: Path, what: str) -> None:
+    source.sql(REFUSED[what])
+    with SnapshotQuery(source, tmp_path, "s.*") as query, pytest.raises(ReplicaError, match=r"s\.k") as refused:
+        query.read_all()
+    assert "s.t" not in str(refused.value)
+
+
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_case_22_row_images_are_not_full(source: MariaDb, tmp_path: Path, image: str) -> None:
+    source.sql(f"SET GLOBAL binlog_row_image = {image}")
+    with SnapshotQuery(source, tmp_path, "s.t") as query, pytest.raises(PrerequisiteError, match="binlog_row_image"):
+        query.read_all()
+
+
+def test_case_22_one_session_writes_other_images(source: MariaDb, tmp_path: Path) -> None:
+    """The transaction is named: rows cannot be moved over it."""
+    with SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.batch()
+        source.sql("SET SESSION binlog_row_image = MINIMAL", "UPDATE s.t SET v = -1 WHERE id = 900")
+        gtid = source.gtid_binlog_pos()
+        with pytest.raises(PrerequisiteError, match=gtid):
+            query.read_all()
+
+
+def test_case_23_a_statement_without_rows_is_named(source: MariaDb, tmp_path: Path) -> None:
+    with SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.batch()
+        source.sql("SET SESSION binlog_format = STATEMENT", "UPDATE s.t SET v = v + 1 WHERE id > 500")
+        gtid = source.gtid_binlog_pos()
+        with pytest.raises(StatementDmlError, match=gtid):
+            query.read_all()
+
+
+def test_case_27_an_idle_server_is_read_at_once(
+    server_version: str, make_server: Callable[..., MariaDb], tmp_path: Path
+) -> None:
+    """One binlog file, and no group in it: there is no commit to wait for."""
+    server = make_server(server_version, METADATA)
+    fill(server, "s.t", 20)
+    server.reset_master()
+    assert server.gtid_binlog_pos() == ""
+    with SnapshotQuery(server, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.read_all()
+        assert server.gtid_binlog_pos() == "", "nothing was written to the server"
+        assert query.keys("t") == ids(server, "s.t")
+        server.sql("INSERT INTO s.t VALUES (21, 0, 'the first group')")
+        query.catch_up()
+        assert query.operations("t", "insert") == [(21,)]
+
+
+@pytest.mark.parametrize("lose", ["spool", "relay"])
+def test_case_28_the_binlogs_are_purged_behind_a_plan(source: MariaDb, tmp_path: Path, lose: str) -> None:
+    with SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.batch()
+        start, end = query.plan()
+        source.sql("UPDATE s.t SET v = v + 1", "FLUSH BINARY LOGS", "UPDATE s.t SET v = v + 1", "FLUSH BINARY LOGS")
+        query.stop()
+        source.purge_binlogs()
+        if lose == "spool":
+            query.stop(lose=lose)
+            query.take(query.rows(start, end))
+            query.offset = end
+            query.catch_up()
+            assert {key: row["v"] for key, row in query.state["t"].items()} == {
+                (key,): v for key, v in source.sql("SELECT id, v FROM s.t")
+            }
+        else:
+            query.stop(lose=lose)
+            with pytest.raises((DataLossError, PositionPurgedError), match=r"purged|no longer"):
+                query.rows(start, end)
+
+
+def test_case_29_a_missing_right_is_named(source: MariaDb, tmp_path: Path) -> None:
+    source.sql(
+        "CREATE USER few@'%' IDENTIFIED BY 'few-secret'",
+        "GRANT REPLICATION SLAVE ON *.* TO few@'%'",
+        "GRANT SELECT (id, v) ON s.t TO few@'%'",
+    )
+    account = {"user": "few", "password": "few-secret"}
+    with (
+        SnapshotQuery(source, tmp_path, "s.t", **account) as query,
+        pytest.raises(ReplicaError, match=r"note|SELECT") as refused,
+    ):
+        query.read_all()
+    assert "few-secret" not in str(refused.value)
+
+
+def test_case_29_a_table_that_is_dropped_and_made_again(source: MariaDb, tmp_path: Path) -> None:
+    """Its old rows are not taken back: a stream of rows cannot say DROP. The new ones come, each once."""
+    with SnapshotQuery(source, tmp_path, "s.t*", keys={}, **SMALL_CHUNKS) as query:
+        query.batch()
+        source.sql("DROP TABLE s.t")
+        query.state.clear()
+        fill(source, "s.t", 30)
+        source.sql("UPDATE s.t SET v = v + 5")
+        query.catch_up()
+        assert set(ids(source, "s.t")) <= set(query.keys("t"))
+
+
+def test_case_30_the_offset_stays_small(source: MariaDb, tmp_path: Path) -> None:
+    """A few hundred tables here; ten thousand are counted in the tests of the frontier."""
+    for first in range(0, 300, 100):
+        names = [f"t{n:05}" for n in range(first, first + 100)]
+        source.sql(*(f"CREATE TABLE s.{name} (id INT PRIMARY KEY, v INT) ENGINE=InnoDB" for name in names))
+        source.sql(*(f"INSERT INTO s.{name} VALUES (1, 1), (2, 2)" for name in names))
+    largest = 0
+    with SnapshotQuery(source, tmp_path, "s.*", maxRowsPerTrigger="20") as query:
+        while query.reading:
+            query.batch()
+            assert query.offset is not None
+            largest = max(largest, len(json.dumps(query.offset.json())))
+        assert sum(map(len, query.state.values())) == 700
+    assert largest < 4096

@@ -108,6 +108,14 @@ class AcceptedPairs:
         first = self._xa.first(now_s)
         return found if first is None or first >= found.location else self._log.at(first)
 
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place that `lower` may name; None before the first look."""
+        places = [end.location for _, end in self._pairs]
+        places += [self._proven.location] if self._proven is not None else []
+        first = self._xa.keep_from()
+        places += [first] if first is not None else []
+        return min(places, default=self._looked)
+
     # -- pairs -----------------------------------------------------------------------------------------------------
 
     def _prove(self, end: RelayHead) -> None:

@@ -86,6 +86,13 @@ class AgedPositions:
         first = self._xa.first(now_s)
         return self._proven if first is None or first >= self._proven.location else self._log.at(first)
 
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place that `lower` may name: any, before there is one."""
+        if self._proven is None:
+            return self._log.oldest() if self._looked is not None else None
+        first = self._xa.keep_from()
+        return self._proven.location if first is None else min(first, self._proven.location)
+
     def _reached(self, position: GtidPosition, head: RelayHead) -> RelayHead | None:
         """Return the last place up to which the replica has all groups of the relay log."""
         if self._log.order().highest:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
-    from replica.relay_log.location import RelayHead
+    from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
 
 _FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
@@ -111,6 +111,11 @@ class LowerPosition:
         """Return L: every snapshot that is opened from now on sees all groups up to it. None while there is none."""
         with self._lock:
             return self._pairs.lower(self._clock())
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place that `lower` may name."""
+        with self._lock:
+            return self._pairs.keep_from()
 
     def poll(self) -> None:
         """Ask the server; about once a second, by one thread. A lost connection is made again at the next call.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import PrerequisiteError
 from replica.relay_log.ddl import statements_between
+from replica.relay_log.xa import prepared_at
 from replica.schema.outline import outline_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
@@ -172,9 +173,13 @@ class TableSnapshot:
     def keep_from(self) -> RelayLocation | None:
         """Return the place of the relay log from which on its files are needed; None: no place is known yet."""
         _, begun = self._list.state()
-        lowers = [chunk.lower for table in begun for chunk in list(table.chunks)]
-        seen = self._watch.seen
-        return min([*lowers, *([seen.lower.location] if seen is not None else [])], default=None)
+        places = [chunk.lower for table in begun for chunk in list(table.chunks)]
+        places += [place for place in (self._watch.keep_from() or self._followed,) if place is not None]
+        if not places:
+            return None
+        first = min(places)
+        # Of a transaction that is prepared there the rows lie before.
+        return min([first, *(group.location for group in prepared_at(self._view.log, first))])
 
     # -- what the planner asks -----------------------------------------------------------------------------------
 

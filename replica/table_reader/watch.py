@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Rows
     from replica.option_values import Endpoint
-    from replica.relay_log.location import RelayHead
+    from replica.relay_log.location import RelayHead, RelayLocation
     from replica.table_reader.chunk_reader import SnapshotConnection
     from replica.table_reader.pace import Pace
 
@@ -44,6 +44,8 @@ class LowerSource(Protocol):
     def poll(self) -> None: ...
 
     def lower(self) -> RelayHead | None: ...
+
+    def keep_from(self) -> RelayLocation | None: ...
 
     @property
     def reason(self) -> str: ...
@@ -95,6 +97,12 @@ class SourceWatch:
     def host(self) -> Endpoint:
         """The host that is read."""
         return self._hosts[self._turn % len(self._hosts)]
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place of the relay log that a later L may name; None before the first look."""
+        source, seen = self._source, self.seen
+        places = [None if source is None else source.keep_from(), None if seen is None else seen.lower.location]
+        return min((place for place in places if place is not None), default=None)
 
     def start(self) -> None:
         """Begin to ask."""

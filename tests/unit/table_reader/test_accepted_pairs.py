@@ -333,3 +333,23 @@ def test_pairs_in_memory_are_bounded(bed: Bed) -> None:
     assert place_of(bed.pairs.lower(TEN_SECONDS)) == bed.ends[MAX_PAIRS - 1]
     assert place_of(bed.busy(bed.ends[-1], 2 * TEN_SECONDS)) == bed.ends[MAX_PAIRS - 1]
     assert place_of(bed.pairs.lower(3 * TEN_SECONDS)) == bed.ends[-1]
+
+
+def test_no_later_place_lies_before_what_is_kept(bed: Bed) -> None:
+    bed.commit(2).commit(xa="prepare").send()
+    assert bed.pairs.keep_from() is None
+    kept = None
+    for second in range(100):
+        bed.commit(xa="commit").commit(xa="prepare") if second == 20 else bed.commit()
+        bed.send()
+        lower = bed.busy(bed.ends[-1], second)
+        assert kept is None or lower is None or lower.location >= kept
+        kept = bed.pairs.keep_from()
+        assert kept is not None
+        assert lower is None or kept <= lower.location
+
+
+def test_it_does_not_go_back_to_an_xa_commit_whose_rows_the_log_has_not(bed: Bed) -> None:
+    bed.commit(2).commit(xa="commit").commit(3).send()  # prepared before the log begins
+    lower = bed.look(bed.ends[-1], 0, time_s=T0 + 2 * XA_S)
+    assert lower is None or lower.location > bed.log.locate(GtidPosition.parse("0-1-3"))

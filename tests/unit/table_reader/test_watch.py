@@ -52,6 +52,9 @@ class Source:
     def lower(self) -> RelayHead | None:
         return self.server.lower
 
+    def keep_from(self) -> RelayLocation | None:
+        return RelayLocation(1, 4) if self.server.lower else None
+
     def rows(self, _: str) -> list[tuple[str, str]]:
         return list(self.server.status.items())
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 WAIT_S = 60.0
 WRITE_S = 0.001

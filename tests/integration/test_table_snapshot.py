@@ -148,6 +148,8 @@ def test_a_table_whose_key_changes_in_the_middle_is_an_error(server: MariaDb, tm
         collected(reading)
         wait_until(lambda: reading.step(ReadLimit(rows=400)), "a part of the first table is delivered")
         server.sql("ALTER TABLE d.a DROP PRIMARY KEY, ADD PRIMARY KEY (v)")
+        end = server.gtid_binlog_pos()  # before it, what was read ahead is still right
+        wait_until(lambda: str(reading.replica.head().position) == end, "the relay log has the statement")
         with pytest.raises(SchemaError, match=r"the key of table d\.a was changed .*\(id\) is \(v\) now"):
             reading.to_the_end()
 

@@ -104,7 +104,7 @@ def fill(shop: Shop, rows: int) -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["envelope", "flat"])
+@pytest.mark.parametrize("shape", [pytest.param("envelope", marks=pytest.mark.slow), "flat"])
 def test_a_table_under_writers_with_a_crash_behind_every_step(shop: Shop, shape: str) -> None:
     fill(shop, 3000)
     run, sink = shop.run(), StrictSink()

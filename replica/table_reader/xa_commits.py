@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.xa import follow, prepared_at, xa_groups_in
+from replica.relay_log.xa import xa_groups_in
 from replica.rows.scan.xa import XaAction
 
 if TYPE_CHECKING:
@@ -45,14 +45,8 @@ class XaCommits:
         return min((place for _, place in self._seen), default=None)
 
     def _first(self, start: RelayLocation, end: RelayLocation) -> RelayLocation | None:
-        # What was prepared before the log begins was committed before the query did, and its rows are not at hand.
-        (needs,), _ = follow(self._log, [(start, end)], prepared_at(self._log, start))
-        unknown = {group.gtid for group in needs.unknown}
-        first = None
         for number, part in self._log.xa_stretches(start, end):
             for group in xa_groups_in(part):
-                if group.action is XaAction.COMMIT and group.gtid in unknown:
-                    first = None  # a window that begins before it could not be read
-                elif group.action is XaAction.COMMIT and first is None:
-                    first = RelayLocation(number, part.start + group.start)
-        return first
+                if group.action is XaAction.COMMIT:
+                    return RelayLocation(number, part.start + group.start)
+        return None

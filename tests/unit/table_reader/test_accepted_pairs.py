@@ -347,9 +347,3 @@ def test_no_later_place_lies_before_what_is_kept(bed: Bed) -> None:
         kept = bed.pairs.keep_from()
         assert kept is not None
         assert lower is None or kept <= lower.location
-
-
-def test_it_does_not_go_back_to_an_xa_commit_whose_rows_the_log_has_not(bed: Bed) -> None:
-    bed.commit(2).commit(xa="commit").commit(3).send()  # prepared before the log begins
-    lower = bed.look(bed.ends[-1], 0, time_s=T0 + 2 * XA_S)
-    assert lower is None or lower.location > bed.log.locate(GtidPosition.parse("0-1-3"))

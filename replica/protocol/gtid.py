@@ -166,6 +166,11 @@ class GtidPosition:
         return Order.AFTER if after else Order.CONCURRENT
 
 
+def covers(position: GtidPosition, other: GtidPosition) -> bool:
+    """Tell whether `position` has reached `other` in every domain, by sequence number."""
+    return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
+
+
 def _none_after(a: GtidPosition, b: GtidPosition) -> bool:
     theirs = {gtid.domain_id: gtid for gtid in b.gtids}
     for gtid in a.gtids:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from replica.errors import SchemaError, ServerError, UnsupportedColumnError
+from replica.protocol.gtid import covers
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
 from replica.table_reader.kept_key import key_literals
-from replica.table_reader.log_view import includes
 from replica.table_reader.result_rows import ResultRows
 from replica.table_reader.select_list import select_list
 
@@ -101,7 +101,7 @@ class ChunkReader:
         end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
         sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
         began = time.monotonic()
-        if not includes(connection.begin_snapshot(), seen.lower.position):
+        if not covers(connection.begin_snapshot(), seen.lower.position):
             connection.end_snapshot()
             raise BehindError
         stream = connection.select(sql)

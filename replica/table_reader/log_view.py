@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from replica.errors import AmbiguousPositionError
+from replica.protocol.gtid import covers
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
@@ -28,18 +29,13 @@ class LogView(Protocol):
         ...
 
 
-def includes(position: GtidPosition, other: GtidPosition) -> bool:
-    """Tell whether a position has reached another one in every domain, by sequence number."""
-    return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
-
-
 def place_behind(view: LogView, position: GtidPosition) -> RelayLocation | None:
     """Find a place of the log behind which no group of `position` lies; None: the log has not got there yet.
 
     The exact place where there is one; else the log's end, which is behind it: a window may be too long.
     """
     head = view.head()
-    if not includes(head.position, position):
+    if not covers(head.position, position):
         return None
     try:
         return view.log.locate(position) or head.location

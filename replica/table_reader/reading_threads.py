@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, DisconnectedError, DiskFullError, ReplicaError, ServerError
+from replica.protocol.gtid import covers
 from replica.table_reader.chunk_reader import (
     DENIED,
     REDEFINED,
@@ -27,7 +28,6 @@ from replica.table_reader.chunk_reader import (
     redefined,
 )
 from replica.table_reader.lanes import lane_borders
-from replica.table_reader.log_view import includes
 from replica.table_reader.pace import RowRate
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class ReadingThreads:
             self._hang_up(line)
         table.next_rows = read.next_rows
         if read.chunk is None:
-            if not includes(read.upper, self._tables.named_at):
+            if not covers(read.upper, self._tables.named_at):
                 raise BehindError  # a replica that may be about to make it
             self._tables.give_back(table, gone=read.upper, life=life)
         elif self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):

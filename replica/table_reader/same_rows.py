@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, DisconnectedError, ReplicaError, ServerError
+from replica.protocol.gtid import covers
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
@@ -18,7 +19,7 @@ from replica.table_reader.catalog import list_tables
 from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.log_view import includes, place_behind
+from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
 from replica.table_reader.reading_threads import SAME_MISFIT
 from replica.table_reader.transaction import transaction_at
@@ -112,7 +113,7 @@ class RangeReader:
         Raises:
             BehindError: the server has not got to the batch's position: a replica may not have all tables yet.
         """
-        if not includes(connection.position(), v.position):
+        if not covers(connection.position(), v.position):
             raise BehindError
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import PrerequisiteError
+from replica.protocol.gtid import covers
 from replica.relay_log.ddl import statements_between
 from replica.relay_log.xa import prepared_at
 from replica.schema.outline import outline_of
@@ -21,7 +22,7 @@ from replica.table_reader.batches import BatchName, BatchWriter, find_batch, rem
 from replica.table_reader.catalog import count_rows, list_tables
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.log_view import includes, place_behind
+from replica.table_reader.log_view import place_behind
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
 from replica.table_reader.reading_list import ReadingList
@@ -308,7 +309,7 @@ class TableSnapshot:
         if self._pace.host is None:
             return
         deadline = time.monotonic() + LAG_S
-        while not includes(at := connection.position(), wanted := self._list.named_at):
+        while not covers(at := connection.position(), wanted := self._list.named_at):
             self._view.head()  # raises what ended the stream
             if time.monotonic() >= deadline:
                 raise PrerequisiteError(
@@ -373,7 +374,7 @@ class TableSnapshot:
             if table.name in stopped:
                 continue
             if table.gone is not None:
-                if includes(v.position, table.gone):
+                if covers(v.position, table.gone):
                     gone.append(table)
                 continue
             chunks: list[TableChunk] = []
@@ -394,11 +395,11 @@ class TableSnapshot:
 
     def _upper(self, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
         """Find the place of the relay log that chunks were read before; None where it has not got there."""
-        behind = {chunk.upper for chunk in chunks if not includes(v.position, chunk.upper)}
+        behind = {chunk.upper for chunk in chunks if not covers(v.position, chunk.upper)}
         if not behind:
             return v.location
         last = max(behind, key=lambda position: sum(gtid.seq_no for gtid in position))
-        if all(includes(last, position) for position in behind):
+        if all(covers(last, position) for position in behind):
             behind = {last}  # looking up a place takes milliseconds
         places = [place_behind(self._view, position) for position in behind]
         return None if None in places else max(v.location, *(place for place in places if place is not None))

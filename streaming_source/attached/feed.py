@@ -19,6 +19,7 @@ from replica.handshake.ask import ask
 from replica.handshake.start import latest_and_prepared
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.option_places import CommitTime
+from replica.protocol.gtid import covers
 from replica.relay_log.log import RelayLog
 from replica.relay_log.readers import READERS_NAME
 from replica.relay_log.xa import prepared_at
@@ -29,7 +30,6 @@ from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_o
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
 from streaming_source.ranges.end import end_of_log
-from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, RelayError
 from replica.handshake.end import ServerEnd, server_end
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.log import RelayLog
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory
@@ -23,7 +23,7 @@ from streaming_source.driver.relay_directory import private_base
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.open_planner import planner_over
 from streaming_source.ranges.end import end_of_log, has_end, is_behind, offset_of_end
-from streaming_source.ranges.places import LONG_POLL_S, covers
+from streaming_source.ranges.places import LONG_POLL_S
 from streaming_source.rows.partition import InlineRange
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from replica.handshake.resume import Stored
 from replica.handshake.start import latest_position
 from replica.option_places import CommitTime
 from replica.primary_reader.on_primary import PrimaryReader
+from replica.protocol.gtid import covers
 from replica.relay_log.readers import READERS_NAME
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
@@ -30,7 +31,6 @@ from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, origin_of
-from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError
+from replica.protocol.gtid import covers
 from replica.rows.scan.xa import describe
-from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition

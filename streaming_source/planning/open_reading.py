@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
 from replica.handshake.ask import ask
+from replica.protocol.gtid import covers
 from replica.relay_log.log import RelayLog
 from streaming_source.planning.admission import half
 from streaming_source.planning.table_rows import SnapshotRows
-from streaming_source.ranges.places import covers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,14 +28,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
 from streaming_source.planning.batch_ranges import BatchRanges
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
 from streaming_source.ranges.end import ReadingEnd
-from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces, covers
+from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation

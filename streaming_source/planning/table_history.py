@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
 from replica.protocol.ambiguity import ambiguous
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.ddl import statements_between
 from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed
@@ -226,7 +226,7 @@ class TableHistory:
         if self._last is not None and self._last.log is log and place.scan_from in (self._last.begin, self._last.end):
             return
         there = log.at(place.scan_from).position
-        if not _covers(start.position, there):
+        if not covers(start.position, there):
             state = self._follower.anew(self._state(start))
             _log.warning("the tables are read again: their changes from %s to %s are lost", start.position, there)
             self._remember(_at(start), state)
@@ -279,15 +279,11 @@ def _arrived(state: TableState, position: GtidPosition) -> TableState:
     """Return the state where the stream is at `position`: what was read from the server before is certain from there
     on.
     """
-    waiting = {name: read for name, read in state.read_at.items() if not _covers(position, read)}
-    as_of = GtidPosition() if _covers(position, state.as_of) else state.as_of
+    waiting = {name: read for name, read in state.read_at.items() if not covers(position, read)}
+    as_of = GtidPosition() if covers(position, state.as_of) else state.as_of
     if as_of == state.as_of and len(waiting) == len(state.read_at):
         return state
     return replace(state, as_of=as_of, read_at=waiting)
-
-
-def _covers(position: GtidPosition, other: GtidPosition) -> bool:
-    return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
 
 
 def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iterator[RelayStatement]:

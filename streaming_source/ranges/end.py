@@ -13,12 +13,13 @@ from replica.errors import OutOfOrderGtidError, RelayError
 from replica.handshake.end import ServerEnd
 from replica.protocol.ambiguity import ambiguous, of_position
 from replica.protocol.constants import FIRST_POSITION
+from replica.protocol.gtid import covers
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.location import relay_numbers, relay_path
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import origin_of
-from streaming_source.ranges.places import LONG_POLL_S, covers
+from streaming_source.ranges.places import LONG_POLL_S
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition

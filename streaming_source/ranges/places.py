@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.ambiguity import ambiguous, of_position
+from replica.protocol.gtid import covers
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.xa import Prepared, follow
 from replica.rows.scan.xa import describe
@@ -147,11 +148,6 @@ class OffsetPlace(NamedTuple):
     @property
     def exact(self) -> bool:
         return self.scan_from == self.reached
-
-
-def covers(position: GtidPosition, other: GtidPosition) -> bool:
-    """Tell whether `position` has reached `other` in every domain, by sequence number."""
-    return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
 
 
 def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> int:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import VariantVal
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
-from streaming_source.ranges.places import covers
 from streaming_source.rows.reader import read_changes
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.log import RelayLog
 from replica.relay_log.readers import registered_readers
-from streaming_source.ranges.places import covers
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.ranges.places import covers
+from replica.protocol.gtid import Gtid, GtidPosition, covers
 from tests.spark.queries import Run, Shop, frequent_progress, ids, wait
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.readers import registered_readers
 from streaming_source import started
-from streaming_source.ranges.places import covers
 from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.test_failover import hosts, in_step, replicate
 from tests.spark.daemons import Daemon

@@ -22,14 +22,11 @@ from streaming_source.planning.table_rows import SnapshotRows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.config import Endpoint
-    from replica.handshake.registration import Steps
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.table_reader.frontier import Frontier
     from replica.table_reader.snapshot import TableSnapshot
-    from replica.table_reader.verdict import InitialVerdicts
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.key_columns import KeyColumns
@@ -115,17 +112,12 @@ def open_reading(
 
 def judge_tables(options: SourceOptions, plan: ReadPlan) -> None:
     """Refuse tables that cannot be read so that their rows are right, and log what to know of the others."""
-    from replica.table_reader.table_facts import ask_table_facts
-    from replica.table_reader.verdict import judge, require
+    from replica.table_reader.verdict import ask_verdicts, require, warnings_of
 
     config, tables = options.connection, plan.tables
     if options.snapshot_endpoint is not None:
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
-
-    def questions(_: Endpoint) -> Steps[InitialVerdicts]:
-        return judge((yield from ask_table_facts(tables.patterns, tables.wants)))
-
-    verdicts = asyncio.run(ask(config, questions))
-    for warning in (*verdicts.warnings, *(warning for table in verdicts.read for warning in table.warnings)):
-        _log.warning("%s", warning.what)
+    verdicts = asyncio.run(ask(config, lambda _: ask_verdicts(tables.patterns, tables.wants)))
+    for warning in warnings_of(verdicts):
+        _log.warning("%s", warning)
     require(verdicts)

@@ -106,9 +106,8 @@ def _read(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: P
     """Read all tables into the folder, and remove the relay log that was needed for it."""
     feed = ReplicaFeed(options, folder)
     try:
-        place = RelayPlaces(feed).of_start(replace(begin, anchor=False))
-        head = feed.head()
-        v = head if place.reached >= head.location else feed.log.at(place.reached)
+        places = RelayPlaces(feed)
+        v = places.head_at(places.of_start(replace(begin, anchor=False)))
         steps = _rows_at(v, feed, options, plan, folder)
     finally:
         feed.close()

@@ -16,7 +16,6 @@ from streaming_source.planning.table_rows import brings_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.relay_log.location import RelayHead
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.planning.order import OrderLimit
     from streaming_source.planning.table_history import TableHistory
@@ -89,12 +88,8 @@ class BatchRanges:
                 "transactions of its domains in another order: the tables never were so on it.",
                 hint="Connect to the server that the batch was planned on, or start with a new checkpoint.",
             )
-        parts = self._rows.parts(start, end, self._head_at(last), stretches[-1].catalog)
+        parts = self._rows.parts(start, end, self._places.head_at(last), stretches[-1].catalog)
         return self._cutter.of_tables(parts)
-
-    def _head_at(self, place: OffsetPlace) -> RelayHead:
-        head = self._feed.head()
-        return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
 
 def _same_place(start: SourceOffset, end: SourceOffset) -> bool:

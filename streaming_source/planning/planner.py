@@ -163,7 +163,7 @@ class ChangePlanner:
         place = self._places.of_start(start if end is None else end)
         if not place.exact:
             return end  # no state of the tables was ever that of this position, in the order of this log
-        return self._rows.advance(start, end, self._facts(place), bounded=bounded)
+        return self._rows.advance(start, end, self._places.head_at(place), bounded=bounded)
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
         """Return the next end within the limits; None: nothing is there yet, or less than a batch waits for; or the
@@ -178,7 +178,7 @@ class ChangePlanner:
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else LONG_POLL_S)
-        self._planned = self._planned or self._facts(place)
+        self._planned = self._planned or self._places.head_at(place)
         if not news:
             self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
             self._places.check_room(place)
@@ -195,10 +195,6 @@ class ChangePlanner:
             self._places.remember(start, OffsetPlace.exactly(goal, place.prepared) if place.exact else place)
             return None
         return self._offset(start, place, end)
-
-    def _facts(self, place: OffsetPlace) -> RelayHead:
-        head = self._feed.head()
-        return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
     def _goal(self, place: OffsetPlace) -> RelayLocation:
         """Return how far a batch may go: to the head, or to the target if that is before it."""

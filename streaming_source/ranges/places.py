@@ -253,6 +253,11 @@ class RelayPlaces:
             if not self._feed.wait_beyond(head.location, LONG_POLL_S) and self._feed.full:
                 self.make_room(start, position)
 
+    def head_at(self, place: OffsetPlace) -> RelayHead:
+        """Return a place in all measures, at most the end of the log."""
+        head = self._feed.head()
+        return head if place.reached >= head.location else self._feed.log.at(place.reached)
+
     def prepared_at(self, location: RelayLocation, start: OffsetPlace) -> Prepared:
         """Return the XA transactions open at a place behind `start`."""
         return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from replica.errors import ConfigError, RelayError
 from replica.handshake.end import ServerEnd, server_end
@@ -41,6 +41,14 @@ class PlannedRange(NamedTuple):
 
     partitions: list[ChangePartition]
     folder: Path | None
+
+    @classmethod
+    def of(cls, partitions: list[ChangePartition], folder: Path) -> Self:
+        """Return what was planned into a folder; it is removed where tasks have all bytes on board."""
+        if all(isinstance(part, InlineRange) for partition in partitions for part in partition.ranges):
+            shutil.rmtree(folder, ignore_errors=True)
+            return cls(partitions, None)
+        return cls(partitions, folder)
 
 
 def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> PlannedRange:
@@ -103,10 +111,7 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    if all(isinstance(part, InlineRange) for partition in partitions for part in partition.ranges):
-        shutil.rmtree(folder, ignore_errors=True)
-        return PlannedRange(partitions, None)
-    return PlannedRange(partitions, folder)
+    return PlannedRange.of(partitions, folder)
 
 
 def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:

@@ -25,23 +25,20 @@ from replica.table_reader.frontier import Frontier
 from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.batch.planning import PlannedRange
-from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import batch_limits
 from streaming_source.planning.feed import ReplicaFeed
+from streaming_source.planning.open_planner import open_cutter
 from streaming_source.planning.open_reading import open_reading
-from streaming_source.planning.table_rows import last_transaction
-from streaming_source.ranges.cutting import RangeCutter
-from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.planning.table_rows import range_of
 from streaming_source.ranges.places import RelayPlaces
-from streaming_source.rows.partition import InlineRange, MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead
-    from replica.table_reader.batches import SpoolPart
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
+    from streaming_source.rows.partition import MappedRange
     from streaming_source.rows.read_plan import ReadPlan
 
 STEPS_NAME: Final = "tables.json"
@@ -88,18 +85,12 @@ def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, loa
         if not complete:
             _read(options, plan, begin, folder).write(folder)
             finish(folder)
-        spark = spark_setup()
-        inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
-        size = PartitionSize(spark.cores, options.min_partitions)
-        cutter = RangeCutter(plan.tables, skip_unprepared=False, inline=inline, size=size)
+        cutter = open_cutter(options, plan)
         partitions = cutter.on_board(cutter.of_tables(_parts(folder, begin)))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    if all(isinstance(part, InlineRange) for partition in partitions for part in partition.ranges):
-        shutil.rmtree(folder, ignore_errors=True)
-        return PlannedRange(partitions, None)
-    return PlannedRange(partitions, folder)
+    return PlannedRange.of(partitions, folder)
 
 
 def _read(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: Path) -> _Steps:
@@ -142,8 +133,6 @@ def _rows_at(v: RelayHead, feed: ReplicaFeed, options: SourceOptions, plan: Read
 
 def _parts(folder: Path, begin: SourceOffset) -> list[MappedRange]:
     steps = _Steps.read(folder)
-    gtid, timestamp = last_transaction(begin)
-    read = ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, 0)
     found: list[MappedRange] = []
     for before, after in zip(steps.frontiers, steps.frontiers[1:], strict=False):
         if before.rows == after.rows:
@@ -151,11 +140,5 @@ def _parts(folder: Path, begin: SourceOffset) -> list[MappedRange]:
         parts = find_batch(folder / SPOOL_NAME, BatchName(before, after, steps.position))
         if parts is None:
             raise RelayError(f"rows that were read into {folder} are gone.", hint=LOST)
-        found += [_range(part, replace(read, first=part.first_row)) for part in parts]
+        found += [range_of(part, begin) for part in parts]
     return found
-
-
-def _range(part: SpoolPart, read: ReadRows) -> MappedRange:
-    return MappedRange(
-        str(part.path), part.start, part.end, False, around=Surroundings(part.head, part.tail), read=read
-    )

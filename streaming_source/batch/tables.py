@@ -10,25 +10,23 @@ Refused: what a stream that begins with the tables refuses, and tables that do n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
-
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from streaming_source.driver.spark_border import spark_border
-from streaming_source.rows.partition import ChangePartition
+from streaming_source.batch.planned_reader import PlannedReader
 from streaming_source.rows.reader import read_changes
 from streaming_source.schema.row_schema import spark_type, without_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from streaming_source.batch.planning import PlannedRange
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
+    from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 
 POSITION: Final = "_position"
@@ -128,40 +126,23 @@ def _only(plan: ReadPlan, names: tuple[str | None, ...]) -> ReadPlan:
     return plan.project(StructType([own[name] for name in dict.fromkeys(wanted)]))
 
 
-class TablesReader(DataSourceReader):
-    """Spark's reader of tables. `options` is None in tasks; `load` tells one load() from another."""
+class TablesReader(PlannedReader):
+    """Spark's reader of tables."""
 
     def __init__(self, options: SourceOptions, plan: TablesPlan, load: str) -> None:
-        self._options: SourceOptions | None = options
+        super().__init__(options, load)
         self._plan = plan
-        self._load = load
-        self._folder: Path | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_options": None, "_load": ""}
 
     def __repr__(self) -> str:
         return f"TablesReader({self._plan.rows.title} at {self._plan.begin.position})"
 
-    @spark_border()
-    def partitions(self) -> list[InputPartition]:
-        if self._options is None:
-            raise RuntimeError("only the process that plans the query may ask for partitions")
+    def planned(self, options: SourceOptions, load: str) -> PlannedRange:
         from streaming_source.batch.table_planning import plan_tables
 
-        planned = plan_tables(self._options, self._plan.rows, self._plan.begin, self._load)
-        self._folder = planned.folder
-        return list(planned.partitions)
+        return plan_tables(options, self._plan.rows, self._plan.begin, load)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Without any partition Spark makes up one that holds nothing.
-        if isinstance(partition, ChangePartition):
-            if self._folder is not None:
-                from streaming_source.batch.folders import touch
-
-                touch(self._folder)
-            with spark_border():
-                yield from _read(partition, self._plan)
+    def rows(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._plan)
 
 
 def _read(partition: ChangePartition, plan: TablesPlan) -> Iterator[pa.RecordBatch]:

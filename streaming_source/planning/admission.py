@@ -45,11 +45,16 @@ class BatchLimits:
 
     def shared(self) -> BatchLimits:
         """Return what changes may take of a batch that rows of tables share with them; such a one waits for nothing."""
-        rows = None if self.max_rows is None else half(self.max_rows)
-        return replace(self, max_rows=rows, max_bytes=half(self.max_bytes), min_rows=None)
+        rows = None if self.max_rows is None else _half(self.max_rows)
+        return replace(self, max_rows=rows, max_bytes=_half(self.max_bytes), min_rows=None)
+
+    def beside_changes(self) -> BatchLimits:
+        """Return what rows of tables may take of a batch that changes share with them: of a limit of one row, none."""
+        rows = None if self.max_rows is None else self.max_rows - _half(self.max_rows)
+        return replace(self, max_rows=rows, max_bytes=max(1, self.max_bytes - _half(self.max_bytes)))
 
 
-def half(limit: int) -> int:
+def _half(limit: int) -> int:
     """Return what changes may take of a limit beside rows of tables: one at least."""
     return max(1, limit // 2)
 

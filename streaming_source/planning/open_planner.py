@@ -40,12 +40,8 @@ def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
 def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
     """Make the planner over a feed that is there; where a server is named, it may read the tables themselves, too."""
     tables = plan.tables
-    spark = spark_setup()
-    inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
-    skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss
-    size = PartitionSize(spark.cores, options.min_partitions)
-    cutter = RangeCutter(tables, skip_unprepared=skip_unprepared, inline=inline, size=size)
-    limits = batch_limits(options, inline=inline)
+    cutter = open_cutter(options, plan)
+    limits = batch_limits(options, inline=cutter.inline)
     admission = Admission(tables, limits, cutter)
     rows = None if options.replica is None else table_rows(feed, options, plan, limits)
     shared = Admission(tables, limits.shared(), cutter)
@@ -54,3 +50,12 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     order = OrderLimit(strict=options.gtid_strict_mode)
     history = open_history(options, plan)
     return ChangePlanner(feed, cutter, admission, history, selection, statements, order, rows=rows, shared=shared)
+
+
+def open_cutter(options: SourceOptions, plan: ReadPlan) -> RangeCutter:
+    """Make what cuts the ranges of a query, for the Spark that this process belongs to."""
+    spark = spark_setup()
+    inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
+    skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss
+    size = PartitionSize(spark.cores, options.min_partitions)
+    return RangeCutter(plan.tables, skip_unprepared=skip_unprepared, inline=inline, size=size)

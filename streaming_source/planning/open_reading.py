@@ -16,7 +16,6 @@ from replica.errors import RelayError
 from replica.handshake.ask import ask
 from replica.protocol.gtid import covers
 from replica.relay_log.log import RelayLog
-from streaming_source.planning.admission import half
 from streaming_source.planning.table_rows import SnapshotRows
 
 if TYPE_CHECKING:
@@ -96,14 +95,14 @@ def open_reading(
     from replica.table_reader.pace import CHUNK_BYTES, Pace
     from replica.table_reader.snapshot import TableSnapshot
 
-    rows, size = options.snapshot_chunk_rows, max(1, limits.max_bytes - half(limits.max_bytes))
-    if limits.max_rows is not None:
-        rows = min(rows, max(1, limits.max_rows - half(limits.max_rows)))
+    rows, beside = options.snapshot_chunk_rows, limits.beside_changes()
+    if beside.max_rows is not None:
+        rows = min(rows, max(1, beside.max_rows))
     rate = options.snapshot_rows_per_second
     pace = Pace(
         connections=options.snapshot_connections,
         chunk_rows=rows,
-        chunk_bytes=min(CHUNK_BYTES, size),
+        chunk_bytes=min(CHUNK_BYTES, beside.max_bytes),
         rows_a_second=None if rate is None else float(rate),
         host=options.snapshot_endpoint,
     )

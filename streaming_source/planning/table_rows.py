@@ -19,7 +19,6 @@ from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
-from streaming_source.planning.admission import half
 from streaming_source.planning.renamed import first_rename
 from streaming_source.queries.reading_progress import progress_json, progress_line
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
@@ -226,11 +225,8 @@ class SnapshotRows:
         """Return the rows and bytes that tables may take of a batch, which changes share with them where there are
         any.
         """
-        limits = self._limits
-        if not changes:
-            return limits.max_rows, limits.max_bytes
-        rows = None if limits.max_rows is None else limits.max_rows - half(limits.max_rows)
-        return rows, max(1, limits.max_bytes - half(limits.max_bytes))
+        limits = self._limits.beside_changes() if changes else self._limits
+        return limits.max_rows, limits.max_bytes
 
     def _wait(self, start: SourceOffset) -> None:
         """Wait for rows; what is behind the feed says there why nothing comes any more."""
@@ -256,17 +252,7 @@ class SnapshotRows:
         reading = self._running(after)  # also behind the last row: what was lost is read again
         planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
         steps = self._steps if planned else [(before, after)]
-        gtid, timestamp = last_transaction(end)
-        return [
-            MappedRange(
-                *(str(part.path), part.start, part.end, False),
-                around=Surroundings(part.head, part.tail),
-                catalog=catalog,
-                read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row),
-            )
-            for one, other in steps
-            for part in reading.parts(one, other, head)
-        ]
+        return [range_of(part, end, catalog) for one, other in steps for part in reading.parts(one, other, head)]
 
     def release(self, end: SourceOffset) -> None:
         """Let go what lies before an offset: Spark will not ask for it again."""
@@ -319,6 +305,17 @@ class SnapshotRows:
 def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
     """Tell whether a batch has rows of tables themselves."""
     return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
+
+
+def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
+    """Return rows that were read, as a task reads them; they hold at the offset `end`."""
+    gtid, timestamp = last_transaction(end)
+    return MappedRange(
+        *(str(part.path), part.start, part.end, False),
+        around=Surroundings(part.head, part.tail),
+        catalog=catalog,
+        read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row),
+    )
 
 
 def last_transaction(end: SourceOffset) -> tuple[Gtid, int]:

@@ -102,7 +102,9 @@ class _Span(NamedTuple):
 
 
 class RangeCutter:
-    """The rules by which the ranges of one query become partitions. `tables`: the selected ones."""
+    """The rules by which the ranges of one query become partitions. `tables`: the selected ones; `inline`: tasks get
+    the bytes, because they cannot open files.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class RangeCutter:
         size: PartitionSize = PartitionSize(),  # noqa: B008  (it is frozen)
     ) -> None:
         self._tables = tables
-        self._inline = inline
+        self.inline = inline
         self._skip_unprepared = skip_unprepared
         self._size = size
         self._groups: LargeGroups | None = None
@@ -185,7 +187,7 @@ class RangeCutter:
         Raises:
             ConfigError: more bytes than Spark can send.
         """
-        if not self._inline:
+        if not self.inline:
             return partitions
         _check_inline(partitions)
         return [partition.inline() for partition in partitions]

@@ -19,8 +19,8 @@ from replica.rows.decode.kernel_row_keys import (
     inherit_values,
     most_key_bytes,
 )
-from replica.rows.decode.kernel_walk import begin_event
-from replica.rows.decode.records import RunState, SlotRecord
+from replica.rows.decode.kernel_walk import open_event
+from replica.rows.decode.records import RunState
 from replica.rows.scan import records as r
 from replica.rows.scan.kernel_maps import content_hash, same_bytes
 from replica.rows.scan.records import EventRecord
@@ -111,23 +111,17 @@ def find_row_halves(
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES
         slot_number = load_u8(event + EventRecord.slot)
-        slot = slots + slot_number * SlotRecord.BYTES
         row_key = row_keys + slot_number * RowKeyRecord.BYTES
         ranks = load_u8(row_key + RowKeyRecord.ranks)
         parts = load_u8(row_key + RowKeyRecord.parts)
         count = load_u8(row_key + RowKeyRecord.count)
-        columns = load_u8(slot + SlotRecord.columns)
-        plan = load_u8(slot + SlotRecord.plan_before)
         place = load_u8(places + load_u8(event + EventRecord.group) * 8)
         op = load_u8(event + EventRecord.op)
         position = data + load_u8(event + EventRecord.images)
         end = data + load_u8(event + EventRecord.end)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)
-        store_u8(run + RunState.event, number)
-        store_u8(run + RunState.column, -1)
-        store_u8(run + RunState.fault, position - data)
-        present_before, present_after = begin_event(event, before, after, columns)
+        columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
         if present_before <= 0 or present_after <= 0:
             return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
         whole_before = IS_WHOLE if present_before == columns else 0

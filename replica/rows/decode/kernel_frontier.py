@@ -19,8 +19,8 @@ from replica.rows.decode.kernel_row_keys import (
     most_key_bytes,
 )
 from replica.rows.decode.kernel_unchanged import end_if_same
-from replica.rows.decode.kernel_walk import begin_event, skip_image
-from replica.rows.decode.records import RunState, SlotRecord
+from replica.rows.decode.kernel_walk import open_event, skip_image
+from replica.rows.decode.records import RunState
 from replica.rows.scan import records as r
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_keys import write_key
@@ -109,7 +109,6 @@ def find_halves(
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES
         slot_number = load_u8(event + EventRecord.slot)
-        slot = slots + slot_number * SlotRecord.BYTES
         frontier = frontiers + slot_number * FrontierRecord.BYTES
         row_keys = keys + slot_number * RowKeyRecord.BYTES
         op = load_u8(event + EventRecord.op)
@@ -117,8 +116,6 @@ def find_halves(
         end = data + load_u8(event + EventRecord.end)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)
-        columns = load_u8(slot + SlotRecord.columns)
-        plan = load_u8(slot + SlotRecord.plan_before)
         ranks = load_u8(row_keys + RowKeyRecord.ranks)
         count = load_u8(row_keys + RowKeyRecord.count)
         opened = load_u8(frontier + FrontierRecord.open)
@@ -133,10 +130,7 @@ def find_halves(
             store_u8(bases + number * 8, used - ordinal)
             if opened:
                 store_u8(lengths + number * 8, 0)
-        store_u8(run + RunState.event, number)
-        store_u8(run + RunState.column, -1)
-        store_u8(run + RunState.fault, offset)
-        present_before, present_after = begin_event(event, before, after, columns)
+        columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
         if present_before <= 0 or present_after <= 0:
             status = d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
             break

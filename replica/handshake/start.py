@@ -83,9 +83,14 @@ def latest_and_prepared() -> Steps[Latest]:
     before = yield from latest_position()
     # A transaction is in the binlog a moment before XA RECOVER lists it: the storage engine prepares it in between.
     yield Query(f"DO SLEEP({PREPARE_S})")
-    rows = yield Query("XA RECOVER FORMAT='SQL'")
-    prepared = frozenset(_xa_id(int(row[0] or 0), row[3] or "") for row in rows)
+    prepared = yield from prepared_transactions()
     return Latest(before, prepared, (yield from latest_position()))
+
+
+def prepared_transactions() -> Steps[frozenset[XaId]]:
+    """Return the XA transactions that are prepared, those among them whose XA COMMIT is not done yet."""
+    rows = yield Query("XA RECOVER FORMAT='SQL'")
+    return frozenset(_xa_id(int(row[0] or 0), row[3] or "") for row in rows)
 
 
 def _xa_id(format_id: int, text: str) -> XaId:

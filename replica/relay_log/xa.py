@@ -16,7 +16,7 @@ from replica.relay_log.location import RelayLocation
 from replica.rows.scan.xa import XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from replica.protocol.gtid import Gtid
     from replica.protocol.transaction_events import XaId
@@ -91,7 +91,7 @@ def follow(
                     unknown.append(group)
                 elif group.action is XaAction.COMMIT and known is not None and known.location < start:
                     commits.append(XaCommit(_bytes(part, group), known))
-            _check_number(opened)
+            check_open(opened)
         needs.append(RangeNeeds(tuple(commits), tuple(unknown)))
     return needs, tuple(opened.values())
 
@@ -113,7 +113,12 @@ def _begin(group: PreparedGroup) -> RelayLocation:
     return group.location
 
 
-def _check_number(opened: dict[XaId, PreparedGroup]) -> None:
+def check_open(opened: Collection[XaId]) -> None:
+    """Refuse more open XA transactions than any server has.
+
+    Raises:
+        ProtocolError: names the first of them.
+    """
     if len(opened) > MAX_OPEN:
         raise ProtocolError(
             f"more than {MAX_OPEN} XA transactions are prepared and not ended; the oldest is "

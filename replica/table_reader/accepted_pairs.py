@@ -6,8 +6,8 @@ group end of the relay log that every snapshot opened from now on sees, or in wo
 The pair alone is no proof (all measured on 10.5, 10.11 and 11.8): a rotation moves it past commits that still wait, it
 may be torn then, any other session's SHOW STATUS overwrites it, and an XA COMMIT moves it before the engine commits. So
 it counts only where it is exactly the end of a group, not the beginning of a file, not lower than before, and once it
-is `age_s` old; L then goes back before the XA COMMITs of the last minute. While nothing is committed, the end of the
-log is L at once.
+is `age_s` old; L then goes back before the XA COMMITs that the engine is not done with. While nothing is committed, the
+end of the log is L at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.gtid import Order
-from replica.relay_log.groups import DISORDER_S, RelayGroups
-from replica.relay_log.location import RelayLocation
-from replica.table_reader.xa_commits import XA_S, XaCommits
+from replica.relay_log.groups import RelayGroups
+from replica.table_reader.xa_commits import ROWLESS, XaCommits
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import Around
-    from replica.relay_log.location import RelayHead
+    from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
 
 TEN_SECONDS: Final = 10.0
@@ -42,13 +42,15 @@ class ServerStatus:
     """The answers to one poll, read in this order.
 
     `place` is the pair, None where the server has none. `waiting`: sessions whose commit waits for a semi-synchronous
-    replica. `position` is @@global.gtid_binlog_pos, `time_s` the server's clock, in seconds since 1970.
+    replica. `position` is @@global.gtid_binlog_pos, `time_s` the server's clock, in seconds since 1970. `prepared`: the
+    XA transactions that XA RECOVER lists.
     """
 
     place: BinlogPosition | None
     waiting: int
     position: GtidPosition
     time_s: float
+    prepared: frozenset[XaId] = frozenset()
 
 
 class AcceptedPairs:
@@ -90,14 +92,18 @@ class AcceptedPairs:
             return
         if self._looked is not None and head.location < self._looked:
             self._forget()  # the log was made again
-        self._find_xa_commits(head, status.time_s, now_s)
+        self._looked = head.location
+        self._xa.look(before.location, status.prepared)
         if self._is_idle(before, status, now_s):
             self._prove(before)
         self._accept(status, head, now_s)
 
     def lower(self, now_s: float) -> RelayHead | None:
         """Return L as of `now_s`; None while there is none."""
+        judged = self._xa.judged
         while self._pairs and self._pairs[0][0] <= now_s - self._age_s:
+            if judged is None or self._pairs[0][1].location > judged:
+                break  # an XA COMMIT before it may be on its way
             self._prove(self._pairs.popleft()[1])
         found = self._proven
         if found is None:
@@ -105,16 +111,17 @@ class AcceptedPairs:
                 age = max(now_s - self._pairs[0][0], 0.0)
                 self.reason = f"the place {self._pairs[0][1].primary} is {age:.0f} s old of {self._age_s:g}"
             return None
-        first = self._xa.first(now_s)
-        return found if first is None or first >= found.location else self._log.at(first)
+        lower = self._xa.lower(found)
+        if lower is None:
+            self.reason = ROWLESS
+        return lower
 
     def keep_from(self) -> RelayLocation | None:
         """Return the first place that `lower` may name; None before the first look."""
         places = [end.location for _, end in self._pairs]
         places += [self._proven.location] if self._proven is not None else []
-        first = self._xa.keep_from()
-        places += [first] if first is not None else []
-        return min(places, default=self._looked)
+        places += [place for place in (self._xa.first, self._xa.judged) if place is not None]
+        return min(places, default=None)
 
     # -- pairs -----------------------------------------------------------------------------------------------------
 
@@ -189,22 +196,3 @@ class AcceptedPairs:
         if before is None or (before[0].place, before[0].position) != (place, status.position):
             self._still = before = status, now_s
         return now_s - before[1] >= self._age_s
-
-    # -- XA ----------------------------------------------------------------------------------------------------------
-
-    def _find_xa_commits(self, head: RelayHead, time_s: float, now_s: float) -> None:
-        """Remember the first XA COMMIT since the last look, as if it were of now; the first look goes back a minute."""
-        start = self._looked or self._log.steadily(lambda: self._minute_before(head, time_s))
-        self._xa.see(start, head.location, now_s)
-        self._looked = head.location
-
-    def _minute_before(self, head: RelayHead, time_s: float) -> RelayLocation:
-        """Return a place before all groups of the last minute, as the sidecars tell it."""
-        early = time_s - XA_S - DISORDER_S
-        files = self._groups.files
-        for number in reversed(files.numbers()):
-            for entry in reversed(files.index(number).entries):
-                place = RelayLocation(number, entry.end)
-                if entry.timestamp < early and place <= head.location:
-                    return place
-        return self._log.oldest()

@@ -3,8 +3,7 @@
 In: @@global.gtid_binlog_pos of the replica, polled about once a second, and the relay log of its primary. Out: L, a
 group end of that relay log, or in words why there is none yet. File names and offsets of the replica mean nothing in
 the relay log, so the place is the position that its binlog had `age_s` ago: a commit takes less from the binlog to the
-engine. XA COMMITs take up to a minute; those from before the first poll may be as young, so a log with XA waits that
-long.
+engine. L goes back before the XA COMMITs that the engine of the replica is not done with.
 
 Refused, with a reason: positions that the relay log does not reach back to, and logs in which sequence numbers go back.
 """
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.gtid_search import GtidSearch
 from replica.table_reader.accepted_pairs import MAX_PAIRS, TEN_SECONDS
-from replica.table_reader.xa_commits import XA_S, XaCommits
+from replica.table_reader.xa_commits import ROWLESS, XaCommits
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
@@ -45,7 +44,6 @@ class AgedPositions:
         self._old: tuple[float, GtidPosition] | None = None
         self._proven: RelayHead | None = None
         self._looked: RelayLocation | None = None
-        self._wait_until_s: float | None = None
 
     def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
         """Take what a poll read at `now_s`; `before` is where the relay log ended then.
@@ -60,6 +58,7 @@ class AgedPositions:
         if self._looked is not None and before.location < self._looked:
             self._forget()  # the log was made again
         self._looked = before.location
+        self._xa.look(before.location, status.prepared)
         last = self._positions[-1] if self._positions else self._old
         if len(self._positions) < MAX_PAIRS and (last is None or last[1] != status.position):
             self._positions.append((now_s, status.position))
@@ -70,27 +69,22 @@ class AgedPositions:
             return
         found = self._reached(self._old[1], before)
         if found is not None and (self._proven is None or found.location > self._proven.location):
-            start = self._log.oldest() if self._proven is None else self._proven.location
-            has_xa = self._xa.see(start, found.location, now_s)
-            if self._proven is None:
-                self._wait_until_s = now_s + XA_S if has_xa else None
             self._proven = found
 
-    def lower(self, now_s: float) -> RelayHead | None:
-        """Return L as of `now_s`; None while there is none."""
+    def lower(self, _now_s: float) -> RelayHead | None:
+        """Return L; None while there is none."""
         if self._proven is None:
             return None
-        if self._wait_until_s is not None and now_s <= self._wait_until_s:
-            self.reason = f"XA COMMITs may be on their way in the replica for {self._wait_until_s - now_s:.0f} s more"
-            return None
-        first = self._xa.first(now_s)
-        return self._proven if first is None or first >= self._proven.location else self._log.at(first)
+        lower = self._xa.lower(self._proven)
+        if lower is None:
+            self.reason = ROWLESS
+        return lower
 
     def keep_from(self) -> RelayLocation | None:
         """Return the first place that `lower` may name: any, before there is one."""
         if self._proven is None:
             return self._log.oldest() if self._looked is not None else None
-        first = self._xa.keep_from()
+        first = self._xa.first
         return self._proven.location if first is None else min(first, self._proven.location)
 
     def _reached(self, position: GtidPosition, head: RelayHead) -> RelayHead | None:

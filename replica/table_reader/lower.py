@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from replica.errors import DisconnectedError, PrerequisiteError
 from replica.handshake.registration import Query
 from replica.handshake.server import ask_uid
+from replica.handshake.start import prepared_transactions
 from replica.protocol.gtid import BinlogPosition
 from replica.relay_log.identity import source_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS, AcceptedPairs, ServerStatus
@@ -36,13 +37,14 @@ _SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_tim
 
 
 def ask_status() -> Steps[ServerStatus]:
-    """Ask for the pair first, and then for what must not be older than it."""
+    """Ask for the pair first, and then for what must not be older than it; last for the prepared XA transactions."""
     rows = yield Query(f"SHOW STATUS WHERE Variable_name IN ('{_FILE}', '{_OFFSET}', '{_WAITING}')")
     found = {(name or "").lower(): value or "" for name, value in rows}
     ((position, time_s),) = yield Query("SELECT @@global.gtid_binlog_pos, UNIX_TIMESTAMP(SYSDATE(6))")
     file = found.get(_FILE, "")
     place = BinlogPosition(file, int(found.get(_OFFSET) or 0)) if file else None
-    return ServerStatus(place, int(found.get(_WAITING) or 0), position_of(position), float(time_s or 0))
+    prepared = yield from prepared_transactions()
+    return ServerStatus(place, int(found.get(_WAITING) or 0), position_of(position), float(time_s or 0), prepared)
 
 
 def ask_hold() -> Steps[float]:

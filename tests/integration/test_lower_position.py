@@ -14,7 +14,8 @@ from replica.errors import PrerequisiteError
 from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.lower import LowerPosition
+from replica.table_reader.lower import LowerPosition, ask_status
+from replica.table_reader.xa_commits import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 
@@ -195,17 +196,70 @@ def test_snapshots_see_all_up_to_it_under_load_and_rotation_and_monitoring(
     assert seen == sorted(seen)
 
 
-def test_xa_commits_of_the_last_minute_are_gone_back_before(server: MariaDb, tmp_path: Path) -> None:
+def prepare(server: MariaDb, name: str, row: int) -> None:
+    server.sql(f"XA START '{name}'", f"INSERT INTO x.t VALUES ({row})", f"XA END '{name}'", f"XA PREPARE '{name}'")
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["by its own session", "by another session"])
+def test_an_xa_commit_is_listed_until_the_engine_is_done_with_it(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, *, own: bool
+) -> None:
+    server = make_server(server_version, *SEMI_SYNC)
+    server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+    server.sql("CREATE DATABASE x", "CREATE TABLE x.t (id INT PRIMARY KEY) ENGINE=InnoDB")
+    config = replica_config(server)
+    with (
+        read_lower(server, tmp_path, 0.3, GtidPosition()) as (_, log),
+        contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection,
+        server.connect() as session,
+        session.cursor() as cursor,
+    ):
+
+        def lower() -> str:
+            """L, were all committed but XA COMMITs."""
+            head = log.head()
+            assert head is not None
+            commits = XaCommits(log)
+            commits.look(head.location, connection.run(ask_status()).prepared)
+            found = commits.lower(head)
+            assert found is not None
+            return str(found.position)
+
+        if own:
+            for statement in ("XA START 'a'", "INSERT INTO x.t VALUES (1)", "XA END 'a'", "XA PREPARE 'a'"):
+                cursor.execute(statement)
+        else:
+            prepare(server, "a", 1)
+        before = server.gtid_binlog_pos()
+        wait_until(lambda: received(log) == before, "we have it")
+        assert lower() == before
+        server.sql("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        hanging = threading.Thread(target=cursor.execute, args=("XA COMMIT 'a'",))
+        hanging.start()
+        wait_until(lambda: received(log) == server.gtid_binlog_pos() != before, "we have it")
+        for _ in range(10):
+            assert lower() == before
+            assert server.sql("SELECT id FROM x.t") == []
+            time.sleep(0.1)
+        server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        hanging.join(WAIT_S)
+        assert lower() == server.gtid_binlog_pos() != before
+        assert server.sql("SELECT id FROM x.t") == [(1,)]
+
+
+def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(server: MariaDb, tmp_path: Path) -> None:
     server.sql("CREATE OR REPLACE DATABASE x", "CREATE TABLE x.t (id INT PRIMARY KEY) ENGINE=InnoDB")
-    server.sql("XA START 'a'", "INSERT INTO x.t VALUES (1)", "XA END 'a'", "XA PREPARE 'a'")
-    before = server.gtid_binlog_pos()
-    with read_lower(server, tmp_path, 0.2, GtidPosition.parse(before)) as (lower, log):
-        server.sql("XA COMMIT 'a'", "INSERT INTO x.t VALUES (2)")
+    prepare(server, "a", 1)
+    with read_lower(server, tmp_path, 0.5, GtidPosition.parse(server.gtid_binlog_pos())) as (lower, log):
+        polled(lower)
+        server.sql("XA COMMIT 'a'")
+        committed = GtidPosition.parse(server.gtid_binlog_pos())
+        server.sql("INSERT INTO x.t VALUES (2)")
         wait_until(lambda: received(log) == server.gtid_binlog_pos(), "we have it")
         wait_until(lambda: polled(lower) is not None, "there is a place")
         found = lower.lower()
         assert found is not None
-        assert str(found.position) == before
+        assert committed.compare(found.position) in (Order.EQUAL, Order.BEFORE)
 
 
 def test_a_lost_connection_is_made_again(server: MariaDb, tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.protocol.transaction_events import XaId
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.table_reader.accepted_pairs import MAX_AHEAD, MAX_PAIRS, TEN_SECONDS, AcceptedPairs, ServerStatus
-from replica.table_reader.xa_commits import XA_S
+from replica.table_reader.xa_commits import ROWLESS
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead
@@ -40,15 +42,15 @@ class Bed:
         self.log = RelayLog(self.directory)
         self.pairs = AcceptedPairs(self.log)
 
-    def commit(self, groups: int = 1, *, xa: str = "") -> Bed:
+    def commit(self, groups: int = 1, *, xa: str = "", name: str = "x") -> Bed:
         for _ in range(groups):
             self.sequence += 1
             gtid = Gtid(0, 1, self.sequence)
             match xa:
                 case "prepare":
-                    self.primary.xa_prepare("x", gtid)
+                    self.primary.xa_prepare(name, gtid)
                 case "commit" | "rollback":
-                    self.primary.xa_end("x", xa.upper(), gtid)
+                    self.primary.xa_end(name, xa.upper(), gtid)
                 case _:
                     self.primary.transaction(gtid)
             self.ends.append(BinlogPosition(self.primary.file, self.primary.position))
@@ -76,9 +78,11 @@ class Bed:
         position: str | None = None,
         time_s: float = T0,
         before: RelayHead | None = None,
+        prepared: Sequence[str] = (),
     ) -> RelayHead | None:
         known = GtidPosition.parse(f"0-1-{self.sequence}" if position is None else position)
-        self.pairs.look(ServerStatus(place, waiting, known, time_s), before or self.log.head(), now_s)
+        listed = frozenset(XaId(1, name.encode(), b"") for name in prepared)
+        self.pairs.look(ServerStatus(place, waiting, known, time_s, listed), before or self.log.head(), now_s)
         return self.pairs.lower(now_s)
 
     def busy(self, place: BinlogPosition | None, now_s: float) -> RelayHead | None:
@@ -291,28 +295,66 @@ def test_without_a_relay_log_there_is_no_place(bed: Bed) -> None:
     assert bed.pairs.reason == "the relay log has not begun"
 
 
-def test_it_goes_back_before_xa_commits_of_the_last_minute(bed: Bed) -> None:
+def test_it_goes_back_before_xa_commits_that_the_engine_is_not_done_with(bed: Bed) -> None:
     bed.commit(2).commit(xa="prepare").send()
-    assert place_of(bed.look(bed.ends[-1], 0, time_s=T0 + 500)) == bed.ends[2], "a prepared one waits for nothing"
-    bed.commit(2).commit(xa="commit").commit(xa="prepare").commit(2).commit(xa="commit").commit().send()
-    assert place_of(bed.look(bed.ends[-1], 20, time_s=T0 + 520)) == bed.ends[4], "where the first XA COMMIT begins"
-    assert place_of(bed.pairs.lower(20 + XA_S)) == bed.ends[4]
-    assert place_of(bed.pairs.lower(20.1 + XA_S)) == bed.ends[-1]
+    late = T0 + 500
+    lower = bed.look(bed.ends[-1], 0, time_s=late, prepared="x")
+    assert place_of(lower) == bed.ends[2], "a prepared one waits for nothing"
+    bed.commit(2).commit(xa="commit").commit(xa="prepare", name="y").commit(2).commit(xa="commit", name="y").send()
+    assert place_of(bed.look(bed.ends[-1], 20, time_s=late, prepared="xy")) == bed.ends[4], "where XA COMMIT x begins"
+    assert place_of(bed.look(bed.ends[-1], 9000, time_s=late, prepared="xy")) == bed.ends[4], "however long it takes"
+    assert place_of(bed.look(bed.ends[-1], 9001, time_s=late, prepared="y")) == bed.ends[8]
+    assert place_of(bed.look(bed.ends[-1], 9002, time_s=late)) == bed.ends[-1]
+
+
+def test_an_xa_id_that_is_used_again_is_another_transactions(bed: Bed) -> None:
+    bed.commit(2).commit(xa="prepare").commit(xa="commit").send()
+    late = T0 + 500
+    assert place_of(bed.look(bed.ends[-1], 0, time_s=late, prepared="x")) == bed.ends[2]
+    bed.commit(xa="prepare").commit().send()
+    assert place_of(bed.look(bed.ends[-1], 1, time_s=late, prepared="x")) == bed.ends[-1]
+
+
+def test_a_pair_does_not_count_before_the_xa_commits_up_to_it_were_looked_for(bed: Bed) -> None:
+    bed.commit(xa="prepare").commit().send()
+    before = bed.log.head()
+    bed.commit(xa="commit").commit().send()
+    assert bed.look(bed.ends[-1], 0, position="0-1-9", before=before, prepared="x") is None
+    kept = bed.pairs.keep_from()
+    assert kept is not None
+    assert bed.pairs.lower(2 * TEN_SECONDS) is None, "the connection is lost: no one knows"
+    assert bed.look(None, 21, position="0-1-9", prepared="x") is not None
+    found = bed.pairs.lower(22)
+    assert found is not None
+    assert str(found.position) == "0-1-2"
+    assert kept <= found.location
+
+
+def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(bed: Bed) -> None:
+    bed.commit(2).commit(xa="prepare", name="y").send()
+    for second in range(30):
+        if second == 2:
+            bed.commit(xa="commit").send()  # prepared before the log begins
+        if second == 5:
+            bed.commit(xa="commit", name="y").send()
+        lower = bed.busy(bed.ends[-1], second)
+        assert (lower is None) == (second < 12)
+        assert lower is None or place_of(lower) >= bed.ends[3]
+        if 10 <= second < 12:
+            assert bed.pairs.reason == ROWLESS
+
+
+def test_an_xa_commit_without_rows_that_hangs_is_waited_for(bed: Bed) -> None:
+    bed.commit(2).commit(xa="commit").commit(2).send()
+    late = T0 + 500
+    assert bed.look(bed.ends[-1], 0, time_s=late, prepared="x") is None
+    assert bed.look(bed.ends[-1], 900, time_s=late, prepared="x") is None
+    assert place_of(bed.look(bed.ends[-1], 901, time_s=late)) == bed.ends[-1]
 
 
 def test_an_xa_rollback_waits_for_nothing(bed: Bed) -> None:
     bed.commit(2).commit(xa="prepare").commit(xa="rollback").commit().send()
     assert place_of(bed.look(bed.ends[-1], 0, time_s=T0 + 100)) == bed.ends[-1]
-
-
-def test_at_the_start_it_looks_a_minute_back_for_xa_commits(bed: Bed) -> None:
-    bed.commit(xa="prepare").commit(xa="commit").commit(1000)
-    bed.primary.timestamp = T0 + 1000
-    bed.commit(10).send()
-    bed.primary.timestamp = T0 + 1070
-    bed.commit(2).commit(xa="prepare").commit(xa="commit").commit(3).send()
-    late = T0 + 1100
-    assert place_of(bed.look(bed.ends[-1], 0, time_s=late)) == bed.ends[-5], "not before the one of long ago"
 
 
 def test_a_relay_log_that_was_made_again_is_known_anew(bed: Bed) -> None:

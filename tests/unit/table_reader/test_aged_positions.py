@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.transaction_events import XaId
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.table_reader.accepted_pairs import MAX_PAIRS, TEN_SECONDS, ServerStatus
 from replica.table_reader.aged_positions import AgedPositions
-from replica.table_reader.xa_commits import XA_S
+from replica.table_reader.xa_commits import ROWLESS
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 
@@ -37,8 +38,13 @@ def filled(directory: Path, *groups: str, start: str = "", xa: dict[str, str] | 
     return RelayLog(directory)
 
 
-def look(positions: AgedPositions, log: RelayLog, position: str, now_s: float) -> str | None:
-    positions.look(ServerStatus(None, 0, GtidPosition.parse(position), 0), log.head(), now_s)
+X = frozenset({XaId(1, b"x", b"")})
+
+
+def look(
+    positions: AgedPositions, log: RelayLog, position: str, now_s: float, prepared: frozenset[XaId] = frozenset()
+) -> str | None:
+    positions.look(ServerStatus(None, 0, GtidPosition.parse(position), 0, prepared), log.head(), now_s)
     lower = positions.lower(now_s)
     return None if lower is None else str(lower.position)
 
@@ -108,24 +114,24 @@ def test_a_log_that_is_behind_the_replica_is_followed(tmp_path: Path) -> None:
     assert look(positions, log, "0-1-4", 11) == "0-1-4"
 
 
-def test_xa_commits_are_gone_back_before_for_a_minute(tmp_path: Path) -> None:
+def test_xa_commits_that_the_engine_is_not_done_with_are_gone_back_before(tmp_path: Path) -> None:
     log = filled(tmp_path, *(f"0-1-{n}" for n in range(1, 9)), xa={"0-1-3": "prepare", "0-1-5": "commit"})
     positions = AgedPositions(log)
-    look(positions, log, "0-1-4", 0)
-    assert look(positions, log, "0-1-8", 10) == "0-1-4"
-    assert look(positions, log, "0-1-8", 20) == "0-1-4"
-    assert look(positions, log, "0-1-8", 20 + XA_S) == "0-1-4"
-    assert look(positions, log, "0-1-8", 20.1 + XA_S) == "0-1-8"
+    look(positions, log, "0-1-4", 0, X)
+    assert look(positions, log, "0-1-8", 10, X) == "0-1-4", "the replica has not got to it"
+    assert look(positions, log, "0-1-8", 20, X) == "0-1-4"
+    assert look(positions, log, "0-1-8", 900, X) == "0-1-4", "however long it takes"
+    assert look(positions, log, "0-1-8", 901) == "0-1-8"
 
 
-def test_a_log_with_xa_commits_waits_a_minute_at_the_start(tmp_path: Path) -> None:
-    log = filled(tmp_path, *(f"0-1-{n}" for n in range(1, 9)), xa={"0-1-3": "prepare", "0-1-5": "commit"})
+def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(tmp_path: Path) -> None:
+    log = filled(tmp_path, *(f"0-1-{n}" for n in range(1, 9)), xa={"0-1-5": "commit"})
     positions = AgedPositions(log)
-    look(positions, log, "0-1-8", 0)
-    assert look(positions, log, "0-1-8", 10) is None
-    assert "XA COMMITs" in positions.reason
-    assert look(positions, log, "0-1-8", 10 + XA_S) is None
-    assert look(positions, log, "0-1-8", 10.1 + XA_S) == "0-1-8"
+    look(positions, log, "0-1-4", 0, X)
+    assert look(positions, log, "0-1-8", 10, X) is None
+    assert positions.reason == ROWLESS
+    assert look(positions, log, "0-1-8", 20, X) is None
+    assert look(positions, log, "0-1-8", 21) == "0-1-8"
 
 
 def test_without_a_relay_log_there_is_no_place(tmp_path: Path) -> None:

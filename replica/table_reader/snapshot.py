@@ -12,17 +12,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import PrerequisiteError
-from replica.protocol.gtid import covers
-from replica.relay_log.ddl import statements_between
 from replica.relay_log.xa import prepared_at
-from replica.schema.outline import outline_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
-from replica.table_reader.catalog import count_rows, list_tables
+from replica.table_reader.chunk_choice import ALL, choose_chunks
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.log_view import place_behind
+from replica.table_reader.followed_names import FirstNames, FollowedNames
+from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
 from replica.table_reader.reading_list import ReadingList
@@ -33,7 +29,7 @@ from replica.table_reader.transaction import transaction_at
 from replica.table_reader.watch import SourceWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from replica.config import ReplicaConfig
@@ -41,32 +37,15 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
+    from replica.table_reader.chunk_choice import ReadLimit
     from replica.table_reader.chunk_reader import SnapshotConnection
-    from replica.table_reader.chunks import ReadTable, TableChunk
     from replica.table_reader.log_view import LogView
     from replica.table_reader.pace import Pace
     from replica.table_reader.reading_list import TableReading
     from replica.table_reader.rows_events import LastTransaction
 
-BATCH_BYTES: Final = 256 << 20
-"""What one batch takes of the chunks that wait, unless it is told less."""
 RATE_S: Final = 30.0
 """How far back the rate that progress tells is measured."""
-
-LAG_S: Final = 60.0
-"""How long a replica may take to get to where its tables are asked for; the planning of a batch waits meanwhile."""
-LAG_POLL_S: Final = 0.1
-"""How often it is asked."""
-
-
-class ReadLimit(NamedTuple):
-    """The most that one batch takes; one chunk at least, whatever it says."""
-
-    rows: int | None = None
-    size: int | None = None
-
-
-ALL: Final = ReadLimit()
 
 
 class Advance(NamedTuple):
@@ -130,11 +109,13 @@ class TableSnapshot:
         self._ranges = RangeReader(
             config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
         )
+        self._names = FollowedNames(
+            *(view, self._list, self._wanted), lambda: self._connect(self._watch.host), pace.host
+        )
         self.held_back: tuple[TableName, ...] = ()
         self._reached = Frontier()
-        self._followed: RelayLocation | None = None
-        self._estimated = 0
-        self._done_before = 0
+        self._first = FirstNames(0, 0)
+        self._needed: tuple[RelayLocation, RelayLocation] | None = None
         self._rates: deque[tuple[float, int]] = deque()
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -150,19 +131,7 @@ class TableSnapshot:
         self._watch.start()
         if frontier.finished:
             return
-        head = self._view.head()
-        self._followed, self._list.named_at = head.location, head.position
-        opened = dict(frontier.open)
-        connection = self._connect(self._watch.host)
-        try:
-            self._await_names(connection)
-            names = [] if frontier.done else list_tables(connection, self._wanted)
-            left = [name for name in names if frontier.reached(name) == NOTHING]
-            self._done_before = len(names) - len(left)
-            self._list.add([*left, *(name for name in opened if name not in left)], opened)
-            self._estimated = count_rows(connection, {*left, *opened})
-        finally:
-            connection.close()
+        self._first = self._names.begin(frontier)
         self._threads.start()
 
     def close(self) -> None:
@@ -175,12 +144,15 @@ class TableSnapshot:
         """Return the place of the relay log from which on its files are needed; None: no place is known yet."""
         _, begun = self._list.state()
         places = [chunk.lower for table in begun for chunk in list(table.chunks)]
-        places += [place for place in (self._watch.keep_from() or self._followed,) if place is not None]
+        places += [place for place in (self._watch.keep_from() or self._names.upto,) if place is not None]
         if not places:
             return None
         first = min(places)
-        # Of a transaction that is prepared there the rows lie before.
-        return min([first, *(group.location for group in prepared_at(self._view.log, first))])
+        if self._needed is None or self._needed[0] != first:
+            # Of a transaction that is prepared there the rows lie before.
+            prepared = prepared_at(self._view.log, first)
+            self._needed = first, min([first, *(group.location for group in prepared)])
+        return self._needed[1]
 
     # -- what the planner asks -----------------------------------------------------------------------------------
 
@@ -220,7 +192,7 @@ class TableSnapshot:
         if frontier.finished:
             return None
         self._resume(frontier)
-        self._follow_names(frontier, v)
+        self._names.follow(frontier, v)
         taken, gone, again = self._fitting(v, limit)
         try:
             if not taken and not gone and not self._list.finished:
@@ -261,15 +233,15 @@ class TableSnapshot:
         since, before = self._rates[0]
         rate = (rows - before) / (now - since) if now > since else 0.0
         total = self._list.total
-        rest = max(0, self._estimated - rows)
+        rest = max(0, self._first.estimated_rows - rows)
         return SnapshotProgress(
-            tables=self._done_before + total,
-            tables_done=self._done_before + total - left - len({table.name for table in begun}),
+            tables=self._first.delivered + total,
+            tables_done=self._first.delivered + total - left - len({table.name for table in begun}),
             current=tuple(dict.fromkeys(table.name for table in begun if table.busy)),
             rows=rows,
             size=self._threads.size,
             rows_a_second=rate,
-            estimated_rows=self._estimated,
+            estimated_rows=self._first.estimated_rows,
             seconds_left=rest / rate if rate else None,
             waits_for=self._threads.waits_for,
         )
@@ -288,51 +260,11 @@ class TableSnapshot:
         self._threads.check()
         self._watch.check()
 
-    def _follow_names(self, frontier: Frontier, v: RelayHead) -> None:
-        """Add the tables that were made since the names were listed, before the frontier passes their names."""
-        if self._followed is None or v.location <= self._followed:
-            return
-        again = False
-        self._list.named_at = v.position
-        for statement in statements_between(self._view.log, self._followed, v.location):
-            outline = outline_of(statement.query, statement.server_version)
-            if outline is None:
-                continue
-            again |= not outline.tables
-            self._list.add(name for name in outline.defined if frontier.reached(name) == NOTHING and self._wanted(name))
-        if again and not frontier.done:
-            self._list_again(frontier)
-        self._followed = v.location
-
-    def _await_names(self, connection: SnapshotConnection) -> None:
-        """Wait until a replica has got to the place that the names of tables are asked for: it may not have one yet."""
-        if self._pace.host is None:
-            return
-        deadline = time.monotonic() + LAG_S
-        while not covers(at := connection.position(), wanted := self._list.named_at):
-            self._view.head()  # raises what ended the stream
-            if time.monotonic() >= deadline:
-                raise PrerequisiteError(
-                    f"the replica {self._pace.host}, which tables are read from, is at {at or 'no position'} and has "
-                    f"not got to {wanted} within {LAG_S:.0f} s: it may not have all tables yet.",
-                    hint="Wait until it has (SHOW SLAVE STATUS on it says why not), or read tables from the primary.",
-                )
-            time.sleep(LAG_POLL_S)
-
     def _resume(self, frontier: Frontier) -> None:
         """Bring the list to a frontier that is not the one that was returned last."""
         if frontier.rows != self._reached.rows and not frontier.done:
-            self._list_again(frontier)
+            self._names.list_again(frontier)
         self._list.follow(dict(frontier.open))
-
-    def _list_again(self, frontier: Frontier) -> None:
-        connection = self._connect(self._watch.host)
-        try:
-            self._await_names(connection)
-            names = list_tables(connection, self._wanted)
-        finally:
-            connection.close()
-        self._list.add(name for name in names if frontier.reached(name) == NOTHING)
 
     def _fitting(
         self, v: RelayHead, limit: ReadLimit
@@ -340,7 +272,7 @@ class TableSnapshot:
         """Return the chunks that hold at `v` once they are moved, within the limit; tables that are not there; and
         tables that are to be read again.
         """
-        candidates, gone = self._candidates(v, limit)
+        candidates, gone = choose_chunks(self._view, self._list.deliverable(), v, limit)
         taken = []
         if candidates:
             self._mover.look([group for group, _ in candidates], v.location)
@@ -361,48 +293,6 @@ class TableSnapshot:
             gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
         self.held_back = tuple(table.name for table in later if table not in gone)
         return taken, gone, again
-
-    def _candidates(
-        self, v: RelayHead, limit: ReadLimit
-    ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
-        rows, size = limit.rows, BATCH_BYTES if limit.size is None else limit.size
-        candidates: list[tuple[ChunkRun, TableReading]] = []
-        gone = []
-        definitions: dict[TableName, ReadTable] = {}
-        stopped: set[TableName] = set()  # lanes behind these have to wait
-        for table in self._list.deliverable():
-            if table.name in stopped:
-                continue
-            if table.gone is not None:
-                if covers(v.position, table.gone):
-                    gone.append(table)
-                continue
-            chunks: list[TableChunk] = []
-            for chunk in list(table.chunks):
-                fits = (rows is None or chunk.rows <= rows) and chunk.size <= size
-                first = not (chunks or candidates)
-                if not (fits or first or table.whole) or (chunks and chunk.table != chunks[0].table):
-                    break
-                chunks.append(chunk)
-                rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
-            upper = self._upper(chunks, v) if chunks else None
-            if upper is not None and definitions.setdefault(table.name, chunks[0].table) == chunks[0].table:
-                candidates.append((ChunkRun(table.name, tuple(chunks), upper), table))
-                if len(chunks) == len(table.chunks):
-                    continue
-            stopped.add(table.name)
-        return candidates, gone
-
-    def _upper(self, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
-        """Find the place of the relay log that chunks were read before; None where it has not got there."""
-        behind = {chunk.upper for chunk in chunks if not covers(v.position, chunk.upper)}
-        if not behind:
-            return v.location
-        last = max(behind, key=lambda position: sum(gtid.seq_no for gtid in position))
-        if all(covers(last, position) for position in behind):
-            behind = {last}  # looking up a place takes milliseconds
-        places = [place_behind(self._view, position) for position in behind]
-        return None if None in places else max(v.location, *(place for place in places if place is not None))
 
     def _write(
         self,

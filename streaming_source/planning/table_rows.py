@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
-    from replica.table_reader.snapshot import Advance, ReadLimit, SnapshotProgress
+    from replica.table_reader.chunk_choice import ReadLimit
+    from replica.table_reader.snapshot import Advance, SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
@@ -201,7 +202,7 @@ class SnapshotRows:
         rows, size = self._limit(changes=end is not None) if bounded else (None, None)
         if rows == 0:
             return end
-        from replica.table_reader.snapshot import ReadLimit  # brings what reads tables, which few queries do
+        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
 
         limit = ReadLimit(rows, size)
         steps: list[tuple[Frontier, Frontier]] = []

@@ -17,9 +17,10 @@ from replica.errors import ConfigError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
 from replica.protocol.gtid import GtidPosition
+from replica.table_reader.chunk_choice import ALL, ReadLimit
 from replica.table_reader.frontier import NOTHING, Frontier
 from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import ALL, ReadLimit, TableSnapshot
+from replica.table_reader.snapshot import TableSnapshot
 from tests.fixtures.mariadb import wait_until
 from tests.kit import bodies
 

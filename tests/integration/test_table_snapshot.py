@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import PrerequisiteError, SchemaError
+from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import ReadLimit
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading, Writers
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import AuthenticationError, DiskFullError
+from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import ReadLimit
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading
 

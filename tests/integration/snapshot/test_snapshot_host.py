@@ -14,9 +14,9 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.option_values import Endpoint
-from replica.table_reader import snapshot
+from replica.table_reader import followed_names
+from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import ReadLimit
 from tests.fixtures.mariadb import wait_until
 from tests.integration.table_reading import TableReading, Writers
 from tests.integration.test_initial import ORDERS, ROW, InitialQuery, Shop
@@ -170,6 +170,6 @@ def test_a_replica_that_does_not_catch_up_is_an_error(
         replica.sql("STOP SLAVE SQL_THREAD")
         primary.sql("INSERT INTO shop.t VALUES (1, 1)")
         wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
-        monkeypatch.setattr(snapshot, "LAG_S", 0.5)
+        monkeypatch.setattr(followed_names, "LAG_S", 0.5)
         with pytest.raises(PrerequisiteError, match="has not got to"):
             reading.restart()

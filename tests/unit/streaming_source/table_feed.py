@@ -18,7 +18,7 @@ from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
 from replica.table_reader.batches import SpoolPart
 from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.snapshot import Advance, ReadLimit, SnapshotProgress
+from replica.table_reader.snapshot import Advance, SnapshotProgress
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.table import TableSchema
+    from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import ReadAgain
 

@@ -1,0 +1,122 @@
+"""The names of the tables that are to be read: asked for at the start, and followed along the stream.
+
+In: a connection to the server that tables are read from, the relay log, the frontier that a checkpoint holds. Out: the
+reading list has every wanted table that is not delivered; tables that the stream makes are added before the frontier
+passes their names. A replica that may not have a table yet is waited for; one that does not get there is an error.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import PrerequisiteError
+from replica.protocol.gtid import covers
+from replica.relay_log.ddl import statements_between
+from replica.schema.outline import outline_of
+from replica.table_reader.catalog import count_rows, list_tables
+from replica.table_reader.frontier import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from replica.option_values import Endpoint
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.chunk_reader import SnapshotConnection
+    from replica.table_reader.frontier import Frontier
+    from replica.table_reader.log_view import LogView
+    from replica.table_reader.reading_list import ReadingList
+
+LAG_S: Final = 60.0
+"""How long a replica may take to get to where its tables are asked for; the planning of a batch waits meanwhile."""
+LAG_POLL_S: Final = 0.1
+"""How often it is asked."""
+
+
+class FirstNames(NamedTuple):
+    """The outcome of the first look: how many tables are delivered already, and about how many rows the others have."""
+
+    delivered: int
+    estimated_rows: int
+
+
+class FollowedNames:
+    """The names of one query's tables, put into its reading list. `replica`: what tables are read from, None: the
+    primary.
+
+    `upto`: the place of the relay log up to which its statements are looked at; None before the first look.
+    """
+
+    def __init__(
+        self,
+        view: LogView,
+        names: ReadingList,
+        wanted: Callable[[TableName], bool],
+        connect: Callable[[], SnapshotConnection],
+        replica: Endpoint | None,
+    ) -> None:
+        self._view = view
+        self._list = names
+        self._wanted = wanted
+        self._connect = connect
+        self._replica = replica
+        self.upto: RelayLocation | None = None
+
+    def begin(self, frontier: Frontier) -> FirstNames:
+        """Put what a frontier says is not delivered into the list."""
+        head = self._view.head()
+        self.upto, self._list.named_at = head.location, head.position
+        opened = dict(frontier.open)
+        with self._at_the_place() as connection:
+            names = [] if frontier.done else list_tables(connection, self._wanted)
+            left = [name for name in names if frontier.reached(name) == NOTHING]
+            self._list.add([*left, *(name for name in opened if name not in left)], opened)
+            return FirstNames(len(names) - len(left), count_rows(connection, {*left, *opened}))
+
+    def follow(self, frontier: Frontier, v: RelayHead) -> None:
+        """Add the tables that were made since the last look, up to `v`."""
+        if self.upto is None or v.location <= self.upto:
+            return
+        again = False
+        self._list.named_at = v.position
+        for statement in statements_between(self._view.log, self.upto, v.location):
+            outline = outline_of(statement.query, statement.server_version)
+            if outline is None:
+                continue
+            again |= not outline.tables
+            self._list.add(name for name in outline.defined if frontier.reached(name) == NOTHING and self._wanted(name))
+        if again and not frontier.done:
+            self.list_again(frontier)
+        self.upto = v.location
+
+    def list_again(self, frontier: Frontier) -> None:
+        """Ask the server for the names once more."""
+        with self._at_the_place() as connection:
+            names = list_tables(connection, self._wanted)
+        self._list.add(name for name in names if frontier.reached(name) == NOTHING)
+
+    @contextmanager
+    def _at_the_place(self) -> Iterator[SnapshotConnection]:
+        """Open a connection to a server that has got to the place that names are asked for."""
+        connection = self._connect()
+        try:
+            self._await(connection)
+            yield connection
+        finally:
+            connection.close()
+
+    def _await(self, connection: SnapshotConnection) -> None:
+        if self._replica is None:
+            return
+        deadline = time.monotonic() + LAG_S
+        while not covers(at := connection.position(), wanted := self._list.named_at):
+            self._view.head()  # raises what ended the stream
+            if time.monotonic() >= deadline:
+                raise PrerequisiteError(
+                    f"the replica {self._replica}, which tables are read from, is at {at or 'no position'} and has "
+                    f"not got to {wanted} within {LAG_S:.0f} s: it may not have all tables yet.",
+                    hint="Wait until it has (SHOW SLAVE STATUS on it says why not), or read tables from the primary.",
+                )
+            time.sleep(LAG_POLL_S)

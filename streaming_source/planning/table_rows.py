@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk_choice import ReadLimit
     from replica.table_reader.snapshot import Advance, SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.options.source_options import ReadAgain
+    from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import CatalogChanges

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.options.source_options import ReadAgain
+    from streaming_source.options.reading_options import ReadAgain
 
 A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
 CATALOG: dict[tuple[str, str], TableSchema] = dict.fromkeys((A, T, U))  # type: ignore[assignment]

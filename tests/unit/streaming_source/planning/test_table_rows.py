@@ -10,7 +10,7 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.table_reader.frontier import NOTHING, Frontier
-from streaming_source.options.source_options import ReadAgain
+from streaming_source.options.reading_options import ReadAgain
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import Group, again, offset, small

@@ -1,0 +1,135 @@
+"""The options of where a query starts, and of reading the tables themselves.
+
+In: the text of each. Out: `ReadingOptions`, the part of the options that says what comes first, and how the rows of
+tables are read. Refused: what cannot go with reading tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+from replica.errors import ConfigError
+from replica.option_places import Position, starting_place
+from replica.option_values import endpoint, one_of, table_patterns
+from streaming_source.options import values
+from streaming_source.options.row_options import RowOptions, option
+
+Start = Position | Literal["initial"]
+"""A place of the stream; or the tables themselves first, and then the stream behind them."""
+Content = Literal["changes", "tables"]
+
+MAX_ROWS = 2**63 - 1
+MAX_CONNECTIONS = 64
+"""Each is a session of the server, with its memory and its read view."""
+
+
+def _start(text: str) -> Start:
+    return "initial" if text.strip().lower() == "initial" else starting_place(text)
+
+
+class ReadAgain(NamedTuple):
+    """The tables to read again, as patterns, and the word by which a checkpoint knows whether that was done."""
+
+    patterns: tuple[str, ...]
+    word: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.patterns)}@{self.word}"
+
+
+def _read_again(text: str) -> ReadAgain:
+    """Read patterns of tables, and behind the last @ a word."""
+    patterns, _, word = text.strip().rpartition("@")
+    if not patterns or not word.strip():
+        raise ValueError("is not of the form database.table@word, with another word each time")
+    return ReadAgain(table_patterns(patterns), word.strip())
+
+
+def _host(text: str) -> str:
+    """Read host or host:port."""
+    name = text.strip()
+    try:
+        endpoint(name, 3306)
+    except ValueError:
+        raise ValueError("is not a host: db2, db2:3307 or [address]:port") from None
+    return name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadingOptions(RowOptions):
+    """The parsed options of what a query begins with, one field each."""
+
+    starting_position: Start | None = option(  # noqa: RUF009  (it makes a field)
+        "startingPosition",
+        _start,
+        None,
+        "Where a query without a checkpoint starts: initial (all rows of the tables first, then their changes), "
+        "latest, earliest, after a GTID position, or at a time (2026-11-21T20:00:00Z). Unset: latest; earliest with "
+        "spark.read",
+    )
+    content: Content = option(  # noqa: RUF009
+        "content",
+        one_of(Content),
+        "changes",
+        "With spark.read: what the rows are: changes, or the tables: their own rows, all as of one GTID position",
+    )
+    snapshot_connections: int = option(
+        "snapshotConnections",
+        values.integer(1, MAX_CONNECTIONS),
+        "2",
+        "Reading the tables themselves: connections that read at the same time",
+    )
+    snapshot_chunk_rows: int = option(
+        "snapshotChunkRows",
+        values.integer(1, MAX_ROWS),
+        "100000",
+        "Reading the tables themselves: rows that one SELECT reads at most; an ALTER of the table waits for it",
+    )
+    snapshot_rows_per_second: int | None = option(
+        "snapshotRowsPerSecond",
+        values.integer(1, MAX_ROWS),
+        None,
+        "Reading the tables themselves: rows a second at most, of all connections together",
+    )
+    snapshot_host: str | None = option(
+        "snapshotHost",
+        _host,
+        None,
+        "Reading the tables themselves: from this host, db2:3307, a replica of the primary with the same GTIDs; unset: "
+        "from the server that the changes come from",
+    )
+    snapshot_again: ReadAgain | None = option(  # noqa: RUF009
+        "snapshotAgain",
+        _read_again,
+        None,
+        "Read the rows of these tables again, without a new checkpoint, once for each new word behind the @: "
+        "shop.orders,shop.lines_*@monday",
+    )
+
+    def check_initial(self, *, has_server: bool) -> None:
+        """Refuse what cannot go with reading the tables themselves, with a ConfigError."""
+        if not self.initial and self.snapshot_again is None:
+            return
+        asked = "startingPosition=initial" if self.initial else "snapshotAgain"
+        if not has_server:
+            raise ConfigError(
+                f"{asked} reads the tables themselves, and no server is named: relayDir has their changes only.",
+                hint="Set host and user beside relayDir: the changes still come from the daemon's relay log.",
+            )
+        if not self.gtid_strict_mode:
+            raise ConfigError(
+                f"{asked} needs gtidStrictMode: the rows of a table are put to one place of the stream, and a position "
+                "that names several places tells none.",
+                hint="Remove gtidStrictMode=false.",
+            )
+
+    @property
+    def initial(self) -> bool:
+        """Whether the rows of the tables are asked for, before their changes."""
+        return self.starting_position == "initial"
+
+    @property
+    def stream_start(self) -> Position | None:
+        """The place where the changes start; unset where the option is."""
+        return "latest" if self.starting_position == "initial" else self.starting_position

@@ -5,13 +5,11 @@ The sink takes no insert of a key that is there, and no change of a row that is 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
 import random
 import secrets
 import shutil
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +24,10 @@ from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.key_columns import EVERY_TABLE, KeyColumns
 from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
+from tests.fixtures.beside import moving_keys
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 WAIT_S = 60.0
-WRITE_S = 0.001
 Images = dict[tuple[str, Any], dict[str, Any]]
 
 
@@ -69,39 +68,8 @@ class Shop:
                 found |= {(table, row[0]): dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
         return found
 
-    @contextlib.contextmanager
-    def writing(self, table: str, *, keys: int, seed: int = 1) -> Iterator[None]:
-        """Inserts, updates, deletes, moving and swapping keys, in transactions of a few, until the end of the block."""
-        stop, rng = threading.Event(), random.Random(seed)
-
-        def some() -> str:
-            key, other = rng.randrange(keys), rng.randrange(keys)
-            return rng.choice(
-                [
-                    f"REPLACE INTO {table} VALUES ({key}, 'new {rng.random():.6f}', {rng.randrange(999)})",
-                    f"UPDATE {table} SET price = price + 1 WHERE id BETWEEN {key} AND {key + 5}",
-                    f"DELETE FROM {table} WHERE id = {key}",
-                    f"UPDATE IGNORE {table} SET id = {other} WHERE id = {key}",
-                    f"UPDATE IGNORE {table} SET id = id + {keys} WHERE id BETWEEN {key} AND {key + 3} ORDER BY id DESC",
-                    f"DELETE FROM {table} WHERE id >= {keys}",
-                ]
-            )
-
-        def write() -> None:
-            with self.server.connect(database=self.database) as connection, connection.cursor() as cursor:
-                while not stop.wait(WRITE_S):
-                    cursor.execute("BEGIN")
-                    for _ in range(rng.randint(1, 3)):
-                        cursor.execute(some())
-                    cursor.execute(rng.choice(["COMMIT"] * 4 + ["ROLLBACK"]))
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+    def writing(self, table: str, *, keys: int, seed: int = 1) -> contextlib.AbstractContextManager[None]:
+        return moving_keys(self.server, f"{self.database}.{table}", keys=keys, seed=seed)
 
 
 class InitialQuery:

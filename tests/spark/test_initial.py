@@ -6,27 +6,20 @@ at any border between rows that were read and changes of the stream ends the tes
 
 from __future__ import annotations
 
-import contextlib
 import json
-import random
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streaming_source.rows.read_rows import FIRST_ORDINAL
+from tests.fixtures.beside import moving_keys
 from tests.spark.queries import Shop, wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import Row
 
-    from tests.fixtures.mariadb import MariaDb
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
-
-WRITE_S = 0.002
 
 
 class StrictSink:
@@ -63,37 +56,6 @@ class StrictSink:
                 before = None
 
 
-@contextlib.contextmanager
-def writing(server: MariaDb, table: str, *, keys: int, seed: int = 1) -> Iterator[None]:
-    """Inserts, updates, deletes, moving and swapping keys, in transactions of a few, until the end of the block."""
-    stop, rng = threading.Event(), random.Random(seed)
-
-    def some() -> str:
-        key, other = rng.randrange(keys), rng.randrange(keys)
-        return rng.choice(
-            [
-                f"REPLACE INTO {table} VALUES ({key}, 'new {rng.random():.6f}', {rng.randrange(999)})",
-                f"UPDATE {table} SET price = price + 1 WHERE id BETWEEN {key} AND {key + 5}",
-                f"DELETE FROM {table} WHERE id = {key}",
-                f"UPDATE IGNORE {table} SET id = {other} WHERE id = {key}",
-                f"UPDATE IGNORE {table} SET id = id + {keys} WHERE id BETWEEN {key} AND {key + 3} ORDER BY id DESC",
-                f"DELETE FROM {table} WHERE id >= {keys}",
-            ]
-        )
-
-    def write() -> None:
-        while not stop.wait(WRITE_S):
-            server.sql("BEGIN", *(some() for _ in range(rng.randint(1, 3))), rng.choice(["COMMIT"] * 4 + ["ROLLBACK"]))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
 def state(shop: Shop, table: str = "orders") -> dict[Any, Any]:
     return {row[0]: row for row in shop.sql(f"SELECT * FROM {shop.database}.{table}")}
 
@@ -118,7 +80,7 @@ def test_a_table_under_writers_with_a_crash_behind_every_step(shop: Shop, shape:
         ordinals = [int(text[-12:]) for text in texts] if texts else [row.transaction.ordinal for row in run.rows]
         return sum(ordinal >= FIRST_ORDINAL for ordinal in ordinals)
 
-    with writing(shop.primary, shop.orders, keys=3500):
+    with moving_keys(shop.primary, shop.orders, keys=3500):
         for step in range(3):
             before, query = rows_read() if step else 0, run.start(changes())
             wait(lambda: rows_read() > before, "rows", query)  # noqa: B023  (it is called at once)
@@ -150,7 +112,7 @@ def test_many_tables_as_variant_available_now(shop: Shop) -> None:
         f"INSERT INTO {database}.one VALUES (18446744073709551615, 'last')",
     )
     run = shop.run()
-    with writing(shop.primary, shop.orders, keys=600):
+    with moving_keys(shop.primary, shop.orders, keys=600):
         rows = run.drain(shop.changes(tables=f"{database}.*", startingPosition="initial", snapshotChunkRows=100))
     rows = run.drain(shop.changes(tables=f"{database}.*", startingPosition="initial"))
     sinks: dict[str, dict[Any, Any]] = {}

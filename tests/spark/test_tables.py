@@ -7,14 +7,15 @@ have the same keys, and at any two different ones they do not.
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException
 
+from tests.fixtures.beside import beside
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import threading
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -26,11 +27,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.server]
 ROWS = 4000
 
 
-@contextlib.contextmanager
-def writing(server: MariaDb, database: str) -> Iterator[None]:
-    stop = threading.Event()
-
-    def write() -> None:
+def writing(server: MariaDb, database: str) -> contextlib.AbstractContextManager[None]:
+    def write(stop: threading.Event) -> None:
         with contextlib.closing(server.connect(database=database, autocommit=False)) as connection:
             cursor = connection.cursor()
             key = ROWS
@@ -43,13 +41,7 @@ def writing(server: MariaDb, database: str) -> Iterator[None]:
                 connection.commit()
                 stop.wait(0.002)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return beside(write)
 
 
 def load(spark: SparkSession, shop: Shop, **options: str) -> DataFrame:

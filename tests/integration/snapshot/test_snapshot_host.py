@@ -6,7 +6,6 @@ catches up, so that it may lie before what is received of the primary.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,15 @@ from replica.option_values import Endpoint
 from replica.table_reader import followed_names
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.pace import Pace
+from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.table_reading import TableReading, Writers
 from tests.integration.test_initial import ORDERS, ROW, InitialQuery, Shop
 from tests.integration.test_lower_position import replicate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import contextlib
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.fixtures.mariadb import MariaDb
@@ -47,25 +48,17 @@ def caught_up(primary: MariaDb, replica: MariaDb) -> None:
     wait_until(lambda: replica.gtid_binlog_pos() == primary.gtid_binlog_pos(), "the replica has all of the primary")
 
 
-@contextlib.contextmanager
-def lagging(replica: MariaDb) -> Iterator[None]:
+def lagging(replica: MariaDb) -> contextlib.AbstractContextManager[None]:
     """Let the replica stand still most of the time, until the end of the block."""
-    stop = threading.Event()
 
-    def run() -> None:
+    def run(stop: threading.Event) -> None:
         while not stop.is_set():
             replica.sql("STOP SLAVE SQL_THREAD")
             stop.wait(STILL_S)
             replica.sql("START SLAVE SQL_THREAD")
             stop.wait(MOVING_S)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return beside(run)
 
 
 def test_each_batch_holds_at_its_position_while_the_replica_lags(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,12 @@ from pyspark.sql import functions as f
 
 from streaming_source import started, upsert_into
 from tests.system.job import session
+from tests.system.soak.running import keep_running
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-POLL_S = 0.1
 BATCH_NAME = "spark.databricks.delta.commitInfo.userMetadata"
 TABLE_SCHEMA = "tbl STRING, k STRING, row STRING"
 KEYS = ("k", "k2")
@@ -91,23 +90,7 @@ def main(settings_json: str) -> None:
             # CREATE TABLE takes the empty folder of its log, which is watched, for a table.
             spark.createDataFrame([], TABLE_SCHEMA).write.format("delta").mode("append").save(query["output"])
     wanted = [(query, _load(spark, query["options"])) for query in settings["queries"]]
-    with Path(settings["events"]).open("a", encoding="utf-8") as events:
-
-        def say(**event: object) -> None:
-            events.write(json.dumps(event) + "\n")
-            events.flush()
-
-        say(warm=True)
-        if not sys.stdin.readline():
-            return  # whoever started it is gone
-        running = [(query, stream, _start(stream, query)) for query, stream in wanted]
-        say(started=True)
-        while True:
-            for place, (query, stream, handle) in enumerate(running):
-                if not handle.isActive:
-                    say(kind=query["kind"], failure=str(handle.exception()))
-                    running[place] = query, stream, _start(stream, query)
-            time.sleep(POLL_S)
+    keep_running(settings, wanted, _start)
 
 
 def _load(spark: SparkSession, options: dict[str, str]) -> DataFrame:

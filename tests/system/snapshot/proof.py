@@ -34,22 +34,29 @@ from tests.system.snapshot.tables import DATABASE
 from tests.system.snapshot.truth import Truth
 from tests.system.soak.inotify import Watch
 from tests.system.soak.spark_driver import Driver
-from tests.system.soak.spark_points import BEFORE_PLANNING, POINTS, Progress, QueryFolders, point_hit, wait_for
+from tests.system.soak.spark_points import (
+    AT_RANDOM,
+    BEFORE_PLANNING,
+    MOMENT_TIMEOUT_S,
+    POINTS,
+    RANDOM_KILL_S,
+    STALLED_S,
+    WHOLE,
+    Progress,
+    QueryFolders,
+    point_hit,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 APPEND, MERGE = "parquet", "delta"
-AT_RANDOM = "at random"
-MOMENT_TIMEOUT_S = 300.0
-STALLED_S = 300.0
-RANDOM_KILL_S = (0.0, 12.0)
 SKIPS = 3
 """Up to so many batches go by before the one that is hit."""
 MAX_BACKLOG = 4 << 20
 """Of binlog that the slower sink has not committed; the writers rest until half of it is left."""
 PAUSE_S = 0.02
-WHOLE = 0.6
 LOST_RELAY, LOST_SPOOL = 0.25, 0.25
 BATCHES = 24
 """About so many that the tables take, so that a kill hits them in the middle."""

@@ -31,23 +31,28 @@ from tests.system.soak.spark_faults import SideFaults
 from tests.system.soak.spark_load import Load
 from tests.system.soak.spark_options import daemon_options, draw_options
 from tests.system.soak.spark_oracle import written
-from tests.system.soak.spark_points import BEFORE_PLANNING, POINTS, Progress, QueryFolders, point_hit, wait_for
+from tests.system.soak.spark_points import (
+    AT_RANDOM,
+    BEFORE_PLANNING,
+    MOMENT_TIMEOUT_S,
+    POINTS,
+    RANDOM_KILL_S,
+    STALLED_S,
+    WHOLE,
+    Progress,
+    QueryFolders,
+    point_hit,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AT_RANDOM = "at random"
-MOMENT_TIMEOUT_S = 300.0
-"""For a point to be reached: a query starts in 5 s on a quiet machine, in two minutes where twenty share two cores."""
-STALLED_S = 300.0
-RANDOM_KILL_S = (0.0, 12.0)
 SKIPS = 4
 """Up to so many batches go by before the one that is hit."""
 MAX_BACKLOG = 16 << 20
 """Of binlog that the slower sink has not committed: a batch of the smallest kind a second or two catches up with it."""
 LOST_RELAY = 0.3
-WHOLE = 0.6
-"""How often all processes of the application die at once, as with the machine; otherwise only the JVM is killed."""
 
 
 class SparkSoak:

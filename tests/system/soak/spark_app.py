@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
 from streaming_source import started
 from tests.system.job import session
+from tests.system.soak.running import keep_running
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 LONG_TEXT = 4096
-POLL_S = 0.1
 
 
 def _text(image: str) -> Column:
@@ -71,23 +69,7 @@ def main(settings_json: str) -> None:
     settings = json.loads(settings_json)
     spark = session()
     wanted = [(query, changes(spark, query["options"])) for query in settings["queries"]]
-    with Path(settings["events"]).open("a", encoding="utf-8") as events:
-
-        def say(**event: object) -> None:
-            events.write(json.dumps(event) + "\n")
-            events.flush()
-
-        say(warm=True)
-        if not sys.stdin.readline():
-            return  # the soak is gone
-        running = [(query, rows, _start(rows, query)) for query, rows in wanted]
-        say(started=True)
-        while True:
-            for place, (query, rows, handle) in enumerate(running):
-                if not handle.isActive:
-                    say(kind=query["kind"], failure=str(handle.exception()))
-                    running[place] = query, rows, _start(rows, query)
-            time.sleep(POLL_S)
+    keep_running(settings, wanted, _start)
 
 
 if __name__ == "__main__":

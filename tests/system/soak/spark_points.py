@@ -24,7 +24,14 @@ AFTER_OFFSETS = "after the offset log"
 IN_A_TASK = "in a task"
 BEFORE_COMMIT = "before the commit log"
 AFTER_COMMIT = "after the commit log"
+AT_RANDOM = "at random"
 POINTS = (BEFORE_PLANNING, AFTER_OFFSETS, IN_A_TASK, BEFORE_COMMIT, AFTER_COMMIT)
+MOMENT_TIMEOUT_S = 300.0
+"""For a point to be reached: a query starts in 5 s on a quiet machine, in two minutes where twenty share two cores."""
+STALLED_S = 300.0
+RANDOM_KILL_S = (0.0, 12.0)
+WHOLE = 0.6
+"""How often all processes of the application die at once, as with the machine; otherwise only the JVM is killed."""
 _ENTRY = re.compile(r"(\d+)(?:\.compact|\.json)?")
 
 

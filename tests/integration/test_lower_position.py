@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayHead
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
+pytestmark = pytest.mark.server
 
 WAIT_S = 60.0
 SEMI_SYNC = (

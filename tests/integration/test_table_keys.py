@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from replica.table_reader.connection import TableConnection
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
+pytestmark = pytest.mark.server
 
 
 class KeyCase(NamedTuple):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb
     from tests.integration.type_cases import Case
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
+pytestmark = pytest.mark.server
 
 SHAPES = (
     DecodeOptions(),

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
+pytestmark = pytest.mark.server
 
 KEYS = 40
 WRITERS = 3

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 
 HANGING = (
     METADATA,

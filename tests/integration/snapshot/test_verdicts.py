@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from replica.table_reader.table_verdict import InitialVerdict
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = [pytest.mark.server, pytest.mark.quick_on("ends")]
+pytestmark = pytest.mark.server
 
 PASSWORD = "replica-secret"
 ENGINES = {"ARCHIVE": "ha_archive", "BLACKHOLE": "ha_blackhole"}

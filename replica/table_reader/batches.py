@@ -135,6 +135,7 @@ class BatchWriter:
         except OSError as error:
             raise spool_error(folder, error) from error
         self._spool.give_back(self._reserved - self._at)  # events have heads, which were not counted
+        self._spool.finished.add(name.stem)
         return parts
 
     def abandon(self) -> None:
@@ -176,8 +177,11 @@ class _OpenPart:
         self.last = (0, 0)
 
 
-def find_batch(folder: Path, name: BatchName) -> list[SpoolPart] | None:
-    """Find a batch that was finished, by this process or an earlier one; None where it is not there as it was."""
+def find_batch(folder: Path, name: BatchName, *, ours: bool = False) -> list[SpoolPart] | None:
+    """Find a batch that was finished; None where it is not there as it was.
+
+    `ours`: this process finished it, so that its size is enough: an earlier one may have ended with the machine.
+    """
     path, manifest = folder / f"{name.stem}.rows", folder / f"{name.stem}.json"
     try:
         if manifest.stat().st_size > MOST_MANIFEST_BYTES:
@@ -188,7 +192,7 @@ def find_batch(folder: Path, name: BatchName) -> list[SpoolPart] | None:
         batch = found["batch"]
         if batch["version"] != VERSION or [batch["before"], batch["after"], batch["position"]] != _told(name):
             return None
-        if path.stat().st_size != batch["size"] or _sum_of(path) != batch["sum"]:
+        if path.stat().st_size != batch["size"] or not (ours or _sum_of(path) == batch["sum"]):
             return None
         return [_part(path, part) for part in batch["parts"]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -210,6 +214,7 @@ def remove_up_to(spool: Spool, rows: int | None) -> None:
         except ValueError:
             continue
         if rows is None or end <= rows:
+            spool.finished.discard(path.stem)
             spool.remove(path)
 
 

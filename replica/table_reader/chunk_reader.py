@@ -105,7 +105,7 @@ class ChunkReader:
             connection.end_snapshot()
             raise BehindError
         stream = connection.select(sql)
-        rows = ResultRows(table.schema, table.key, stream.columns)
+        rows = ResultRows(table.schema, table.key, stream.columns, expected=wanted.rows)
         size, cut = 0, False
         for stretch in stream.stretches():
             rows.add(stretch)

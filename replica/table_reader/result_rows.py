@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FIRST_IMAGES: Final = 1 << 20
 FIRST_ROWS: Final = 1 << 13
+MOST_EXPECTED: Final = 64 << 20
+"""What room is made for at once where the first rows let expect it: twice a chunk, as long as it is not overrun."""
 MAX_BLOCK: Final = 3 << 30
 """The most bytes of images in a block. One row is at most the server's largest packet, 1 GB; who gathers rows takes a
 block long before."""
@@ -43,9 +45,19 @@ _Number = TypeVar("_Number", np.uint8, np.int64)
 class ResultRows:
     """The rows of one table, as they come from one SELECT or several, until a block of them is taken."""
 
-    def __init__(self, schema: TableSchema, key: TableKey | None, columns: Sequence[ResultColumn]) -> None:
-        """Check the result's columns; SchemaError if they are not those of the definition."""
+    def __init__(
+        self, schema: TableSchema, key: TableKey | None, columns: Sequence[ResultColumn], *, expected: int = FIRST_ROWS
+    ) -> None:
+        """Check the result's columns; SchemaError if they are not those of the definition.
+
+        Args:
+            schema: the table's definition.
+            key: what tells its rows apart; None: key bytes are not wanted.
+            columns: those of the result.
+            expected: so many rows are likely to come: their room is made once, not again and again.
+        """
         self._schema, self._key = schema, key
+        self._expected = expected
         self._plans = plan_result(schema, columns)
         self._table_map = table_map_body(schema)
         parts = key_parts(schema, key) if key is not None else ()
@@ -61,7 +73,7 @@ class ResultRows:
         self._widest = fixed + (len(self._plans) + 7) // 8 + SLACK
         self._last_key = b""  # of the row before the first of the block
         self._taken = 0
-        self._begin(FIRST_IMAGES, FIRST_ROWS, FIRST_IMAGES >> 2)
+        self._begin(FIRST_IMAGES, max(FIRST_ROWS, min(expected, MOST_EXPECTED >> 3)), FIRST_IMAGES >> 2)
 
     @property
     def rows(self) -> int:
@@ -154,13 +166,13 @@ class ResultRows:
         state["rows_room"] = len(self._ends)
 
     def _grow(self, outcome: RowOutcome) -> None:
-        """Make room for the next row, and twice as much as there was."""
+        """Make room for the next row, and for as many as are expected; else twice as much as there was."""
         need, rows = int(self._state["need"]), self.rows
         if outcome == RowOutcome.GROW_ROWS:
             self._ends, self._key_ends = (_grown(a, rows, 2 * len(a)) for a in (self._ends, self._key_ends))
         elif outcome == RowOutcome.GROW_KEYS:
             used = int(self._state["keys_used"])
-            self._keys = _grown(self._keys, used, max(2 * len(self._keys), used + need))
+            self._keys = _grown(self._keys, used, self._room(len(self._keys), used, need))
         else:
             used = int(self._state["images_used"])
             if used + need > MAX_BLOCK:
@@ -168,8 +180,13 @@ class ResultRows:
                     f"rows of table {self._schema.name} take more than {MAX_BLOCK} bytes in one block",
                     hint="Read fewer rows at once.",
                 )
-            self._images = _grown(self._images, used, min(max(2 * len(self._images), used + need), MAX_BLOCK))
+            self._images = _grown(self._images, used, min(self._room(len(self._images), used, need), MAX_BLOCK))
         self._bind()
+
+    def _room(self, have: int, used: int, need: int) -> int:
+        """Return the bytes to make room for: memory that is not used costs nothing, copying what is used does."""
+        likely = used * self._expected // max(1, self.rows) + need
+        return max(2 * have, used + need, min(likely + likely // 16, MOST_EXPECTED))
 
 
 def _grown(array: npt.NDArray[_Number], used: int, size: int) -> npt.NDArray[_Number]:

@@ -214,7 +214,7 @@ class TableSnapshot:
         if after.rows == before.rows:
             return []
         name = BatchName(before, after, v.position)
-        found = find_batch(self._spool.folder, name)
+        found = find_batch(self._spool.folder, name, ours=name.stem in self._spool.finished)
         return self._ranges.make(name, v, transaction) if found is None else found
 
     def release(self, frontier: Frontier) -> None:

@@ -1,8 +1,8 @@
 """The files that rows of tables wait in, beside the relay log: how they are written, what they may take, and their end.
 
 In: a folder of our own; blocks of rows as they were read. Out: the blocks again. A block that waits for its turn is a
-cache: it is not made durable, and a start removes what an earlier life left. Small ones stay in memory. Refused before
-anything is written: what the limit or the disk has no room for. Only files with our names are ever removed.
+cache: it is not made durable, and a start removes what an earlier life left. As many as fit stay in memory. Refused
+before anything is written: what the limit or the disk has no room for. Only files with our names are ever removed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 IN_MEMORY_BYTES: Final = 64 << 10
 """A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
+HELD_BYTES: Final = 96 << 20
+"""Larger ones are kept in memory up to so much together. Who takes rows as fast as they come finds three chunks there,
+and no file is written twice; who is slower waits for no reading, so that the rest may as well lie on the disk."""
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 """Rows of any table: for the user of the query alone."""
@@ -44,15 +47,18 @@ _LEAVE: Final = "Leave the folder to the query, and start it again: nothing that
 class Spool:
     """The folder, and the room in it. Thread-safe.
 
-    `most_bytes`: what its files may take in all; `min_free_bytes`: what they leave free on the disk.
+    `most_bytes`: what its files may take in all; `min_free_bytes`: what they leave free on the disk; `held_bytes`: what
+    stays in memory. `finished` has the batches that this process has written, by the names of their files.
     """
 
-    def __init__(self, folder: Path, *, most_bytes: int, min_free_bytes: int) -> None:
+    def __init__(self, folder: Path, *, most_bytes: int, min_free_bytes: int, held_bytes: int = HELD_BYTES) -> None:
         self.folder = folder
         self.most_bytes = most_bytes
         self._min_free_bytes = min_free_bytes
+        self._held_bytes = held_bytes
         self._lock = threading.Lock()
-        self._used = 0
+        self.finished: set[str] = set()
+        self._used = self._held = 0
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -100,14 +106,14 @@ class Spool:
             self._used -= size
 
     def store(self, block: RowBlock) -> StoredBlock:
-        """Keep a block until it is loaded; larger ones in a file.
+        """Keep a block until it is loaded: in memory, or in a file.
 
         Raises:
             DiskFullError: there is no room.
             RelayError: it cannot be written.
         """
         size = _size(block)
-        if size <= IN_MEMORY_BYTES:
+        if size <= IN_MEMORY_BYTES or self._hold(size):
             return StoredBlock(self, size, block=block)
         self.reserve(size)
         path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
@@ -126,6 +132,18 @@ class Spool:
             size = path.stat().st_size
             path.unlink()
             self.give_back(size)
+
+    def let_go(self, size: int) -> None:
+        """Count memory as free that a block took."""
+        with self._lock:
+            self._held -= size
+
+    def _hold(self, size: int) -> bool:
+        """Take memory for a block, if it is not too much together."""
+        with self._lock:
+            holds = self._held + size <= self._held_bytes
+            self._held += size if holds else 0
+        return holds
 
     def _lacking(self, size: int) -> str:
         if self._used + size > self.most_bytes:
@@ -186,6 +204,8 @@ class StoredBlock:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
             self._spool.give_back(self.size)
+        elif self._block is not None and self.size > IN_MEMORY_BYTES:
+            self._spool.let_go(self.size)
         self._block = self._path = None
 
 

@@ -115,6 +115,21 @@ def test_what_is_damaged_or_lost_is_no_batch(tmp_path: Path) -> None:
     assert find_batch(tmp_path, NAME) is None
 
 
+def test_a_batch_of_this_process_is_known_by_its_size_until_it_is_removed(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    parts = written(spool)
+    assert spool.finished == {NAME.stem}
+    rows = tmp_path / f"{NAME.stem}.rows"
+    content = rows.read_bytes()
+    rows.write_bytes(content[:-1] + b"?")
+    assert find_batch(tmp_path, NAME, ours=True) == parts
+    rows.write_bytes(content[:-1])
+    assert find_batch(tmp_path, NAME, ours=True) is None
+    remove_up_to(spool, AFTER.rows)
+    assert spool.finished == set()
+    assert find_batch(tmp_path, NAME, ours=True) is None
+
+
 def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     spool = open_spool(tmp_path)
     writer = BatchWriter(spool, 0, LAST)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ordered(folder: Path, blocks: list[list[int]], maps: list[bytes] | None = None) -> list[tuple[bytes, list[int]]]:
-    order = KeyOrder(Spool(folder, most_bytes=1 << 30, min_free_bytes=0))
+    order = KeyOrder(Spool(folder, most_bytes=1 << 30, min_free_bytes=0, held_bytes=0))
     for number, ids in enumerate(blocks):
         order.add(block_of(ids, table_map=maps[number] if maps else None))
     found = [(block.table_map, ids_of(block)) for block in order.blocks()]
@@ -55,7 +55,7 @@ def test_many_rows_come_in_stretches_from_files(tmp_path: Path, monkeypatch: pyt
 
 def test_a_file_that_someone_removed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 10)
-    order = KeyOrder(Spool(tmp_path, most_bytes=1 << 30, min_free_bytes=0))
+    order = KeyOrder(Spool(tmp_path, most_bytes=1 << 30, min_free_bytes=0, held_bytes=0))
     order.add(block_of([3, 1]))
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"")

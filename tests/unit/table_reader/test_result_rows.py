@@ -47,12 +47,14 @@ def tables(draw: st.DrawFn) -> tuple[list[ResultCase], tuple[int, ...]]:
     return [CASES[number] for number in numbers], tuple(key)
 
 
-def prepared(cases: Sequence[ResultCase], key: tuple[int, ...]) -> tuple[TableSchema, ResultRows, Any, Any]:
+def prepared(
+    cases: Sequence[ResultCase], key: tuple[int, ...], expected: int = FIRST_ROWS
+) -> tuple[TableSchema, ResultRows, Any, Any]:
     schema = table([case.column for case in cases])
     chosen = TableKey("PRIMARY", key, ordered=False) if key else None
     columns = [case.answered for case in cases]
     parts = key_parts(schema, chosen) if chosen else ()
-    return schema, ResultRows(schema, chosen, columns), plan_result(schema, columns), parts
+    return schema, ResultRows(schema, chosen, columns, expected=expected), plan_result(schema, columns), parts
 
 
 def rows_of(block: RowBlock) -> list[PlainRow]:
@@ -165,10 +167,11 @@ def test_null_of_each_type_takes_no_bytes(case: ResultCase) -> None:
     assert block.image(0).tobytes() == b"\xfd\x08\0\0\0"
 
 
-def test_room_grows_with_the_rows() -> None:
+@pytest.mark.parametrize("expected", [0, 3 * FIRST_ROWS, 1 << 40], ids=["none", "more", "far more"])
+def test_room_grows_with_the_rows(expected: int) -> None:
     text = next(case for case in CASES if case.column.name == "longtext")
     blob = next(case for case in CASES if case.column.name == "varbinary_300")
-    schema, rows, plans, parts = prepared([text, blob], (1,))
+    schema, rows, plans, parts = prepared([text, blob], (1,), expected)
     payloads = [row([counted(b"x" * (1000 + i)), counted(b"\0" * (i % 300))]) for i in range(2 * FIRST_ROWS + 5)]
     rows.add(stretch(*payloads))
     large = row([counted(b"y" * (9 << 20)), counted(b"k")])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 LARGE = range(IN_MEMORY_BYTES)
 
 
-def open_spool(folder: Path, *, most_bytes: int = 1 << 30, min_free_bytes: int = 0) -> Spool:
-    spool = Spool(folder, most_bytes=most_bytes, min_free_bytes=min_free_bytes)
+def open_spool(folder: Path, *, most_bytes: int = 1 << 30, min_free_bytes: int = 0, held_bytes: int = 0) -> Spool:
+    spool = Spool(folder, most_bytes=most_bytes, min_free_bytes=min_free_bytes, held_bytes=held_bytes)
     spool.open()
     return spool
 
@@ -46,6 +46,27 @@ def test_small_blocks_take_no_file_and_large_ones_give_theirs_back(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
     assert spool.used == 0
     assert large.load() is None
+
+
+def test_what_fits_is_held_in_memory_and_the_rest_is_in_files(tmp_path: Path) -> None:
+    size = open_spool(tmp_path / "size").store(block_of(LARGE)).size
+    folder = tmp_path / "spool"
+    spool = open_spool(folder, held_bytes=2 * size)
+    one, other, third = (spool.store(block_of(LARGE)) for _ in range(3))
+    assert len(list(folder.iterdir())) == 1
+    assert spool.used == size
+    assert not one.lost
+    held = one.load()
+    assert held is not None
+    assert ids_of(held) == list(LARGE)
+    one.drop()
+    one.drop()
+    assert one.load() is None
+    fourth = spool.store(block_of(LARGE))
+    assert spool.used == size
+    for stored in (other, third, fourth):
+        stored.drop()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_file_that_is_gone_or_damaged_is_no_block(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ServerError
-from replica.handshake.ask import attempt
+from replica.handshake.ask import ask, attempt
 from replica.handshake.binlog_files import BinlogFiles, begun_at, binlog_files, last_begun_by, state_at
 from replica.handshake.login import log_in
 from replica.handshake.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
@@ -27,7 +27,7 @@ from replica.log_reader.found import FoundPosition, NextGroup
 from replica.option_places import shown_instant
 from replica.primary_reader.passing import Passed, pass_by
 from replica.protocol.constants import FIRST_POSITION
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import Gtid, GtidPosition, covers
 from replica.relay_log.groups import DISORDER_S
 from replica.relay_log.gtid_search import GtidSearch
 
@@ -117,6 +117,19 @@ class PrimaryReader:
             raise _not_there(gtid, beginning.endpoint, beginning.end)
         following = NextGroup.of_whole(passed.following) if passed.following else None
         return FoundPosition(passed.group.after.position, following)
+
+    def file_before(self, position: GtidPosition) -> GtidPosition:
+        """Find where the last binlog file begins that begins with nothing behind `position`.
+
+        Raises:
+            PositionPurgedError: all binlogs that are left begin behind it.
+            ReplicaError: whatever asking raises.
+        """
+        config = self._config
+        found = asyncio.run(ask(config, lambda _: _last_file_within(position)))
+        if found is None:
+            raise PositionPurgedError(f"the binlogs that are left begin behind {position}.")
+        return found
 
     def _pass_by(self, beginning: _Beginning, look: Look) -> Passed:
         return pass_by(self._config, beginning.start, beginning.end, look, self._log)
@@ -222,6 +235,21 @@ def _last_file_before(files: BinlogFiles, gtid: Gtid) -> Steps[GtidPosition | No
         position = yield from _position_at(files.name(middle))
         known = position.get(gtid.domain_id)
         if known is None or known.seq_no < gtid.seq_no:
+            found, low = position, middle + 1
+        else:
+            high = middle
+    return found
+
+
+def _last_file_within(limit: GtidPosition) -> Steps[GtidPosition | None]:
+    """Find where the last file begins that begins at `limit` or before; None where it was purged."""
+    files = yield from binlog_files()
+    found = None
+    low, high = files.oldest, files.newest + 1
+    while low < high:
+        middle = (low + high) // 2
+        position = yield from _position_at(files.name(middle))
+        if covers(limit, position):
             found, low = position, middle + 1
         else:
             high = middle

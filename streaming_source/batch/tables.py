@@ -1,8 +1,9 @@
 """Batch reads of tables: the rows of one or many tables as they all are at one GTID position (content=tables).
 
-In: the options, the plan, and the position, which was settled at load(). Out: Spark's reader object. Spark asks it once
-a DataFrame for its partitions: then the tables are read into a folder of their own, which tasks read. Rows are those
-that `startingPosition=initial` gives, without what is said of a change.
+In: the options, the plan, and the position, which was settled at load(): the end of the binlog, or the option
+endingPosition. Out: Spark's reader object. Spark asks it once a DataFrame for its partitions: then the tables are read
+into a folder of their own, which tasks read. Rows are those that `startingPosition=initial` gives, without what is said
+of a change.
 
 Refused: what a stream that begins with the tables refuses, and tables that do not fit into relayMaxBytes.
 """
@@ -39,8 +40,8 @@ _OF_MANY: Final = {"database": "database", "table": "table", "after": "row"}
 class TablesPlan:
     """The plan of a read of tables: that of the change rows which they come from, and what is put out of these.
 
-    All rows hold at `begin`, the end of the binlog at load(); `schema` is the query's, whose columns `rows` has under
-    the names `taken`, None for the position itself.
+    All rows hold at `begin`, the end of the binlog at load() or endingPosition; `schema` is the query's, whose columns
+    `rows` has under the names `taken`, None for the position itself.
     """
 
     rows: ReadPlan
@@ -74,18 +75,13 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
 
     Raises:
         PrerequisiteError: a table cannot be read so that its rows are right.
-        ReplicaError: the server cannot be asked.
+        ReplicaError: the server cannot be asked, or does not have the position.
     """
-    from streaming_source.driver.relay_directory import private_base
-    from streaming_source.planning.feed import ReplicaFeed
+    from streaming_source.batch.past_position import offset_at_end
     from streaming_source.planning.open_reading import judge_tables
 
     judge_tables(options, plan)
-    asking = ReplicaFeed(options, private_base())
-    try:
-        return tables_plan(plan, asking.starting_offset())
-    finally:
-        asking.close()
+    return tables_plan(plan, offset_at_end(options))
 
 
 def tables_plan(plan: ReadPlan, begin: SourceOffset) -> TablesPlan:

@@ -56,7 +56,8 @@ class SourceOptions(ReadingOptions):
         "endingPosition",
         ending_place,
         None,
-        "With spark.read: where the reading ends: latest, with a GTID position, or before a time. Unset: latest",
+        "With spark.read: where the reading ends: latest, with a GTID position, or before a time; with content=tables, "
+        "where their rows hold. Unset: latest",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
@@ -188,7 +189,7 @@ class SourceOptions(ReadingOptions):
         if changes:
             raise ConfigError(
                 f"option {changes[0]} is about changes, and content=tables reads the tables themselves.",
-                hint="Remove one of the two. The position of all rows is that of load(), and stands in each.",
+                hint="Remove one of the two. The position of all rows is that of load(), or endingPosition.",
             )
         if self.replica is None:
             raise ConfigError(
@@ -314,7 +315,7 @@ _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 _BY_FIELD = {option.field: option for option in OPTIONS}
 _ABOUT_CHANGES: Final = frozenset(
     {
-        *("starting_position", "ending_position", "operations", "skip_unchanged", "include_ddl", "push_filters"),
+        *("starting_position", "operations", "skip_unchanged", "include_ddl", "push_filters"),
         *("row_shape", "include_sql", "sequence_numbers", "on_schema_change", "schema_file", "on_statement_dml"),
     }
 )

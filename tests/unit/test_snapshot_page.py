@@ -9,6 +9,7 @@ import pytest
 
 from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
+from replica.option_places import CommitTime
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.cascades import Cascade
 from replica.table_reader.pace import CHUNK_BYTES, CHUNK_ROWS, CHUNK_S, MOST_HISTORY, MOST_THREADS_RUNNING, Pace
@@ -51,11 +52,12 @@ def test_the_picture_is_what_the_command_prints() -> None:
 
 
 def test_the_queries_of_the_page_are_what_it_says() -> None:
-    stream, batch = (dict(re.findall(r'\.option\("(\w+)", "([^"]*)"\)', query)) for query in blocks("python"))
-    for given in (stream, batch):
+    stream, batch, past = (dict(re.findall(r'\.option\("(\w+)", "([^"]*)"\)', query)) for query in blocks("python"))
+    for given in (stream, batch, past):
         given["password"] = given.pop("passwordFile")
     assert SourceOptions.parse(stream).initial
     assert SourceOptions.parse(batch).content == "tables"
+    assert isinstance(SourceOptions.parse(past).ending_position, CommitTime)
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,14 @@ passes their names. A replica that may not have a table yet is waited for; one t
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from replica.errors import PrerequisiteError
-from replica.protocol.gtid import covers
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.catalog import count_rows, list_tables
 from replica.table_reader.frontier import NOTHING
+from replica.table_reader.lagging import await_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,11 +26,6 @@ if TYPE_CHECKING:
     from replica.table_reader.frontier import Frontier
     from replica.table_reader.log_view import LogView
     from replica.table_reader.reading_list import ReadingList
-
-LAG_S: Final = 60.0
-"""How long a replica may take to get to where its tables are asked for; the planning of a batch waits meanwhile."""
-LAG_POLL_S: Final = 0.1
-"""How often it is asked."""
 
 
 class FirstNames(NamedTuple):
@@ -102,21 +95,8 @@ class FollowedNames:
         """Open a connection to a server that has got to the place that names are asked for."""
         connection = self._connect()
         try:
-            self._await(connection)
+            if self._replica is not None:
+                await_position(connection, self._list.named_at, self._replica, self._view)
             yield connection
         finally:
             connection.close()
-
-    def _await(self, connection: SnapshotConnection) -> None:
-        if self._replica is None:
-            return
-        deadline = time.monotonic() + LAG_S
-        while not covers(at := connection.position(), wanted := self._list.named_at):
-            self._view.head()  # raises what ended the stream
-            if time.monotonic() >= deadline:
-                raise PrerequisiteError(
-                    f"the replica {self._replica}, which tables are read from, is at {at or 'no position'} and has "
-                    f"not got to {wanted} within {LAG_S:.0f} s: it may not have all tables yet.",
-                    hint="Wait until it has (SHOW SLAVE STATUS on it says why not), or read tables from the primary.",
-                )
-            time.sleep(LAG_POLL_S)

@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, DisconnectedError, ReplicaError, ServerError
-from replica.protocol.gtid import covers
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
@@ -19,6 +18,7 @@ from replica.table_reader.catalog import list_tables
 from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
+from replica.table_reader.lagging import await_position
 from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
 from replica.table_reader.reading_threads import SAME_MISFIT
@@ -83,11 +83,13 @@ class RangeReader:
         deadline = time.monotonic() + self._config.reconnect_retry_s
         failed = 0
         while True:
-            seen = self._await_seen()
             writer = BatchWriter(self._spool, name.before.rows, transaction)
             connection = None
             try:
-                connection = self._connect(seen.host)
+                host = self._watch.host
+                connection = self._connect(host)
+                await_position(connection, v.position, host, self._view)  # a replica may not have all tables before
+                seen = self._await_seen(host)
                 for one in self._ranges(name, connection, v):
                     self._write(writer, connection, seen, one, v)
                 return _finished(writer, name)
@@ -108,13 +110,7 @@ class RangeReader:
             time.sleep(POLL_S)
 
     def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayHead) -> list[Range]:
-        """Return the ranges of keys between two frontiers, in the order of their tables.
-
-        Raises:
-            BehindError: the server has not got to the batch's position: a replica may not have all tables yet.
-        """
-        if not covers(connection.position(), v.position):
-            raise BehindError
+        """Return the ranges of keys between two frontiers, in the order of their tables."""
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}
         if (before.after, before.done) != (after.after, after.done):
@@ -187,11 +183,19 @@ class RangeReader:
             for other in others:
                 other.close()
 
-    def _await_seen(self) -> Seen:
-        while self._watch.seen is None:
+    def _await_seen(self, host: Endpoint) -> Seen:
+        """Return what snapshots of a host surely see.
+
+        Raises:
+            _ReadAgainError: the watch has gone on to another host.
+        """
+        while (seen := self._watch.seen) is None or seen.host != host:
             self._watch.check()
+            self._view.head()  # raises what ended the stream
+            if self._watch.host != host:
+                raise _ReadAgainError
             time.sleep(POLL_S)
-        return self._watch.seen
+        return seen
 
     def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
         while True:

@@ -6,6 +6,7 @@ catches up, so that it may lie before what is received of the primary.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.option_values import Endpoint
-from replica.table_reader import followed_names
+from replica.table_reader import lagging as server_lag
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.pace import Pace
 from tests.fixtures.beside import beside
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 STILL_S, MOVING_S = 2.0, 1.0
 """How long the replica stands still and goes on, in turn."""
 
 
 @pytest.fixture
-def pair(make_server: Callable[..., MariaDb]) -> tuple[MariaDb, MariaDb]:
-    primary = make_server("10.11", server_id=1)
-    replica = make_server("10.11", "--log-slave-updates", server_id=2)
+def pair(make_server: Callable[..., MariaDb], server_version: str) -> tuple[MariaDb, MariaDb]:
+    primary = make_server(server_version, server_id=1)
+    replica = make_server(server_version, "--log-slave-updates", server_id=2)
     replicate(primary, replica)
     replica.add_user()
     return primary, replica
@@ -163,6 +164,36 @@ def test_a_replica_that_does_not_catch_up_is_an_error(
         replica.sql("STOP SLAVE SQL_THREAD")
         primary.sql("INSERT INTO shop.t VALUES (1, 1)")
         wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
-        monkeypatch.setattr(followed_names, "LAG_S", 0.5)
+        monkeypatch.setattr(server_lag, "LAG_S", 0.5)
         with pytest.raises(PrerequisiteError, match="has not got to"):
             reading.restart()
+
+
+def test_a_lost_batch_is_not_waited_for_without_end_on_a_replica_that_stands_still(
+    pair: tuple[MariaDb, MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary, replica = pair
+    primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
+    primary.sql("INSERT INTO shop.t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    primary.add_user()
+    caught_up(primary, replica)
+    host, one = Endpoint(replica.host, replica.port), ReadLimit(1)
+    pace = Pace(connections=1, chunk_rows=1, host=host)
+    with TableReading(primary, tmp_path, {("shop", "t"): ("id",)}, pace=pace) as reading:
+        wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
+        wait_until(lambda: reading.step(one), "a row is delivered")
+        wait_until(reading.snapshot.ready, "another one is read")
+        replica.sql("STOP SLAVE SQL_THREAD")
+        primary.sql("UPDATE shop.t SET v = 9")
+        wait_until(lambda: str(reading.replica.head().position) == primary.gtid_binlog_pos(), "it is received")
+        wait_until(lambda: reading.step(one), "a batch is planned, ahead of the replica")
+        shutil.rmtree(tmp_path / "spool")
+        monkeypatch.setattr(server_lag, "LAG_S", 0.5)
+        with pytest.raises(PrerequisiteError, match="has not got to") as caught:
+            reading.snapshot.parts(*reading.batches[-1])
+        assert str(host) in caught.value.message
+        assert primary.gtid_binlog_pos() in caught.value.message
+        monkeypatch.undo()
+        replica.sql("START SLAVE SQL_THREAD")
+        reading.judge(*reading.batches[-1])
+    assert reading.delivered == {("shop", "t"): 3}, "the second row twice"

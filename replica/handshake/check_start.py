@@ -29,7 +29,7 @@ async def check_start(config: ReplicaConfig, stored: Stored) -> None:
     Raises:
         PositionPurgedError: the server has removed what follows.
         PositionLostError: the server was reset, is another one, or has diverged.
-        DisconnectedError: no server can be reached, or none has got to the position.
+        DisconnectedError: no server can be reached, or none has got to the position; names those that refused.
         ReplicaError: whatever else login and server raise; with several servers, what the first one says.
     """
     refused: dict[Endpoint, ReplicaError] = {}
@@ -45,7 +45,14 @@ async def check_start(config: ReplicaConfig, stored: Stored) -> None:
                 raise refused[config.endpoints[0]] from None
             raise DisconnectedError(error.message, hint=error.hint) from error  # on to the next one
 
-    await attempt(config, one)
+    try:
+        await attempt(config, one)
+    except DisconnectedError as error:
+        others = {host: why for host, why in refused.items() if why.message not in error.message}
+        if not others:
+            raise
+        told = " ".join(f"{host} refuses: {why.message}" for host, why in others.items())
+        raise DisconnectedError(f"{error.message} {told}", hint=next(iter(others.values())).hint) from error
 
 
 async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> None:

@@ -12,10 +12,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.errors import DisconnectedError, ReplicaError
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
 from replica.table_reader.chunk_choice import ALL, choose_chunks
+from replica.table_reader.chunk_reader import passes
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 RATE_S: Final = 30.0
 """How far back the rate that progress tells is measured."""
+CONNECT_POLL_S: Final = 0.2
+"""How often a connection is tried that names of tables are asked for over."""
 
 
 class Advance(NamedTuple):
@@ -109,9 +113,7 @@ class TableSnapshot:
         self._ranges = RangeReader(
             config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
         )
-        self._names = FollowedNames(
-            *(view, self._list, self._wanted), lambda: self._connect(self._watch.host), pace.host
-        )
+        self._names = FollowedNames(*(view, self._list, self._wanted), self._connect_to_any, pace.host)
         self.held_back: tuple[TableName, ...] = ()
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
@@ -251,6 +253,18 @@ class TableSnapshot:
     def _connect(self, host: Endpoint) -> SnapshotConnection:
         pace = self._pace
         return TableConnection.open(self._config, host, statement_s=pace.statement_s, lock_wait_s=pace.lock_wait_s)
+
+    def _connect_to_any(self) -> SnapshotConnection:
+        """Connect to the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
+        deadline = time.monotonic() + self._config.connect_retry_s
+        while True:
+            self._check()
+            try:
+                return self._connect(self._watch.host)
+            except ReplicaError as error:
+                if not (isinstance(error, DisconnectedError) or passes(error)) or time.monotonic() > deadline:
+                    raise
+            time.sleep(CONNECT_POLL_S)
 
     def _wake(self) -> None:
         with self._list.changed:

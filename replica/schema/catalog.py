@@ -125,6 +125,7 @@ def _column(row: Sequence[Any]) -> ColumnSchema:
         scale=int(scale) if data_type == "decimal" else None,
         fsp=None if fsp is None else int(fsp),
         period=_PERIODS.get(generated),
+        computed=bool(generated) and generated not in _PERIODS,
         comment=comment,
     )
 

@@ -7,7 +7,7 @@ that a table whose definition changed since is noticed and never guessed at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -34,6 +34,7 @@ class ColumnSchema:
     period: Literal["start", "end"] | None = None  # GENERATED ALWAYS AS ROW START / ROW END of a versioned table
     hidden: bool = False  # the server's own: SELECT * and information_schema do not show it
     comment: str = ""
+    computed: bool = field(default=False, compare=False)  # a generated column; told by the catalog alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

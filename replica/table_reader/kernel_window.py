@@ -12,6 +12,7 @@ from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u4, sto
 from replica.native.record import Record, word
 from replica.rows.decode import records as d
 from replica.rows.decode.kernel_row_keys import (
+    KeyValueRecord,
     RowKeyRecord,
     compare_bytes,
     find_key_values,
@@ -25,28 +26,15 @@ from replica.rows.scan import records as r
 from replica.rows.scan.kernel_maps import content_hash, same_bytes
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_keys import write_key
-
-PUTS = 1
-IS_WHOLE = 2
-
-
-class HalfRecord(Record):
-    """One half of a row change."""
-
-    place = word("where the event group ends that committed it: place_of() of its location")
-    key = word("address of its canonical key bytes")
-    key_size = word("bytes of the key, -1: the images do not tell it")
-    image = word("address of the row image")
-    size = word("bytes of the image")
-    slot = word("number of its table map")
-    flags = word("PUTS: the image is what is there afterwards, else what was there before; IS_WHOLE: with all columns")
+from replica.table_reader.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
+from replica.table_reader.kernel_partial_rows import merge_image
 
 
 class HalfTotals(Record):
     """The memory that the halves of a worklist need."""
 
     halves = word("how many")
-    keys = word("bytes of key at most; in the second pass: those that are used")
+    keys = word("bytes of keys, and of images that lack columns, at most; in the second pass: those that are used")
 
 
 @helper
@@ -62,19 +50,44 @@ def write_half(
     size: int,
     slot: int,
     flags: int,
+    plan: int,
+    columns: int,
+    present: int,
+    bitmap: int,
+    base: int,
 ) -> None:
-    """Count one half; where there is memory for it, write it."""
+    """Count one half; where there is memory for it, write it.
+
+    `base`: the whole image before the change, just before this one, which gives what it lacks; 0: there is none.
+    """
     number = load_u8(totals + HalfTotals.halves)
     used = load_u8(totals + HalfTotals.keys)
     room = most_key_bytes(parts, count, values)
     store_u8(totals + HalfTotals.halves, number + 1)
+    told = (columns + 7) >> 3
     if halves == 0:
-        store_u8(totals + HalfTotals.keys, used + max(room, 0))
+        more = 0 if present == columns else size + (image - base if base else told)
+        store_u8(totals + HalfTotals.keys, used + max(room, 0) + more)
         return
     half = halves + number * HalfRecord.BYTES
+    target = keys + used
     if room >= 0:
-        room = write_key(parts, count, values, keys + used) - keys - used
-        store_u8(totals + HalfTotals.keys, used + room)
+        target = write_key(parts, count, values, keys + used)
+        room = target - keys - used
+    if present == columns:
+        flags |= IS_WHOLE
+    elif base:
+        size = merge_image(plan, columns, base, bitmap, present, image, target) - target
+        image = target
+        target += size
+        flags |= IS_WHOLE
+    else:
+        copy(target, bitmap, told)
+        copy(target + told, image, size)
+        size += told
+        image = target
+        target += size
+    store_u8(totals + HalfTotals.keys, target - keys)
     store_u8(half + HalfRecord.place, place)
     store_u8(half + HalfRecord.key, keys + used)
     store_u8(half + HalfRecord.key_size, room)
@@ -124,15 +137,13 @@ def find_row_halves(
         columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
         if present_before <= 0 or present_after <= 0:
             return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
-        whole_before = IS_WHOLE if present_before == columns else 0
-        whole_after = IS_WHOLE if present_after == columns else 0
         while position < end:
             store_u8(run + RunState.fault, position - data)
             forget_values(before_values, count)
             middle = find_key_values(plan, columns, present_before, before, position, end, ranks, before_values)
             if middle == 0:
                 return d.SHORT_IMAGE
-            flags = whole_before | (PUTS if op == r.OP_INSERT else 0)
+            first = position
             write_half(
                 totals,
                 halves,
@@ -144,7 +155,12 @@ def find_row_halves(
                 position,
                 middle - position,
                 slot_number,
-                flags,
+                PUTS if op == r.OP_INSERT else 0,
+                plan,
+                columns,
+                present_before,
+                before,
+                0,
             )
             position = middle
             if op == r.OP_UPDATE:
@@ -164,7 +180,12 @@ def find_row_halves(
                     position,
                     middle - position,
                     slot_number,
-                    whole_after | PUTS,
+                    PUTS | (KEEPS if same_values(before_values, after_values, count) else 0),
+                    plan,
+                    columns,
+                    present_after,
+                    after,
+                    first if present_before == columns else 0,
                 )
                 position = middle
     return d.DONE
@@ -184,18 +205,36 @@ def find_key(halves: int, deciders: int, key: int, size: int, table: int, mask: 
         place = (place + 1) & mask
 
 
-@kernel
-def decide(halves: int, count: int, start: int, upto: int, table: int, mask: int, deciders: int) -> int:
-    """Find, per key that a half behind `start` is of, the half that says what is there at `upto`: the last one up to
-    there, or else the first one behind. Return how many keys there are, or -1 - the half whose key is not told.
+@helper
+def same_values(left: int, right: int, count: int) -> bool:
+    """Tell whether the values of a key are the same bytes, all of them told."""
+    for i in range(count):
+        one = left + i * KeyValueRecord.BYTES
+        two = right + i * KeyValueRecord.BYTES
+        size = load_u8(one + KeyValueRecord.size)
+        if size < 0 or size != load_u8(two + KeyValueRecord.size):
+            return False
+        if not same_bytes(load_u8(one + KeyValueRecord.start), load_u8(two + KeyValueRecord.start), size):
+            return False
+    return True
 
-    `table`: zeros, int32, more than twice the halves. `deciders`: takes an int64 a key.
+
+@kernel
+def decide(
+    halves: int, count: int, start: int, upto: int, until: int, table: int, mask: int, deciders: int, links: int
+) -> int:
+    """Find, per key that a half behind `start` and up to `until` is of, the half that says what is there at `upto`: the
+    last one up to there, or else the first one behind. Return how many keys there are, or -1 - the half whose key is
+    not told.
+
+    `table`: zeros, int32, more than twice the halves. `deciders`: takes an int64 a key. `links`: -1, int64 a half;
+    takes the half before it of the same key, of those up to `upto`.
     """
     found = 0
     for i in range(count):
         half = halves + i * HalfRecord.BYTES
         place = load_u8(half + HalfRecord.place)
-        if place <= start:
+        if place <= start or place > until:
             continue
         size = load_u8(half + HalfRecord.key_size)
         if size < 0:
@@ -206,6 +245,7 @@ def decide(halves: int, count: int, start: int, upto: int, table: int, mask: int
             store_u8(deciders + found * 8, i)
             found += 1
         elif place <= upto:
+            store_u8(links + i * 8, load_u8(deciders + number * 8))
             store_u8(deciders + number * 8, i)
     return found
 
@@ -323,6 +363,30 @@ def drop_touched(
             found += 1
         begin = end
     return found
+
+
+@kernel
+def find_rows(
+    keys: int, key_ends: int, rows: int, halves: int, numbers: int, count: int, table: int, mask: int, found: int
+) -> None:
+    """Find the rows of a chunk that have the keys of these halves, int64 `numbers`: `found` takes the number of each,
+    and is left as it is where there is none.
+
+    `table`: zeros, int32, more than twice the numbers.
+    """
+    for i in range(count):
+        half = halves + load_u8(numbers + i * 8) * HalfRecord.BYTES
+        place = content_hash(load_u8(half + HalfRecord.key), load_u8(half + HalfRecord.key_size)) & mask
+        while load_u4(table + place * 4):
+            place = (place + 1) & mask
+        store_u4(table + place * 4, i + 1)
+    begin = 0
+    for row in range(rows):
+        end = load_u8(key_ends + row * 8)
+        number = find_key(halves, numbers, keys + begin, end - begin, table, mask)
+        if number >= 0:
+            store_u8(found + number * 8, row)
+        begin = end
 
 
 @kernel

@@ -14,7 +14,8 @@ import numpy as np
 
 from replica.native.arrays import address
 from replica.table_reader.chunk import RowBlock
-from replica.table_reader.kernel_window import HalfRecord, copy_pieces, sort_by_key
+from replica.table_reader.half_record import HalfRecord
+from replica.table_reader.kernel_window import copy_pieces, sort_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from replica.native.arrays import address
-from replica.table_reader.kernel_window import IS_WHOLE, PUTS, HalfRecord, copy_pieces, decide, sort_by_key
+from replica.table_reader.half_record import IS_WHOLE, PUTS, HalfRecord
+from replica.table_reader.kernel_window import copy_pieces, decide, sort_by_key
 from replica.table_reader.row_halves import HalfSegment
 
 if TYPE_CHECKING:
@@ -24,9 +25,27 @@ if TYPE_CHECKING:
 
     from replica.native.record import Records
 
+    Ints = npt.NDArray[np.int64]
 
 _ANYWHERE: Final = (1 << 63) - 1
 """A place behind all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """The halves that rows with images which lack columns are put together of. `links`: per half the one before it of
+    the same key, -1: none; `deciders`: per key its last half; `partial`: which keys those are.
+    """
+
+    halves: Records
+    links: Ints
+    deciders: Ints
+    partial: npt.NDArray[np.bool_]
+
+    @property
+    def last(self) -> int:
+        """The place behind the last change that lacks columns."""
+        return int(self.halves["place"][self.deciders[self.partial]].max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +61,8 @@ class KeyStates:
     table_maps: tuple[bytes, ...]
     ordered: bool
     memory: tuple[Any, ...]  # what the addresses of the halves lie in
+    chains: Chains | None = None
+    """Where rows lack columns: what they are made whole of (partial_rows.py) before anything is done with them."""
 
     def __len__(self) -> int:
         return len(self.halves)
@@ -73,35 +94,39 @@ class Untold(NamedTuple):
 
 
 def states_of(
-    segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, *, ordered: bool
+    segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
 ) -> KeyStates | Untold:
-    """Return the keys that halves behind `start` are of, and what is there at `upto`, if the images tell."""
+    """Return the keys that halves behind `start` and up to `until` are of, and what is there at `upto`, if the images
+    tell.
+
+    Where `until` is not behind `upto`, rows may lack columns: what was read before `until` has these.
+    """
     halves: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *(segment.halves for segment in segments)])
-    table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
-    deciders = np.empty(len(halves), np.int64)
-    count = decide(address(halves), len(halves), start, upto, address(table), len(table) - 1, address(deciders))
-    if count < 0:
-        return Untold(int(halves["place"][-1 - count]), key=True)
-    deciders = deciders[:count].copy()
+    found = _decided(halves, start, upto, until)
+    if isinstance(found, Untold):
+        return found
+    deciders, links = found
     spare = np.empty_like(deciders)  # held while the kernel writes to it
-    sort_by_key(address(halves), address(deciders), address(spare), count)
+    sort_by_key(address(halves), address(deciders), address(spare), len(deciders))
     decided = halves[deciders]
     present = (decided["flags"] & PUTS != 0) == (decided["place"] <= upto)
-    partial = np.flatnonzero(present & (decided["flags"] & IS_WHOLE == 0))
-    if len(partial):
-        return Untold(int(decided["place"][partial[0]]), key=False)
-    return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segments))
+    partial = present & (decided["flags"] & IS_WHOLE == 0)
+    lacking = np.flatnonzero(partial)
+    if len(lacking) and until > upto:
+        return Untold(int(decided["place"][lacking].max()), key=False)
+    chains = Chains(halves, links, deciders, partial) if len(lacking) else None
+    return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segments), chains)
 
 
 def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
-    """Return the last half of each key, in one segment; None where a half does not tell its key."""
+    """Return the last half of each key, in one segment; None where a half does not tell its key, or lacks columns."""
     halves: Records = np.concatenate([segment.halves for segment in segments])
-    table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
-    deciders = np.empty(len(halves), np.int64)
-    count = decide(address(halves), len(halves), -1, _ANYWHERE, address(table), len(table) - 1, address(deciders))
-    if count < 0:
+    if (halves["flags"] & IS_WHOLE == 0).any():
+        return None  # the last word on a key has only a part of its columns
+    found = _decided(halves, -1, _ANYWHERE, _ANYWHERE)
+    if isinstance(found, Untold):
         return None
-    halves = halves[np.sort(deciders[:count])]
+    halves = halves[np.sort(found[0])]
     keys = _gathered(halves, "key", "key_size")
     images: tuple[Any, ...] = tuple(part for segment in segments for part in segment.images)
     copied = sum(segment.copied for segment in segments)
@@ -109,6 +134,19 @@ def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
         images = (_gathered(halves, "image", "size"),)
         copied = images[0].nbytes
     return HalfSegment(halves, keys, images, copied)
+
+
+def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, Ints] | Untold:
+    """Return the numbers of the halves that decide, and what `decide` links; or the half whose key is not told."""
+    table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
+    deciders, links = np.empty(len(halves), np.int64), np.full(len(halves), -1, np.int64)
+    count = decide(
+        *(address(halves), len(halves), start, upto, until),
+        *(address(table), len(table) - 1, address(deciders), address(links)),
+    )
+    if count < 0:
+        return Untold(int(halves["place"][-1 - count]), key=True)
+    return deciders[:count].copy(), links
 
 
 def _gathered(halves: Records, start: str, size: str) -> npt.NDArray[np.uint8]:

@@ -11,7 +11,6 @@ blocks of their own, under the stream's table map.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +20,12 @@ from replica.native.arrays import address
 from replica.protocol.table_map import parse_table_map
 from replica.table_reader.chunk import RowBlock
 from replica.table_reader.kernel_window import copy_pieces, drop_touched, merge_in_order
+from replica.table_reader.partial_rows import completed
+from replica.table_reader.same_images import same_images
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.protocol.column_def import ColumnDef
     from replica.table_reader.key_states import KeyStates
 
     Ints = npt.NDArray[np.int64]
@@ -45,11 +45,13 @@ def moved(
             others, and of several chunks only one may put them.
 
     Raises:
+        PartialRowError: images lack columns that the chunk does not have.
         ProtocolError: the rows of an ordered key do not ascend.
     """
     first, last = states.between(begin, end) if states.ordered else (0, len(states))
     if first == last:
         return [chunk]
+    states = completed(states, chunk, first, last, final=puts)
     taken = _in_order(chunk, states, first, last) if states.ordered else _behind(chunk, states, puts=puts)
     if len(taken) == chunk.rows and (taken == np.arange(chunk.rows)).all():
         return [chunk]
@@ -126,21 +128,3 @@ def _copied(addresses: Ints, sizes: Ints) -> tuple[npt.NDArray[np.uint8], Ints]:
     addresses, sizes = np.ascontiguousarray(addresses), np.ascontiguousarray(sizes)
     copy_pieces(address(addresses), address(sizes), len(sizes), address(target))
     return target, ends
-
-
-@lru_cache(maxsize=256)
-def same_images(ours: bytes, theirs: bytes) -> bool:
-    """Tell whether row images under the second table map mean the same under the first, which tells all there is."""
-    one, two = parse_table_map(ours), parse_table_map(theirs)
-    return (
-        (one.database, one.table) == (two.database, two.table)
-        and len(one.columns) == len(two.columns)
-        and all(_same_column(told, seen) for told, seen in zip(one.columns, two.columns, strict=True))
-    )
-
-
-def _same_column(told: ColumnDef, seen: ColumnDef) -> bool:
-    if (told.type, told.metadata) != (seen.type, seen.metadata):
-        return False
-    fields = ("name", "unsigned", "collation", "labels", "geometry")
-    return all(getattr(seen, field) in (None, getattr(told, field)) for field in fields)

@@ -16,11 +16,13 @@ from replica.table_reader.chunks import starts
 from replica.table_reader.kept_key import key_bytes
 from replica.table_reader.key_order import KeyOrder
 from replica.table_reader.moved import moved
+from replica.table_reader.partial_rows import completed
 from replica.table_reader.window import TableWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from replica.errors import PrerequisiteError
     from replica.relay_log.log import RelayLog
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunk import RowBlock
@@ -37,6 +39,8 @@ class Fit(Enum):
     """A statement changed the table between the chunks' beginning and the position: they are read again."""
     LATER = auto()
     """A statement changes it behind the position, before the chunks' end."""
+    FORWARD = auto()
+    """Row images lack columns before the chunks' end: nothing can be taken back up to there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class ChunkMover:
             return Fit.AGAIN
         if v < group.upper and window.ddl(group.name, v, group.upper):
             return Fit.LATER
+        if v < group.upper and window.lacks_columns(group.name, min(group.lower, v), group.upper):
+            return Fit.FORWARD
         return Fit.FITS
 
     def blocks(self, group: ChunkRun, v: RelayLocation) -> Iterator[RowBlock]:
@@ -111,11 +117,12 @@ class ChunkMover:
 
         Raises:
             BlockLostError: the file of a chunk is not there any more.
-            PrerequisiteError: the relay log has a change of a row of them without its whole images.
+            PartialRowError: the relay log has a change of a row of them whose images lack columns that are needed.
+            PrerequisiteError: it has one whose images do not tell the row's key.
         """
         window = self._known()
         table = group.table
-        states = window.state_at(group.name, min(group.lower, v), v)
+        states = window.state_at(group.name, min(group.lower, v), v, group.upper)
         if not table.key.ordered:
             yield from self._in_key_order(group, states)
             return
@@ -130,11 +137,17 @@ class ChunkMover:
         try:
             for number, chunk in enumerate(group.chunks):
                 last = number == len(group.chunks) - 1
-                for block in moved(_loaded(chunk), states, None, None, puts=last):
+                loaded = _loaded(chunk)
+                states = completed(states, loaded, 0, len(states), final=last)
+                for block in moved(loaded, states, None, None, puts=last):
                     order.add(block)
             yield from order.blocks()
         finally:
             order.drop()
+
+    def partial_error(self, name: TableName, place: int) -> PrerequisiteError:
+        """Make the error for rows that stay unknown because their images lack columns."""
+        return self._known().untold_error(name, place, key=False)
 
     def _known(self) -> TableWindow:
         if self._window is None:

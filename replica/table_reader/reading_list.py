@@ -293,6 +293,9 @@ class ReadingList:
             _drop_chunks(other)
             other.life += 1
             del self._begun[other.name, other.lane]
+        if self._begun.pop((first.name, first.lane), None) is not None:
+            first.lane = 0  # lanes that it is divided into later come behind it
+            self._begun[first.name, 0] = first
         first.upto = None
         return first
 

@@ -25,7 +25,8 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import ValuePolicy
-from replica.table_reader.kernel_window import HalfRecord, HalfTotals, find_row_halves
+from replica.table_reader.half_record import HalfRecord
+from replica.table_reader.kernel_window import HalfTotals, find_row_halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,6 +151,8 @@ def _segment(
         if status != d.DONE:
             raise run_fault(status, run, found, slots)
     used = room[: int(totals["keys"])].copy()  # there was room for longer keys
+    inside = (halves["image"] >= address(room)) & (halves["image"] < address(room) + len(room))
+    halves["image"][inside] += address(used) - address(room)  # images that lack columns, and those made whole
     halves["key"] += address(used) - address(room)
     images = (*copied, *((found.data,) if len(copied) < len(work) else ()))
     size = sum(part.nbytes for part in copied) + (found.data.nbytes if found.expansion is not None else 0)

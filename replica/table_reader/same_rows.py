@@ -21,8 +21,10 @@ from replica.table_reader.frontier import NOTHING
 from replica.table_reader.lagging import await_position
 from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
+from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_threads import SAME_MISFIT
 from replica.table_reader.transaction import transaction_at
+from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,6 +155,11 @@ class RangeReader:
             if fit is Fit.AGAIN:
                 raise _ReadAgainError  # until the lower position has passed the batch's
             writer.write(group.name, self._mover.blocks(group, v.location))
+        except PartialRowError as error:
+            if location_at(error.place) <= v.location:
+                raise _ReadAgainError from None  # the same
+            what = f"row images of {'.'.join(wanted[0])} lack columns since (binlog_row_image), so that nothing can be"
+            raise _changed(f"{what} taken back") from None
         finally:
             for chunk in chunks:
                 chunk.stored.drop()

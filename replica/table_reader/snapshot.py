@@ -9,7 +9,7 @@ method.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError, ReplicaError
@@ -23,12 +23,14 @@ from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
+from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.same_rows import RangeReader
 from replica.table_reader.spool import Spool
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.watch import SourceWatch
+from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,10 @@ RATE_S: Final = 30.0
 """How far back the rate that progress tells is measured."""
 CONNECT_POLL_S: Final = 0.2
 """How often a connection is tried that names of tables are asked for over."""
+
+MOST_UNKNOWN: Final = 10
+"""How often a table is read again because row images leave out columns of rows that it did not have yet: each time a
+change in ten seconds may do that again, so that it takes a pause of the writers, or none that leaves columns out."""
 
 
 class Advance(NamedTuple):
@@ -78,7 +84,8 @@ class TableSnapshot:
     """The tables of one query. Its methods are for one thread; what they raise ends the query.
 
     `held_back`: tables whose chunks the last `advance` could not move, because a statement behind its position changed
-    them: a later position can be had, that one never.
+    them: a later position can be had, that one never. `forward_only`: those of them whose row images lack columns
+    there (binlog_row_image), so that no change can be taken back.
 
     `selection` tells of a database and a table whether its rows are wanted. `age_s`: how old a place of the binlog has
     to be before all of it counts as committed; tests make it shorter.
@@ -115,6 +122,8 @@ class TableSnapshot:
         )
         self._names = FollowedNames(*(view, self._list, self._wanted), self._connect_to_any, pace.host)
         self.held_back: tuple[TableName, ...] = ()
+        self.forward_only: tuple[TableName, ...] = ()
+        self._unknown: Counter[TableName] = Counter()
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
@@ -292,20 +301,24 @@ class TableSnapshot:
             self._mover.look([group for group, _ in candidates], v.location)
         later: list[TableReading] = []
         again: list[TableReading] = []
+        forward: list[TableReading] = []
         for group, table in candidates:
-            if any(one.name == table.name for one in (*later, *again)):
+            if any(one.name == table.name for one in (*later, *again, *forward)):
                 continue  # a lane behind one that does not fit
             fit = self._mover.fit(group, v.location)
             if fit is Fit.FITS:
                 taken.append((group, table))
             elif fit is Fit.AGAIN:
                 again.append(table)
+            elif fit is Fit.FORWARD:
+                forward.append(table)
             else:
                 later.append(table)
         if later:
             made = self._ranges.made_since(v.location)
             gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
-        self.held_back = tuple(table.name for table in later if table not in gone)
+        self.forward_only = tuple(table.name for table in forward)
+        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone))
         return taken, gone, again
 
     def _write(
@@ -330,6 +343,10 @@ class TableSnapshot:
                     self._list.read_again(table)
                     writer.abandon()
                     return None
+                except PartialRowError as error:
+                    writer.abandon()
+                    self._read_later(table, error.place)
+                    return None
                 end = group.chunks[-1].end
                 ended |= {group.name} if end is None else set()
                 new = new.advance(group.name, end, writer.rows - before)
@@ -345,6 +362,7 @@ class TableSnapshot:
             writer.abandon()
             raise
         for group, table in taken:
+            del self._unknown[table.name]
             self._list.delivered(table, len(group.chunks), ended=group.chunks[-1].end == table.upto)
         for table in gone:
             self._list.delivered(table, 0, ended=True)
@@ -352,3 +370,10 @@ class TableSnapshot:
             self._mover.forget()
         self._reached = new
         return Advance(new, new.rows - frontier.rows, size)
+
+    def _read_later(self, table: TableReading, place: int) -> None:
+        """Read a table again when what its images leave out is surely seen."""
+        self._unknown[table.name] += 1
+        if self._unknown[table.name] > MOST_UNKNOWN:
+            raise self._mover.partial_error(table.name, place)
+        self._list.read_again(table, not_before=location_at(place))

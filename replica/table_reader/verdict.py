@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import AuthenticationError, PrerequisiteError
 from replica.handshake.server import grant
 from replica.table_reader.table_facts import ask_table_facts
-from replica.table_reader.table_verdict import InitialVerdict, Reason, judge_table, quoted
+from replica.table_reader.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +30,7 @@ TOLD: Final = 240
 DENIED: Final = 1142
 """ER_TABLEACCESS_DENIED_ERROR."""
 
+_FULL: Final = "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
 _CONFIGURED: Final = "under [mariadb] in the server's configuration file and restart it"
 
 
@@ -61,19 +62,23 @@ class InitialVerdicts:
         return sum(one.seconds for one in self.read)
 
 
-def ask_verdicts(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> Steps[InitialVerdicts]:
-    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them."""
-    return judge((yield from ask_table_facts(patterns, wants)))
+def ask_verdicts(
+    patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False
+) -> Steps[InitialVerdicts]:
+    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them (`settled` as in `judge`)."""
+    return judge((yield from ask_table_facts(patterns, wants)), settled=settled)
 
 
-def judge(facts: TableFacts) -> InitialVerdicts:
-    """Return the verdicts on a server and on all wanted tables."""
+def judge(facts: TableFacts, *, settled: bool = False) -> InitialVerdicts:
+    """Return the verdicts on a server and on all wanted tables; `settled`: for rows at a position that stands before
+    they are read (content=tables), so that changes have to be taken back.
+    """
     tables = [judge_table(one, facts) for one in facts.tables]
     tables += [_unseen(name, answer, facts) for name, answer in facts.unseen]
     tables.sort(key=lambda one: (one.name[0].encode(), one.name[1].encode()))
     seconds = sum(one.seconds for one in tables if one.state == "read")
     return InitialVerdicts(
-        refusals=tuple(_refusals(facts)),
+        refusals=tuple(_refusals(facts, settled=settled)),
         warnings=tuple(_warnings(facts, seconds)),
         notes=tuple(_notes(facts)),
         tables=tuple(one for one in tables if one.name in facts.named or not _is_view(one)),
@@ -131,7 +136,7 @@ def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVer
     return InitialVerdict(name=name, state="refused", reasons=(reason,))
 
 
-def _refusals(facts: TableFacts) -> Iterator[Reason]:
+def _refusals(facts: TableFacts, *, settled: bool) -> Iterator[Reason]:
     known = facts.variables
     if known.get("log_bin", "").upper() not in ("ON", "1"):
         what = "the binary log is off (log_bin): what changes while the tables are read would be lost"
@@ -142,14 +147,13 @@ def _refusals(facts: TableFacts) -> Iterator[Reason]:
     if known.get("binlog_format") != "ROW":
         what = f"binlog_format is {known.get('binlog_format')}: what is logged as SQL text cannot be applied to rows"
         yield Reason("binlog_format", what, "SET GLOBAL binlog_format = 'ROW'; (open sessions keep the old format)")
-    if known.get("binlog_row_image") != "FULL":
+    if settled and not has_images_before(facts):
         what = (
-            f"binlog_row_image is {known.get('binlog_row_image')}: rows are brought to one position by whole images of "
-            "their changes"
+            f"binlog_row_image is {known.get('binlog_row_image')}: what changes while the tables are read has to be "
+            "taken back to the position of load(), which takes whole images of the rows before"
         )
-        yield Reason(
-            "binlog_row_image", what, "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
-        )
+        instead = "begin a stream with the tables (startingPosition=initial)"
+        yield Reason("binlog_row_image", what, f"{_FULL} or {instead}")
     if facts.replicates_from and known.get("log_slave_updates", "").upper() not in ("ON", "1"):
         what = "the server is a replica with log_slave_updates=OFF: what it replicates is not in its binlog"
         yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}, or read from its primary")
@@ -159,6 +163,13 @@ def _refusals(facts: TableFacts) -> Iterator[Reason]:
 
 
 def _warnings(facts: TableFacts, seconds: float) -> Iterator[Reason]:
+    if not has_images_before(facts):
+        what = (
+            f"binlog_row_image is {facts.variables.get('binlog_row_image')}: what changes leave out cannot be taken "
+            "back: a batch whose rows are lost on disk before it is committed ends the query, and content=tables is "
+            "refused"
+        )
+        yield Reason("binlog_row_image", what, _FULL)
     if facts.was_replica and not facts.replicates_from and facts.variables.get("log_slave_updates", "").upper() != "ON":
         what = "log_slave_updates is OFF, and the server was a replica once: if it is again, changes are missing"
         yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}")

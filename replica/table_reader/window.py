@@ -7,8 +7,9 @@ the log grows, and forgets what lies before a place. Rows of an XA transaction c
 A window holds keys, some 60 bytes a row change besides; images stay in the log's files, which are mapped, and are kept
 on disk as long as they are needed even if retention removes them. At MAX_WINDOW_BYTES it is an error.
 
-Refused: changes that were logged as statements, row images that lack columns, rows that do not fit the table. Each is
-an error for those who ask for a state that depends on it, and only for them.
+Refused: changes that were logged as statements, images that lack the key, rows that do not fit the table. Each is an
+error for those who ask for a state that depends on it, and only for them. Images that lack other columns tell what
+comes behind them, together with the rows that were read (partial_rows.py), and not what was before them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
+from replica.table_reader.half_record import IS_WHOLE
 from replica.table_reader.key_states import Untold, latest, states_of
+from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.row_halves import HalfReader, HalfSegment, UnreadableChange
 from replica.table_reader.table_statements import TableStatements
 
@@ -79,6 +82,7 @@ class TableWindow:
         self.start = self.end = start
         self._log = log
         self._keys = dict(tables)
+        self._computing = {name for name in tables if any(column.computed for column in schemas[name].columns)}
         self._reader = HalfReader(tables, schemas)
         self._max_bytes = max_bytes
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
@@ -157,13 +161,25 @@ class TableWindow:
             for statement in self._statements
         )
 
-    def state_at(self, table: TableName, start: RelayLocation, upto: RelayLocation) -> KeyStates:
-        """Return the keys that any change behind `start` touches, or behind `upto` if that is before it, up to the
-        window's end, and what is there of each at `upto`.
+    def lacks_columns(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
+        """Tell whether images of changes behind `start` and up to `end` lack columns."""
+        self.extend(end)
+        behind, upto = place_of(start), place_of(end)
+        return any(
+            ((half["place"] > behind) & (half["place"] <= upto) & (half["flags"] & IS_WHOLE == 0)).any()
+            for half in (segment.halves for segment in self._segments[table])
+        )
+
+    def state_at(
+        self, table: TableName, start: RelayLocation, upto: RelayLocation, until: RelayLocation | None = None
+    ) -> KeyStates:
+        """Return the keys that any change touches behind `start`, or behind `upto` if that is before it, and up to
+        `until` (None: the window's end), and what is there of each at `upto`.
 
         Raises:
             DataLossError: an XA transaction was committed whose rows are not in the log.
-            PrerequisiteError: row images lack columns that it takes (binlog_row_image).
+            PartialRowError: row images lack columns that it takes.
+            PrerequisiteError: row images do not tell the key of their row (binlog_row_image).
             SchemaError: row changes do not fit the table as it is known.
             StatementDmlError: rows of the table were changed by a statement that was logged without them.
             ValueError: the window does not go back to `start`.
@@ -181,9 +197,13 @@ class TableWindow:
                 raise type(change.error)(change.error.message, hint=change.error.hint)
         segments = [one for one in self._segments[table] if one.last > behind]
         table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
-        states = states_of(segments, table_maps, behind, place_of(upto), ordered=ordered)
+        last = place_of(max(upto, self.end if until is None else until))
+        states = states_of(segments, table_maps, behind, place_of(upto), last, ordered=ordered)
         if isinstance(states, Untold):
-            raise self._partial(table, states)
+            raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
+        if states.chains is not None and table in self._computing:
+            # Images leave out generated columns also where their values change (measured on 11.8, all but FULL).
+            raise PartialRowError(states.chains.last)
         return states
 
     def _take_statements(self, begin: RelayLocation, end: RelayLocation, needs: RangeNeeds) -> None:
@@ -219,12 +239,13 @@ class TableWindow:
             if merged is not None:
                 self._segments[name] = [merged, *segments[len(done) :]]
 
-    def _partial(self, table: TableName, untold: Untold) -> PrerequisiteError:
-        location = location_at(untold.place)
+    def untold_error(self, table: TableName, place: int, *, key: bool = True) -> PrerequisiteError:
+        """Make the error for a change whose images do not tell the key, or lack other columns."""
+        location = location_at(place)
         head = self._log.at(location)
         before = {gtid.domain_id: gtid for gtid in self._log.at(self._log.last_group(location)).position}
         named = [str(gtid) for gtid in head.position if before.get(gtid.domain_id) != gtid]
-        what = "do not tell the key of a row" if untold.key else "hold a part of the columns of a row"
+        what = "do not tell the key of a row" if key else "hold a part of the columns of a row"
         return partial_images(", ".join(named) or str(location), ".".join(table), what)
 
 

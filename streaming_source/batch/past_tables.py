@@ -18,7 +18,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.embedded import library_logger
-from replica.errors import AmbiguousPositionError, DataLossError, PositionPurgedError, RelayError, SchemaError
+from replica.errors import (
+    AmbiguousPositionError,
+    DataLossError,
+    PositionPurgedError,
+    PrerequisiteError,
+    RelayError,
+    SchemaError,
+)
 from replica.handshake.ask import ask
 from replica.handshake.start import earliest_position
 from replica.primary_reader.on_primary import PrimaryReader
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 SPOOL_NAME: Final = "tables"
+NAMED: Final = 5
+"""The names of tables in a message."""
 POLL_S: Final = 0.05
 """How often it is looked whether rows are there."""
 
@@ -159,6 +168,13 @@ class _PastReading:
                     frontiers.append(step.frontier)
                     continue
                 self._look_at(behind, v)
+                if reading.forward_only:
+                    tables = ", ".join(map(".".join, reading.forward_only[:NAMED]))
+                    raise PrerequisiteError(
+                        f"changes of {tables} behind {v.position}, where rows are asked for, were logged without whole "
+                        "row images, so that they cannot be taken back.",
+                        hint="Let every session write with binlog_row_image=FULL, and load() again.",
+                    )
                 time.sleep(POLL_S)
             while not covers(self._look_at(behind, v).position, listed):
                 time.sleep(POLL_S)

@@ -80,7 +80,7 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
     from streaming_source.batch.past_position import offset_at_end
     from streaming_source.planning.open_reading import judge_tables
 
-    judge_tables(options, plan)
+    judge_tables(options, plan, settled=True)
     return tables_plan(plan, offset_at_end(options))
 
 

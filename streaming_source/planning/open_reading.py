@@ -109,14 +109,17 @@ def open_reading(
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 
 
-def judge_tables(options: SourceOptions, plan: ReadPlan) -> None:
-    """Refuse tables that cannot be read so that their rows are right, and log what to know of the others."""
+def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = False) -> None:
+    """Refuse tables that cannot be read so that their rows are right, and log what to know of the others.
+
+    `settled`: the position that rows hold at stands before they are read.
+    """
     from replica.table_reader.verdict import ask_verdicts, require, warnings_of
 
     config, tables = options.connection, plan.tables
     if options.snapshot_endpoint is not None:
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
-    verdicts = asyncio.run(ask(config, lambda _: ask_verdicts(tables.patterns, tables.wants)))
+    verdicts = asyncio.run(ask(config, lambda _: ask_verdicts(tables.patterns, tables.wants, settled=settled)))
     for warning in warnings_of(verdicts):
         _log.warning("%s", warning)
     require(verdicts)

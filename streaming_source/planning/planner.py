@@ -137,6 +137,8 @@ class ChangePlanner:
                 return self._sealed(end, start)
             if target is None or (target.is_done(start) and not self._is_reading(start)):
                 return logged
+            if bounded and self._rows is not None and self._rows.held_back:
+                target = self._target = self._end_now()  # rows that hold behind the old one only would never come
 
     def _revised(self, start: SourceOffset) -> SourceOffset:
         return start if self._rows is None else self._rows.revised(start, self._selection.to_read(start))

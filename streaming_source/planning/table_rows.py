@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from replica.errors import ConfigError
+from replica.errors import ConfigError, PrerequisiteError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_NAMED: Final = 500
 """Tables that an offset names: some 20 KB, in each report of progress, until they are read."""
+NAMED: Final = 5
+"""The names of tables in a message."""
 READY_POLL_S: Final = 0.02
 """How often it is asked whether rows are there: a chunk takes some 0.5 s to read."""
 SAY_EVERY_S: Final = 60.0
@@ -51,6 +53,9 @@ _log = logging.getLogger(__name__)
 
 class RowReading(Protocol):
     """The reader of the tables: a `TableSnapshot`. Called by one thread."""
+
+    held_back: tuple[TableName, ...]
+    """Tables of which nothing can be had as of the position that was asked for last, and can behind it."""
 
     def start(self, frontier: Frontier) -> None:
         """Begin to read behind the frontier."""
@@ -162,6 +167,11 @@ class SnapshotRows:
         """Tell whether tables are left to read behind an offset."""
         return offset.snapshot is not None and not offset.snapshot.finished
 
+    @property
+    def held_back(self) -> bool:
+        """Whether rows wait that can only be had as of a later position than the one asked for last."""
+        return self._reading is not None and bool(self._reading.held_back)
+
     def is_ready(self, offset: SourceOffset) -> bool:
         """Tell whether rows of tables wait to be delivered behind an offset."""
         return self.is_reading(offset) and self._running(offset.snapshot).ready()
@@ -215,6 +225,13 @@ class SnapshotRows:
                 time.sleep(READY_POLL_S)  # who asks again at once may do so for minutes
             if bounded:
                 break
+            if step is None and reading.held_back:
+                tables = ", ".join(map(".".join, reading.held_back[:NAMED]))
+                raise PrerequisiteError(
+                    f"{tables} cannot be read as of {head.position}, which Trigger.Once settled before: it was altered "
+                    "since, or changes were logged without whole row images (binlog_row_image).",
+                    hint="Use trigger(availableNow=True), whose last batches go on to where the rows can be had.",
+                )
             if step is None:
                 self._wait(start)
         if not steps:

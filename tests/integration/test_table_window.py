@@ -21,7 +21,7 @@ import pymysql
 import pytest
 
 from replica.embedded import EmbeddedReplica
-from replica.errors import PrerequisiteError, StatementDmlError
+from replica.errors import StatementDmlError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.config import ReplicaConfig
-    from replica.errors import ReplicaError
     from replica.rows.decode.batch import ChangeBatch
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb
@@ -329,20 +328,14 @@ def test_statements_that_real_servers_log(
     assert window.ddl(("w", "t"), log.oldest(), head.location) is concerned
 
 
-@pytest.mark.parametrize(
-    ("setting", "error"),
-    [("binlog_row_image = MINIMAL", PrerequisiteError), ("binlog_format = STATEMENT", StatementDmlError)],
-)
-def test_sessions_that_do_not_log_whole_rows_are_named_by_transaction(
-    server: MariaDb, tmp_path: Path, setting: str, error: type[ReplicaError]
-) -> None:
+def test_sessions_that_do_not_log_rows_are_named_by_transaction(server: MariaDb, tmp_path: Path) -> None:
     server.sql("DROP DATABASE IF EXISTS w", "CREATE DATABASE w", f"CREATE TABLE w.t ({TABLES['t']})")
     server.sql("INSERT INTO w.t VALUES (1, 'a', 1), (2, 'b', 2)")
     schema, name = catalog(server, "w")["w", "t"], ("w", "t")
     before = GtidPosition.parse(server.gtid_binlog_pos())
     with EmbeddedReplica(replica_config(server), tmp_path) as replica:
         replica.start(before)
-        server.sql(f"SET SESSION {setting}", "UPDATE w.t SET v = 'c' WHERE id = 1")
+        server.sql("SET SESSION binlog_format = STATEMENT", "UPDATE w.t SET v = 'c' WHERE id = 1")
         gtid = server.gtid_binlog_pos()
         server.sql("UPDATE w.t SET v = 'd' WHERE id = 2")
         log = RelayLog(tmp_path)
@@ -350,7 +343,7 @@ def test_sessions_that_do_not_log_whole_rows_are_named_by_transaction(
     head = log.head()
     assert head is not None
     window = TableWindow.read(log, log.oldest(), head.location, {name: key_of("t")}, {name: schema})
-    with pytest.raises(error, match=rf"(?<![-\d]){gtid}(?![-\d]).* w\.t"):
+    with pytest.raises(StatementDmlError, match=rf"(?<![-\d]){gtid}(?![-\d]).* w\.t"):
         window.state_at(name, log.oldest(), head.location)
     behind = log.locate(GtidPosition.parse(gtid))
     assert behind is not None

@@ -180,7 +180,7 @@ class SnapshotQuery:
         assert identity not in self._identities, f"the identity {identity} came before: {row}"
         self._identities.add(identity)
         held = self.state.setdefault(table, {})
-        before, after = (_image(row[side]) for side in ("before", "after"))
+        before, after = (_image(row, side) for side in ("before", "after"))
         wanted = {READ: (False, True), INSERT: (False, True), UPDATE: (True, True), DELETE: (True, False)}[op]
         assert (before is not None, after is not None) == wanted, row
         if before is not None:
@@ -189,6 +189,7 @@ class SnapshotQuery:
             there = held.pop(key)
             same = there.keys() & before.keys()  # all, where the table was not altered in between
             assert all(there[name] == before[name] for name in same), f"{op} of another row than is there: {row}"
+            after = None if after is None else there | after  # what an image lacks stays as it is
         if after is not None:
             key = self._key(table, after)
             assert key not in held, f"{op} of a row that is there already: {row}"
@@ -217,12 +218,14 @@ def _place(row: Row) -> tuple[bool, int, int, int]:
     return row["op"] == READ, *place
 
 
-def _image(image: Any) -> Row | None:
-    """The row as plain values: of one table a STRUCT, of many a VARIANT."""
-    if image is None or set(image) != {"value", "metadata"}:
-        return image  # type: ignore[no-any-return]
-    plain: Row = VariantVal(image["value"], image["metadata"]).toPython()
-    return plain
+def _image(row: Row, side: str) -> Row | None:
+    """The image as plain values, without the columns that it lacks: of one table a STRUCT, of many a VARIANT."""
+    image = row[side]
+    if image is not None and set(image) == {"value", "metadata"}:
+        plain: Row = VariantVal(image["value"], image["metadata"]).toPython()
+        return plain
+    lacking = (row["absent"] or {}).get(side) or ()
+    return None if image is None else {name: value for name, value in image.items() if name not in lacking}
 
 
 def server_state(server: MariaDb, table: str, keys: Sequence[str], convert: Callable[[Row], Row]) -> dict[Key, Row]:

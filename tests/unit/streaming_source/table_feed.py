@@ -82,6 +82,8 @@ class TableFeed(RowFeed):
 class FakeTables:
     """What reads the tables, `chunk` rows at a time. Its answers follow from frontier and place alone."""
 
+    held_back = ()
+
     def __init__(self, feed: TableFeed, *, chunk: int = 7) -> None:
         self._feed = feed
         self._chunk = chunk

@@ -25,9 +25,6 @@ def test_a_server_that_is_set_up_well_is_required_and_passes() -> None:
     [
         ({"variables": {"log_bin": "OFF"}}, "log_bin", "log_bin=binlog"),
         ({"variables": {"binlog_format": "MIXED"}}, "binlog_format", "SET GLOBAL binlog_format = 'ROW';"),
-        ({"variables": {"binlog_row_image": "MINIMAL"}}, "binlog_row_image", "SET GLOBAL binlog_row_image = 'FULL';"),
-        ({"variables": {"binlog_row_image": "NOBLOB"}}, "binlog_row_image", "binlog_row_image = 'FULL'"),
-        ({"variables": {"binlog_row_image": "FULL_NODUP"}}, "binlog_row_image", "binlog_row_image = 'FULL'"),
         ({"variables": {"binlog_storage_engine": "innodb"}}, "binlog_storage_engine", "binlog_storage_engine"),
         ({"replicates_from": 1}, "log_slave_updates", "log_slave_updates=ON"),
         ({"repeatable": False, "isolation": "READ-COMMITTED"}, "tx_isolation", "proxy"),
@@ -131,3 +128,20 @@ def test_warnings_for_a_log_are_few_and_name_tables() -> None:
     assert said[1].startswith("shop.t00000: whether a foreign key")
     assert said[-1].startswith(f"and of {10_000 - NAMED} more tables")
     assert list(warnings_of(judge(told(listed())))) == []
+
+
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_images_without_all_columns_are_warned_of_and_refused_for_a_settled_position(image: str) -> None:
+    facts = told(listed(), variables={"binlog_row_image": image})
+    verdicts = judge(facts)
+    assert words(verdicts)["warnings"] == ["binlog_row_image"]
+    require(verdicts)
+    with pytest.raises(PrerequisiteError, match=f"binlog_row_image is {image}.*taken back") as caught:
+        require(judge(facts, settled=True))
+    assert "SET GLOBAL binlog_row_image = 'FULL';" in caught.value.hint
+
+
+def test_images_that_are_whole_before_a_change_serve_for_everything() -> None:
+    verdicts = judge(told(listed(), variables={"binlog_row_image": "FULL_NODUP"}), settled=True)
+    assert not verdicts.refusals
+    assert not verdicts.warnings

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from replica.schema.table import ColumnSchema, TableSchema
 from replica.table_reader import row_halves
 from replica.table_reader.chunk import RowBlock, TableKey
 from replica.table_reader.moved import moved
-from replica.table_reader.window import TableWindow
+from replica.table_reader.partial_rows import PartialRowError
+from replica.table_reader.window import TableWindow, place_of
 from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
@@ -84,6 +86,7 @@ class History:
     table: Table = field(default_factory=dict)
     open: dict[str, list[Change]] = field(default_factory=dict)
     columns: list[Column] = field(default_factory=lambda: COLUMNS)
+    images: str = "FULL"
     numbers: dict[int, int] = field(default_factory=dict)
 
     def next(self, domain: int) -> Gtid:
@@ -136,7 +139,7 @@ class History:
         at = 0
         while at < len(changes):
             op, end = changes[at][0], at + 1
-            while end < len(changes) and changes[end][0] == op:
+            while end < len(changes) and changes[end][0] == op and self.images == "FULL":
                 end += 1
             if noise:
                 self.primary.event(EventType.TABLE_MAP, table_map(2, COLUMNS, table="u"))
@@ -146,12 +149,29 @@ class History:
                 + (encoded(after, new, self.columns) if op != DELETED else b"")
                 for _, before, after, old, new in changes[at:end]
             )
+            told, told_after = [True] * 2, [True] * 2
+            if self.images != "FULL":
+                images, told, told_after = self.partial(*changes[at])
             if compressed:
                 images = bodies.block(images)
             self.primary.event(EventType.TABLE_MAP, table_map(1, self.columns))
             kinds = COMPRESSED if compressed else KINDS
-            self.primary.event(kinds[op], rows(1, 2, images, after=[True] * 2 if op == UPDATED else None))
+            self.primary.event(kinds[op], rows(1, 2, images, before=told, after=told_after if op == UPDATED else None))
             at = end
+
+    def partial(self, op: int, before: int, after: int, old: str, new: str) -> tuple[bytes, list[bool], list[bool]]:
+        """The images of one change as MINIMAL or FULL_NODUP has them, and which columns they hold."""
+        nodup, set_ = self.images == "FULL_NODUP", [before != after, old != new]
+        if not any(set_):
+            set_ = [True, False]
+        told = [True, nodup or op == INSERTED]
+        held = [*self.values(after, new)] if op == INSERTED else self.values(before, old)
+        images = image(list(compress(held, told)))
+        return images + (image(list(compress(self.values(after, new), set_))) if op == UPDATED else b""), told, set_
+
+    def values(self, key: int, value: str) -> list[bytes]:
+        prefix = 1 if self.columns is COLUMNS else 2
+        return [struct.pack("<i", key), len(value).to_bytes(prefix, "little") + value.encode()]
 
     def apply(self, changes: list[Change]) -> None:
         for op, before, after, _, value in changes:
@@ -248,7 +268,7 @@ _step = st.tuples(
     st.integers(0, 7),
 )
 _steps = st.lists(_step, max_size=5)
-_groups = st.lists(
+event_groups = st.lists(
     st.one_of(
         st.tuples(st.just("transaction"), _steps, st.booleans()),
         st.tuples(st.just("transaction"), _steps, st.booleans()),
@@ -260,8 +280,8 @@ _groups = st.lists(
 )
 
 
-def history_of(groups: list[tuple[object, ...]], columns: list[Column]) -> History:
-    history = History(columns=columns)
+def history_of(groups: list[tuple[object, ...]], columns: list[Column], images: str = "FULL") -> History:
+    history = History(columns=columns, images=images)
     for number, (what, one, two) in enumerate(groups):
         domain = number % 3
         match what:
@@ -278,7 +298,7 @@ def history_of(groups: list[tuple[object, ...]], columns: list[Column]) -> Histo
 @pytest.mark.parametrize("columns", [COLUMNS, WIDE], ids=["one map", "two maps"])
 @pytest.mark.parametrize("mapped", [False, True])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(groups=_groups, data=st.data())
+@given(groups=event_groups, data=st.data())
 def test_a_chunk_is_the_table_at_any_place(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -303,7 +323,7 @@ def test_a_chunk_is_the_table_at_any_place(
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(groups=_groups, data=st.data())
+@given(groups=event_groups, data=st.data())
 def test_without_an_order_the_touched_rows_come_once_and_last(
     tmp_path_factory: pytest.TempPathFactory, groups: list[tuple[object, ...]], data: st.DataObject
 ) -> None:
@@ -319,7 +339,7 @@ def test_without_an_order_the_touched_rows_come_once_and_last(
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(groups=_groups, data=st.data())
+@given(groups=event_groups, data=st.data())
 def test_a_window_that_grew_and_forgot_knows_the_same(
     tmp_path_factory: pytest.TempPathFactory, groups: list[tuple[object, ...]], data: st.DataObject
 ) -> None:
@@ -388,16 +408,21 @@ def partial_log(directory: Path, before: list[bool], after: list[bool], images: 
     return history.log(directory)
 
 
-def test_partial_images_are_refused_where_a_whole_one_is_needed(tmp_path: Path) -> None:
+def test_partial_images_tell_nothing_of_what_was_before(tmp_path: Path) -> None:
     """binlog_row_image=MINIMAL: the key before, what was set after."""
     number = struct.pack("<i", 1)
     known = partial_log(tmp_path, [True, False], [False, True], image([number]) + image([b"\1x"]))
     window = known.window(0, 2)
-    with pytest.raises(PrerequisiteError, match=r"transaction 0-1-2 hold a part of the columns of a row of d\.t"):
-        window.state_at(NAME, known.places[1], known.places[2])
-    with pytest.raises(PrerequisiteError, match=r"0-1-2.*binlog_row_image=FULL"):
+    assert window.lacks_columns(NAME, known.places[1], known.places[2])
+    assert not window.lacks_columns(NAME, known.places[0], known.places[1])
+    with pytest.raises(PartialRowError) as refused:
         window.state_at(NAME, known.places[1], known.places[1])
+    assert refused.value.place == place_of(known.places[2])
+    error = window.untold_error(NAME, refused.value.place, key=False)
+    assert "transaction 0-1-2 hold a part of the columns of a row of d.t" in error.message
     assert window.state_at(NAME, known.places[0], known.places[1]).image(0) is not None  # an earlier change decides
+    before = window.state_at(NAME, known.places[1], known.places[1], known.places[1])
+    assert len(before) == 0  # what comes behind a reading did nothing to it
     assert len(window.state_at(NAME, known.places[2], known.places[2])) == 0
 
 

@@ -1,0 +1,24 @@
+"""The record of one half of a row change: what an update removes or puts, an insert puts, a delete removes."""
+
+from __future__ import annotations
+
+from replica.native.record import Record, word
+
+PUTS = 1
+IS_WHOLE = 2
+KEEPS = 4
+
+
+class HalfRecord(Record):
+    """One half of a row change."""
+
+    place = word("where the event group ends that committed it: place_of() of its location")
+    key = word("address of its canonical key bytes")
+    key_size = word("bytes of the key, -1: the images do not tell it")
+    image = word("address of the row image")
+    size = word("bytes of the image")
+    slot = word("number of its table map")
+    flags = word(
+        "PUTS: the image is what is there afterwards, else what was there before; IS_WHOLE: with all columns, else the "
+        "bitmap of its columns stands before it; KEEPS: the row had this key before, in the half before this one of it"
+    )

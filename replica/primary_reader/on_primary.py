@@ -5,6 +5,8 @@ temporary relay log. Times: the search begins in the last file that was begun DI
 group in it, in the order of the binlog, that was committed at that time or later is the one; a session that sets its
 time (SET timestamp, a binlog that is replayed) counts as what it says.
 
+XA transactions that stay prepared are looked for from the last file back, as far as a relay log may hold.
+
 Refused: a time that is still to come, or from before the binlogs that are left; places that are no event's beginning;
 transactions that are not there.
 """
@@ -25,18 +27,21 @@ from replica.handshake.registration import Query, Steps
 from replica.handshake.start import gtids, latest_position
 from replica.log_reader.found import FoundPosition, NextGroup
 from replica.option_places import shown_instant
-from replica.primary_reader.passing import Passed, pass_by
+from replica.primary_reader.passing import Passed, TooFarError, pass_by
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition, covers
 from replica.relay_log.groups import DISORDER_S
 from replica.relay_log.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.primary_reader.passing import Look
     from replica.protocol.gtid import BinlogPosition
+    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import Around, LogGroup
 
 _Result = TypeVar("_Result")
@@ -130,6 +135,31 @@ class PrimaryReader:
         if found is None:
             raise PositionPurgedError(f"the binlogs that are left begin behind {position}.")
         return found
+
+    def before_prepared(self, xids: Collection[XaId], end: GtidPosition) -> GtidPosition | None:
+        """Find the position before the first of some XA transactions was prepared, all of which are open at `end`.
+
+        File by file from the last one back, twice as many each time, and as far back as a relay log may hold. It is
+        None where one of them is not found.
+
+        Raises:
+            ReplicaError: whatever asking and receiving raise.
+        """
+        config = self._config
+        files = asyncio.run(ask(config, lambda _: binlog_files()))
+        most, count = files.newest + 1 - files.oldest, 0
+        while count < most:
+            count = min(most, max(1, 2 * count))
+            name = files.name(files.newest + 1 - count)
+            start = asyncio.run(ask(config, lambda _, name=name: _position_at(name)))  # type: ignore[misc]
+            try:
+                passed = pass_by(config, start, end, lambda *_: None, self._log, most_bytes=config.relay_max_bytes)
+            except TooFarError:
+                return None
+            found = [before for xid, before in passed.opened.items() if xid in xids]
+            if len(found) == len(xids):
+                return found[0]
+        return None
 
     def _pass_by(self, beginning: _Beginning, look: Look) -> Passed:
         return pass_by(self._config, beginning.start, beginning.end, look, self._log)

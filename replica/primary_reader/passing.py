@@ -13,17 +13,18 @@ from replica.errors import DisconnectedError
 from replica.primary_reader.own_log import own_log
 from replica.protocol.gtid import Order
 from replica.relay_log.groups import RelayGroups
-from replica.relay_log.location import RelayLocation
+from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.xa import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import ReplicaConfig
     from replica.embedded import EmbeddedReplica
     from replica.protocol.gtid import GtidPosition
+    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import LogGroup
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
@@ -37,14 +38,24 @@ SILENCE_S: Final = 120.0
 
 
 class Passed(NamedTuple):
-    """The outcome. `group`: what was looked for; None where it is not before the end. `resume`: see FoundPosition.
+    """The outcome. `group`: what was looked for; None where it is not before the end.
 
-    `following` is the group behind it, None where `group` is None or the last one.
+    `opened`: the XA transactions that are prepared there, oldest first, with the position before each. `following` is
+    the group behind `group`, None where there is none.
     """
 
     group: LogGroup | None
-    resume: GtidPosition | None
+    opened: Mapping[XaId, GtidPosition]
     following: LogGroup | None
+
+    @property
+    def resume(self) -> GtidPosition | None:
+        """Return what FoundPosition says of it."""
+        return next(iter(self.opened.values()), None)
+
+
+class TooFarError(Exception):
+    """More would have to be received than is allowed; it never leaves this package."""
 
 
 def pass_by(
@@ -53,33 +64,40 @@ def pass_by(
     end: GtidPosition,
     look: Look,
     log: FilteringBoundLogger,
+    *,
+    most_bytes: int | None = None,
 ) -> Passed:
     """Receive what follows `start` until `look` finds something, or all up to `end` was seen.
 
     `look` gets the log and the place up to which it has looked.
 
     Raises:
+        TooFarError: `end` is further than `most_bytes` behind.
         DisconnectedError: nothing comes for SILENCE_S.
         ReplicaError: whatever ends a replica.
     """
     if _reached(start, end):
-        return Passed(None, None, None)
+        return Passed(None, {}, None)
     with own_log(config, start, log) as own:
         replica = own.replica
         groups, opened = RelayGroups(own.log.directory), _Opened(own.log)
         seen = RelayLocation(0, 0)
-        silent_s = 0.0
+        silent_s, removed = 0.0, 0
         while True:
             head = replica.head()
             if head.location.offset:
+                if most_bytes is not None and removed + own.log.total_bytes() > most_bytes:
+                    raise TooFarError
                 found = look(groups, seen)
                 if found is not None:
                     opened.follow_to(found.before)
-                    return Passed(found, opened.resume, _following(replica, groups, found, end))
+                    return Passed(found, opened.positions, _following(replica, groups, found, end))
                 opened.follow_to(head)
                 if _reached(head.position, end):
-                    return Passed(None, opened.resume, None)
+                    return Passed(None, opened.positions, None)
                 seen = head.location
+                gone = [relay_path(own.log.directory, number) for number in range(own.log.oldest().file, seen.file)]
+                removed += sum(path.stat().st_size for path in gone)
                 own.log.purge_before(seen)
             if replica.wait_beyond(head.location, POLL_S):
                 silent_s = 0.0
@@ -116,5 +134,5 @@ class _Opened:
         }
 
     @property
-    def resume(self) -> GtidPosition | None:
-        return self._before[self._prepared[0]] if self._prepared else None
+    def positions(self) -> dict[XaId, GtidPosition]:
+        return {group.xid: self._before[group] for group in self._prepared}

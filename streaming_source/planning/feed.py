@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from replica.handshake.start import Latest
     from replica.option_places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.protocol.transaction_events import XaId
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
     from streaming_source.options.source_options import SourceOptions
@@ -122,7 +123,11 @@ class ReplicaFeed:
         return SourceOffset(position, position, place, anchor=True, uid=end.uid)
 
     def _latest(self) -> SourceOffset:
-        """Return the end of the primary's binlog, and the position to resume at: before every group prepared there."""
+        """Return the end of the primary's binlog, and the position to resume at: before every group prepared there.
+
+        Raises:
+            PrerequisiteError: XA transactions stay prepared whose rows are out of reach.
+        """
         first = latest = self._replica.latest_and_prepared()
         open_then = first.prepared
         deadline = time.monotonic() + XA_PATIENCE_S
@@ -130,18 +135,40 @@ class ReplicaFeed:
             time.sleep(XA_POLL_S)
             latest = self._replica.latest_and_prepared()
             open_then &= latest.prepared
-        if open_then:
-            named = "; ".join(sorted(map(describe, open_then))[:XA_NAMED])
-            raise PrerequisiteError(
-                f"startingPosition=latest would miss XA transactions: {len(open_then)} have been prepared for more "
-                f"than {XA_PATIENCE_S:g} s and may be committed later ({named}).",
-                hint="End them (XA RECOVER lists them), or start at a GTID position before they were prepared; a start "
-                "at @@gtid_binlog_pos, given as a position, goes on until one of them is committed.",
-            )
+        begin = self._before_prepared(open_then, latest.before)
+        begin = first.before if begin is None else begin
         end = self.server_end()  # later than all of it: what was prepared since is behind `before`
         if end.place is None:
-            return SourceOffset(latest.position, first.before, anchor=True)
-        return SourceOffset(end.position, first.before, end.place, anchor=True, uid=end.uid)
+            return SourceOffset(latest.position, begin, anchor=True)
+        return SourceOffset(end.position, begin, end.place, anchor=True, uid=end.uid)
+
+    def _before_prepared(self, transactions: frozenset[XaId], end: GtidPosition) -> GtidPosition | None:
+        """Return the position before XA transactions were prepared that are open at `end`, and have been for long; None
+        where there are none any more.
+
+        Raises:
+            PrerequisiteError: it is not in as much of the binlog as a relay log may hold.
+        """
+        reader = PrimaryReader(self._options.connection, library_logger())
+        while transactions:
+            named = "; ".join(sorted(map(describe, transactions))[:XA_NAMED])
+            long = f"{len(transactions)} have been prepared for more than {XA_PATIENCE_S:g} s"
+            _log.warning("XA transactions: %s; looking for their rows in the binlog (%s)", long, named)
+            begin = reader.before_prepared(transactions, end)
+            if begin is not None:
+                _log.info("the relay log begins at %s, before they were prepared", begin or "the beginning")
+                return begin
+            latest = self._replica.latest_and_prepared()
+            if transactions <= latest.prepared:
+                raise PrerequisiteError(
+                    f"a start at the end of the binlog would miss XA transactions: {long} and may be committed later "
+                    f"({named}). Where they were prepared is not in the binlog any more, or further back than "
+                    "relayMaxBytes.",
+                    hint="End them (XA RECOVER lists them), raise relayMaxBytes, or start at a position: "
+                    "@@gtid_binlog_pos, given as one, goes on until one of them is committed.",
+                )
+            transactions, end = transactions & latest.prepared, latest.before  # others ended meanwhile
+        return None
 
     def start(self, offset: SourceOffset) -> SourceOffset:
         held = self.log.locate(offset.resume, offset.resume_primary)

@@ -190,6 +190,8 @@ def test_a_start_at_the_end_waits_for_what_is_prepared_there(
 ) -> None:
     monkeypatch.setattr(feed_module, "XA_PATIENCE_S", 0.5)
     prepare(server, "'open'", 1)
+    server.sql("FLUSH BINARY LOGS")
+    server.purge_binlogs()
     waiting = Query(server, tmp_path / "waiting", "latest")
     with pytest.raises(PrerequisiteError, match=r"1 have been prepared .* \(X'6f70656e',X'',1\)"):
         waiting.read("")
@@ -211,6 +213,49 @@ def test_a_start_at_the_end_waits_for_what_is_prepared_there(
     later = end(server, "XA COMMIT 'later'")
     assert latest.read(later) == [(later, 0, 2)]
     latest.stop()
+
+
+@pytest.mark.parametrize("files", [0, 1, 5], ids=["in the last file", "in the one before", "some files back"])
+def test_a_start_at_the_end_goes_back_before_what_stays_prepared(
+    server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    monkeypatch.setattr(feed_module, "XA_PATIENCE_S", 0.5)
+    run(server, "INSERT INTO xa.t VALUES (1)")
+    prepare(server, "'other'", 2)
+    before = server.gtid_binlog_pos()
+    prepare(server, "'open'", 3)
+    end(server, "XA COMMIT 'other'")
+    for number in range(files):
+        server.sql("FLUSH BINARY LOGS")
+        run(server, f"INSERT INTO xa.t VALUES ({10 + number})")
+    query = Query(server, tmp_path, "latest")
+    behind = query.open().initial_offset()
+    assert str(behind.resume) == before
+    assert str(behind.position) == server.gtid_binlog_pos()
+    after = run(server, "INSERT INTO xa.t VALUES (4)")
+    assert query.read(after) == [(after, 0, 4)]
+    query.stop(lose_relay=True)
+    commit = end(server, "XA COMMIT 'open'")
+    assert query.read(commit) == [(commit, 0, 3)]
+    query.stop()
+
+
+def test_a_start_at_the_end_does_not_go_back_further_than_a_relay_log_may_hold(
+    server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "XA_PATIENCE_S", 0.5)
+    server.sql("CREATE TABLE xa.wide (b LONGBLOB)")
+    prepare(server, "'open'", 1)
+    for _ in range(4):
+        server.sql("INSERT INTO xa.wide VALUES (REPEAT('x', 3000000))", "FLUSH BINARY LOGS")
+    small = Query(server, tmp_path / "small", "latest", relayMaxBytes="8m")
+    with pytest.raises(PrerequisiteError, match="further back than relayMaxBytes"):
+        small.open().initial_offset()
+    small.stop()
+    large = Query(server, tmp_path / "large", "latest", relayMaxBytes="20m")
+    large.open().initial_offset()
+    large.stop()
+    end(server, "XA ROLLBACK 'open'")
 
 
 def test_limits_by_rows_count_at_the_commit(server: MariaDb, tmp_path: Path) -> None:

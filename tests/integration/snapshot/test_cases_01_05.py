@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.errors import PrerequisiteError
+from streaming_source.planning import feed
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.query import READ, SnapshotQuery
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
@@ -85,3 +87,56 @@ def test_case_4_an_xa_transaction_that_is_prepared_over_the_whole_snapshot(
         query.catch_up()
         assert query.keys("t") == ids(server, "s.t")
         assert query.operations("t", "insert", "update", "delete") == [(3,), (493,), (7,), (20,)]
+
+
+@pytest.mark.parametrize("lose", ["", "relay"])
+def test_case_4_an_xa_transaction_that_was_prepared_long_before_the_query_began(
+    server_version: str,
+    make_server: Callable[..., MariaDb],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lose: str,
+) -> None:
+    """The relay log begins before its XA PREPARE, some files back: its rows come once, at XA COMMIT."""
+    monkeypatch.setattr(feed, "XA_PATIENCE_S", 0.5)
+    server = make_server(server_version, METADATA)
+    fill(server, "s.t", 50, step=10)
+    server.sql(
+        "XA START 'x'",
+        "INSERT INTO s.t VALUES (3, 3, 'xa'), (493, 3, 'xa')",
+        "UPDATE s.t SET id = 7 WHERE id = 500",
+        "DELETE FROM s.t WHERE id = 20",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+    )
+    for number in range(3):
+        server.sql("FLUSH BINARY LOGS", f"INSERT INTO s.t VALUES ({1000 + number}, 0, 'behind')")
+    with SnapshotQuery(server, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.batch()
+        start, end = query.plan()
+        query.stop(lose=lose)
+        query.take(query.rows(start, end))
+        query.committed(end)
+        query.read_all()
+        assert query.keys("t") == ids(server, "s.t")
+        query.stop(lose=lose)
+        server.sql("XA COMMIT 'x'")
+        query.catch_up()
+        assert query.keys("t") == ids(server, "s.t")
+        assert query.operations("t", "insert", "update", "delete") == [(3,), (493,), (7,), (20,)]
+
+
+def test_case_4_rows_that_were_prepared_before_all_binlogs_are_refused(
+    server_version: str, make_server: Callable[..., MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "XA_PATIENCE_S", 0.5)
+    server = make_server(server_version, METADATA)
+    fill(server, "s.t", 50, step=10)
+    server.sql("XA START 'x'", "INSERT INTO s.t VALUES (3, 3, 'xa')", "XA END 'x'", "XA PREPARE 'x'")
+    server.sql("FLUSH BINARY LOGS")
+    server.purge_binlogs()
+    with (
+        SnapshotQuery(server, tmp_path, "s.t", **SMALL_CHUNKS) as query,
+        pytest.raises(PrerequisiteError, match=r"not in the binlog any more"),
+    ):
+        query.read_all()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u8, store_u1, store_u8
+from replica.rows.types.kernel_dates import closed_version
 from replica.rows.types.kernel_numbers import short_little_endian
-from replica.rows.types.plan_record import PlanRecord
+from replica.rows.types.plan_record import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
 from replica.table_reader.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
 
 SPOT_BYTES = 16
@@ -56,6 +57,30 @@ def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, i
         copy(end, source, size)
         end += size
     return end
+
+
+@helper
+def row_end_column(plan: int, columns: int) -> int:
+    """Return the column that ends the period of a system-versioned row, -1: the table has none."""
+    for c in range(columns):
+        if load_u8(plan + c * PlanRecord.BYTES + PlanRecord.kind) == KIND_ROW_END:
+            return c
+    return -1
+
+
+@helper
+def is_past(plan: int, row_end: int, bitmap: int, present: int, image: int, otherwise: int) -> int:
+    """Tell whether an image is that of a row of the past; `otherwise`: what holds where the image does not tell."""
+    if is_bit(bitmap, row_end) == 0:
+        return otherwise
+    p = image + ((present + 7) >> 3)
+    k = 0
+    for c in range(row_end):
+        if is_bit(bitmap, c):
+            if is_bit(image, k) == 0:
+                p += value_size(plan, c, p)
+            k += 1
+    return 0 if is_bit(image, k) else closed_version(p) == HISTORY_CLOSED
 
 
 @helper

@@ -27,7 +27,7 @@ from replica.rows.scan.kernel_maps import content_hash, same_bytes
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_keys import write_key
 from replica.table_reader.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
-from replica.table_reader.kernel_partial_rows import merge_image
+from replica.table_reader.kernel_partial_rows import is_past, merge_image, row_end_column
 
 
 class HalfTotals(Record):
@@ -114,7 +114,8 @@ def find_row_halves(
     run: int,
 ) -> int:
     """Write the halves of all rows of these events and count them; with 0 as `halves`, count what they need. Return
-    DONE, or a code with its fault.
+    DONE, or a code with its fault. Rows of the past of a system-versioned table have the keys of those of now, and are
+    none of the table's.
 
     `places`: int64 per event group of the range. `before_values`, `after_values`: KeyValueRecords of the longest key.
     """
@@ -137,6 +138,8 @@ def find_row_halves(
         columns, plan, present_before, present_after = open_event(data, event, number, slots, run)
         if present_before <= 0 or present_after <= 0:
             return d.BAD_WIDTH if present_before < 0 else d.NO_COLUMNS
+        row_end = row_end_column(plan, columns)
+        past = 0
         while position < end:
             store_u8(run + RunState.fault, position - data)
             forget_values(before_values, count)
@@ -144,24 +147,27 @@ def find_row_halves(
             if middle == 0:
                 return d.SHORT_IMAGE
             first = position
-            write_half(
-                totals,
-                halves,
-                keys,
-                parts,
-                count,
-                before_values,
-                place,
-                position,
-                middle - position,
-                slot_number,
-                PUTS if op == r.OP_INSERT else 0,
-                plan,
-                columns,
-                present_before,
-                before,
-                0,
-            )
+            if row_end >= 0:
+                past = is_past(plan, row_end, before, present_before, position, 0)
+            if past == 0:
+                write_half(
+                    totals,
+                    halves,
+                    keys,
+                    parts,
+                    count,
+                    before_values,
+                    place,
+                    position,
+                    middle - position,
+                    slot_number,
+                    PUTS if op == r.OP_INSERT else 0,
+                    plan,
+                    columns,
+                    present_before,
+                    before,
+                    0,
+                )
             position = middle
             if op == r.OP_UPDATE:
                 forget_values(after_values, count)
@@ -169,24 +175,28 @@ def find_row_halves(
                 if middle == 0:
                     return d.SHORT_IMAGE
                 inherit_values(before_values, after_values, count)
-                write_half(
-                    totals,
-                    halves,
-                    keys,
-                    parts,
-                    count,
-                    after_values,
-                    place,
-                    position,
-                    middle - position,
-                    slot_number,
-                    PUTS | (KEEPS if same_values(before_values, after_values, count) else 0),
-                    plan,
-                    columns,
-                    present_after,
-                    after,
-                    first if present_before == columns else 0,
-                )
+                kept = past == 0 and same_values(before_values, after_values, count)
+                if row_end >= 0:
+                    past = is_past(plan, row_end, after, present_after, position, past)
+                if past == 0:
+                    write_half(
+                        totals,
+                        halves,
+                        keys,
+                        parts,
+                        count,
+                        after_values,
+                        place,
+                        position,
+                        middle - position,
+                        slot_number,
+                        PUTS | (KEEPS if kept else 0),
+                        plan,
+                        columns,
+                        present_after,
+                        after,
+                        first if present_before == columns else 0,
+                    )
                 position = middle
     return d.DONE
 

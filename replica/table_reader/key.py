@@ -39,12 +39,14 @@ def _key(schema: TableSchema, index: TableIndex) -> TableKey | None:
     if not index.unique or index.ignored or index.kind != _BTREE:
         return None
     numbers = {column.name.casefold(): number for number, column in enumerate(schema.columns)}
-    columns = []
+    columns: list[int] = []
     for part in index.parts:
         number = numbers.get(part.column.casefold())
         if number is None or part.prefix:
             return None
         column = schema.columns[number]
+        if column.period == "end" and columns and part is index.parts[-1]:
+            continue  # the server puts it behind each unique key; it is the same in all rows of now
         if column.nullable or type_of(column).key is None:
             return None
         columns.append(number)

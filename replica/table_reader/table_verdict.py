@@ -133,9 +133,7 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> It
     elif key is None:
         yield _no_key(table)
     if table.type == "SYSTEM VERSIONED":
-        # The window over the relay log would take a row of the past for the row, which has the same key.
-        what = "it is system-versioned: in the stream its rows of the past have the same keys as those of now"
-        yield Reason("versioned", what, leave)
+        yield from _versioned(table, facts, leave)
     yield from _computed(table, facts, leave)
     if _filtered(table.name[0], facts):
         what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
@@ -144,6 +142,19 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> It
         yield Reason("columns", "the catalog does not list its columns", f"look with SHOW CREATE TABLE; or {leave}")
     else:
         yield from _undecodable(table.schema, leave)
+
+
+def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
+    """Refuse periods whose end no row of the stream tells: then rows of the past, which have the keys of those of now,
+    cannot be told from these.
+    """
+    columns = () if table.schema is None else table.schema.columns
+    if any(column.period and column.data_type != "timestamp" for column in columns):
+        yield Reason("versioned", "it is system-versioned by transactions (its period is of numbers, not times)", leave)
+    image = facts.variables.get("binlog_row_image")
+    if image != "FULL":
+        what = f"it is system-versioned, and row images leave out columns while binlog_row_image is {image}"
+        yield Reason("versioned", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
 
 
 def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:

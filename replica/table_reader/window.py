@@ -82,7 +82,11 @@ class TableWindow:
         self.start = self.end = start
         self._log = log
         self._keys = dict(tables)
-        self._computing = {name for name in tables if any(column.computed for column in schemas[name].columns)}
+        self._computing = {
+            name
+            for name in tables
+            if schemas[name].versioned or any(column.computed for column in schemas[name].columns)
+        }
         self._reader = HalfReader(tables, schemas)
         self._max_bytes = max_bytes
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}

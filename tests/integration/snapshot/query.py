@@ -181,6 +181,10 @@ class SnapshotQuery:
         self._identities.add(identity)
         held = self.state.setdefault(table, {})
         before, after = (_image(row, side) for side in ("before", "after"))
+        if row["history"]:
+            if before is None or op == DELETE:
+                return  # a row of the past comes, or is thrown away
+            op, after = DELETE, None  # its period is ended: it is no row of now any more
         wanted = {READ: (False, True), INSERT: (False, True), UPDATE: (True, True), DELETE: (True, False)}[op]
         assert (before is not None, after is not None) == wanted, row
         if before is not None:

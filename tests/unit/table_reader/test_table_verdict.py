@@ -160,6 +160,19 @@ def test_foreign_keys_that_change_rows_are_warned_of_by_name() -> None:
     assert (unknown.check, "was not told" in unknown.what) == ("cascade", True)
 
 
-def test_a_versioned_table_is_refused() -> None:
-    verdict = judged(type="SYSTEM VERSIONED")
-    assert (verdict.state, [one.check for one in verdict.reasons]) == ("refused", ["versioned"])
+def test_a_versioned_table_is_read_where_its_rows_of_the_past_can_be_told() -> None:
+    assert judged(type="SYSTEM VERSIONED").state == "read"
+    by_transactions = listed(
+        "orders",
+        column("id", nullable=False, key=True),
+        column("a", "bigint", period="start"),
+        column("b", "bigint", period="end"),
+        type="SYSTEM VERSIONED",
+    )
+    for table, image, why in (
+        (by_transactions, "FULL", "by transactions"),
+        (listed(type="SYSTEM VERSIONED"), "NOBLOB", "leave out columns"),
+    ):
+        verdict = judge_table(table, told(variables={"binlog_row_image": image}))
+        assert (verdict.state, [one.check for one in verdict.reasons]) == ("refused", ["versioned"])
+        assert why in verdict.reasons[0].what

@@ -72,15 +72,17 @@ def _exempt_imports_from_collection() -> None:
     gc.freeze()
 
 
-def write_partition(batches: Iterable[pa.RecordBatch], folder: Path, number: int) -> None:
-    """Keep the batches of one partition. They may overwrite each other once they are written."""
-    writer = None
+def write_partition(batches: Iterable[pa.RecordBatch], folder: Path, number: int) -> int:
+    """Keep the batches of one partition, and return their rows. They may overwrite each other once they are written."""
+    writer, rows = None, 0
     for batch in batches:
+        rows += batch.num_rows
         writer = writer or pa.ipc.new_stream(_file(folder, number), batch.schema)
         writer.write_batch(batch)
     if writer is None:
         raise SystemExit("a partition of the workload has no rows")
     writer.close()
+    return rows
 
 
 def _file(folder: Path, number: int) -> Path:

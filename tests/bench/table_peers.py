@@ -4,6 +4,8 @@
 
 receive     the bytes of the same SELECT over the binary protocol, and nothing else: every way has to do that much
 reader      our own, without Spark: snapshot transactions, rows as row images, decoded to Arrow batches
+engine      the reader as a query has it: beside a replica, rows moved to a position, in files with an fsync a batch,
+            which are decoded to Arrow batches as tasks do; `forever`: over and over, for what writers notice of it
 connectorx  ConnectorX into Arrow, over the binary protocol, from the folder that bench_snapshot.py installs it into
 
 Each splits the table by its key into as many parts as connections, and prints one JSON object: rows, wall and CPU
@@ -23,31 +25,24 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from replica.config import ReplicaConfig
-from replica.protocol.table_map import parse_table_map
-from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.tables.layout import compile_layout
-from replica.rows.types.types import ValuePolicy
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
+from replica.table_reader.pace import CHUNK_ROWS
 from replica.table_reader.result_rows import ResultRows
 from replica.table_reader.rows_events import begin_events, end_event, end_statement, rows_events
 from replica.table_reader.select_list import select_list
-from replica.table_reader.table_map import table_map_body
 from replica.table_reader.transaction import LastTransaction
-from streaming_source.rows.record_batches import BATCH_ROWS
-from streaming_source.selection.resolver import SelectedTables
+from tests.bench.table_engine import WholeTable, flat_decoder
 from tests.bench.table_workloads import TABLES
 from tests.bench.workloads import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.schema.table import TableSchema
     from replica.table_reader.chunk import RowBlock
 
 BUFFER_BYTES = 4 << 20
-CHUNK_ROWS, WARM_ROWS = 100_000, 1000
-"""As the source's option has it by default."""
+WARM_ROWS = 1000
 PREPARE, EXECUTE = 0x16, 0x17
 END_BYTES = 9
 """An EOF packet: its header, FE, warnings, status."""
@@ -128,7 +123,7 @@ def reader(settings: dict[str, Any]) -> dict[str, Any]:
         table = describe_table(connection, (DATABASE, workload.name))
         if table is None:
             raise SystemExit(f"there is no table {workload.name}")
-        decoder = _decoder(table.schema)
+        decoder = flat_decoder(table.schema)
         names, found = select_list(table.schema), 0
         for first in range(low, high + 1, CHUNK_ROWS):
             last = min(high, first + CHUNK_ROWS - 1)
@@ -137,7 +132,7 @@ def reader(settings: dict[str, Any]) -> dict[str, Any]:
                 f"SELECT {names} FROM {DATABASE}.{workload.name} FORCE INDEX (PRIMARY) "
                 f"WHERE id BETWEEN {first} AND {last} ORDER BY id LIMIT {CHUNK_ROWS}"
             )
-            rows = ResultRows(table.schema, table.key, stream.columns)
+            rows = ResultRows(table.schema, table.key, stream.columns, expected=CHUNK_ROWS)
             for stretch in stream.stretches():
                 rows.add(stretch)
             connection.end_snapshot()
@@ -154,12 +149,23 @@ def reader(settings: dict[str, Any]) -> dict[str, Any]:
     return measured(read_all, settings["rows"])
 
 
-def _decoder(schema: TableSchema) -> RangeDecoder:
-    """The decoder that a task has for this table alone, in the flat shape."""
-    table_map = parse_table_map(table_map_body(schema))
-    outputs = list(compile_layout(table_map, schema, None, ValuePolicy()).outputs)
-    tables = SelectedTables((schema.name,), {})
-    return RangeDecoder(tables, DecodeOptions(shape="flat", batch_rows=BATCH_ROWS, reuse_buffers=True), outputs)
+def engine(settings: dict[str, Any]) -> dict[str, Any]:
+    """Read as a query does: once to warm up, and once more; with `forever` until someone ends the process."""
+    config = ReplicaConfig.parse(
+        {"host": "127.0.0.1", "start": "latest"} | {name: settings[name] for name in ("port", "user", "password")}
+    )
+    reading = WholeTable(config, (DATABASE, TABLES[settings["workload"]].name), settings["connections"])
+
+    def read(drain: Callable[[], int]) -> dict[str, Any]:
+        done = measured(drain, settings["rows"])
+        if done["result"] != settings["rows"]:
+            raise SystemExit(f"{done['result']} rows came of {settings['rows']}")
+        return done
+
+    reading.once(read)
+    while settings.get("forever"):
+        reading.once(read)
+    return reading.once(read)
 
 
 def _transaction(block: RowBlock) -> bytes:
@@ -202,6 +208,7 @@ def measured(work: Callable[[], int], rows: int) -> dict[str, Any]:
 PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "receive": receive,
     "reader": reader,
+    "engine": engine,
     "connectorx": connectorx,
 }
 

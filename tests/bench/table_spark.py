@@ -147,13 +147,13 @@ class TableInSpark:
             limit, start = reader.getDefaultReadLimit(), reader.initialOffset()
             reader.latestOffset(start, limit)  # the anchor batch
             while (end := reader.latestOffset(start, limit)) != start:
+                batch = Path(tempfile.mkdtemp(dir=folder))
                 partitions = list(reader.partitions(start, end))
-                batches = [list(reader.read(partition)) for partition in partitions]
-                rows = sum(batch.num_rows for part in batches for batch in part)
+                rows = 0
+                for number, partition in enumerate(partitions):
+                    rows += write_partition(reader.read(partition), batch, number)
                 if rows > kept:
-                    kept, files = rows, len(partitions)
-                    for number, part in enumerate(batches):
-                        write_partition(part, Path(folder), number)
+                    kept, files, largest = rows, len(partitions), batch
                 reader.commit(end)
                 start = end
         finally:
@@ -161,7 +161,7 @@ class TableInSpark:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the reader answers it as Spark's source process would
         shutil.rmtree(f"{folder}/relay")
         triggers = max(1, round(self._rows / kept))
-        return {"folder": folder, "schema": schema.json(), "partitions": str(files), "triggers": str(triggers)}
+        return {"folder": str(largest), "schema": schema.json(), "partitions": str(files), "triggers": str(triggers)}
 
     def _drain(self, rows: DataFrame, folder: str, *, exact: bool = True) -> None:
         checkpoint = tempfile.mkdtemp(dir=folder)

@@ -10,11 +10,12 @@ is for the caller to wait for.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from replica.errors import SchemaError, ServerError, UnsupportedColumnError
 from replica.protocol.gtid import covers
+from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
 from replica.table_reader.kept_key import key_literals
@@ -81,11 +82,12 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkReader:
-    """The reading of chunks, over any connection. `connect` opens one more, to a host."""
+    """The reading of chunks, over any connection. `connect` opens one more, to a host; `memory` is that of rows."""
 
     connect: Callable[[Endpoint], SnapshotConnection]
     spool: Spool
     pace: Pace
+    memory: ArrayMemory = field(default_factory=ArrayMemory)
 
     def read(self, connection: SnapshotConnection, wanted: Wanted, seen: Seen) -> Read:
         """Read a chunk over a connection to the host of `seen`, which may be closed then (`Read.connected`).
@@ -105,7 +107,7 @@ class ChunkReader:
             connection.end_snapshot()
             raise BehindError
         stream = connection.select(sql)
-        rows = ResultRows(table.schema, table.key, stream.columns, expected=wanted.rows)
+        rows = ResultRows(table.schema, table.key, stream.columns, expected=wanted.rows, memory=self.memory)
         size, cut = 0, False
         for stretch in stream.stretches():
             rows.add(stretch)

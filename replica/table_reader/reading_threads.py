@@ -96,6 +96,7 @@ class ReadingThreads:
         self._spool = spool
         self._watch = watch
         self._connect = connect
+        self._reader = ChunkReader(connect, spool, pace)
         self._rate = RowRate(pace.rows_a_second)
         self._ending = threading.Event()
         self._failure: BaseException | None = None
@@ -136,6 +137,7 @@ class ReadingThreads:
                 connection.close()
         for thread in self._threads:
             thread.join(CLOSE_S)
+        self._reader.memory.close()
 
     # -- one thread ----------------------------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class ReadingThreads:
     def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
         """Read a chunk of a table."""
         wanted = Wanted(table.name, table.kept, table.upto, min(table.next_rows, self._pace.chunk_rows))
-        read = ChunkReader(self._connect, self._spool, self._pace).read(connection, wanted, seen)
+        read = self._reader.read(connection, wanted, seen)
         if not read.connected:
             self._hang_up(line)
         table.next_rows = read.next_rows

@@ -14,6 +14,7 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.rows.types.keys import key_records
+from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.chunk import RowBlock
 from replica.table_reader.kept_key import kept_key, key_parts
 from replica.table_reader.kernel_result_rows import transcode_rows
@@ -46,7 +47,13 @@ class ResultRows:
     """The rows of one table, as they come from one SELECT or several, until a block of them is taken."""
 
     def __init__(
-        self, schema: TableSchema, key: TableKey | None, columns: Sequence[ResultColumn], *, expected: int = FIRST_ROWS
+        self,
+        schema: TableSchema,
+        key: TableKey | None,
+        columns: Sequence[ResultColumn],
+        *,
+        expected: int = FIRST_ROWS,
+        memory: ArrayMemory | None = None,
     ) -> None:
         """Check the result's columns; SchemaError if they are not those of the definition.
 
@@ -55,7 +62,9 @@ class ResultRows:
             key: what tells its rows apart; None: key bytes are not wanted.
             columns: those of the result.
             expected: so many rows are likely to come: their room is made once, not again and again.
+            memory: where the room for images comes from.
         """
+        self._memory = memory or ArrayMemory()
         self._schema, self._key = schema, key
         self._expected = expected
         self._plans = plan_result(schema, columns)
@@ -133,7 +142,7 @@ class ResultRows:
             self._last_key = block.key(rows - 1)
             self._last_image = block.image(rows - 1).tobytes()
         self._taken += rows
-        self._begin(len(self._images), len(self._ends), len(self._keys))
+        self._begin(FIRST_IMAGES, len(self._ends), FIRST_IMAGES >> 2)
         return block
 
     def last_key(self) -> bytes:
@@ -148,7 +157,7 @@ class ResultRows:
 
     def _begin(self, images: int, rows: int, keys: int) -> None:
         self._state = np.zeros((), BlockState.dtype)
-        self._images = np.empty(images, np.uint8)
+        self._images = self._memory.take(images)
         self._keys = np.empty(keys, np.uint8)
         self._ends, self._key_ends = np.empty(rows, np.int64), np.empty(rows, np.int64)
         self._bind()
@@ -180,7 +189,9 @@ class ResultRows:
                     f"rows of table {self._schema.name} take more than {MAX_BLOCK} bytes in one block",
                     hint="Read fewer rows at once.",
                 )
-            self._images = _grown(self._images, used, min(self._room(len(self._images), used, need), MAX_BLOCK))
+            images = self._memory.take(min(self._room(len(self._images), used, need), MAX_BLOCK))
+            images[:used] = self._images[:used]
+            self._images = images
         self._bind()
 
     def _room(self, have: int, used: int, need: int) -> int:

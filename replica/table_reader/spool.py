@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IN_MEMORY_BYTES: Final = 64 << 10
 """A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
-HELD_BYTES: Final = 96 << 20
+HELD_BYTES: Final = 64 << 20
 """Larger ones are kept in memory up to so much together. Who takes rows as fast as they come finds three chunks there,
 and no file is written twice; who is slower waits for no reading, so that the rest may as well lie on the disk."""
 FOLDER_MODE: Final = 0o700

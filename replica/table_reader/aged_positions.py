@@ -40,7 +40,7 @@ class AgedPositions:
     def _forget(self) -> None:
         self._groups = RelayGroups(self._log.directory)
         self._positions: deque[tuple[float, GtidPosition]] = deque()
-        self._xa = XaCommits(self._log)
+        self._xa, self._ahead = XaCommits(self._log), XaCommits(self._log)
         self._old: tuple[float, GtidPosition] | None = None
         self._proven: RelayHead | None = None
         self._looked: RelayLocation | None = None
@@ -58,7 +58,7 @@ class AgedPositions:
         if self._looked is not None and before.location < self._looked:
             self._forget()  # the log was made again
         self._looked = before.location
-        self._xa.look(before.location, status.prepared)
+        self._ahead.look(before.location, ())
         last = self._positions[-1] if self._positions else self._old
         if len(self._positions) < MAX_PAIRS and (last is None or last[1] != status.position):
             self._positions.append((now_s, status.position))
@@ -70,14 +70,18 @@ class AgedPositions:
         found = self._reached(self._old[1], before)
         if found is not None and (self._proven is None or found.location > self._proven.location):
             self._proven = found
+        if self._proven is not None:
+            # Of these its own binlog has the XA COMMITs, so XA RECOVER tells which hang; of later ones it does not.
+            self._xa.look(self._proven.location, status.prepared)
 
     def lower(self, _now_s: float) -> RelayHead | None:
         """Return L; None while there is none."""
         if self._proven is None:
             return None
-        lower = self._xa.lower(self._proven)
-        if lower is None:
+        lower, readable = self._xa.lower(self._proven), self._ahead.readable
+        if lower is None or (readable is not None and lower.location < readable):
             self.reason = ROWLESS
+            return None
         return lower
 
     def keep_from(self) -> RelayLocation | None:

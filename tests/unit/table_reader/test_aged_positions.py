@@ -124,6 +124,16 @@ def test_xa_commits_that_the_engine_is_not_done_with_are_gone_back_before(tmp_pa
     assert look(positions, log, "0-1-8", 901) == "0-1-8"
 
 
+def test_xa_commits_that_the_log_had_before_the_replica_prepared_them(tmp_path: Path) -> None:
+    log = filled(tmp_path, *(f"0-1-{n}" for n in range(1, 9)), xa={"0-1-3": "prepare", "0-1-5": "commit"})
+    positions = AgedPositions(log)
+    look(positions, log, "0-1-2", 0)
+    assert look(positions, log, "0-1-2", 10) == "0-1-2"
+    assert look(positions, log, "0-1-8", 11, X) == "0-1-2"
+    assert look(positions, log, "0-1-8", 21, X) == "0-1-4", "it is in the replica's binlog, and hangs"
+    assert look(positions, log, "0-1-8", 22) == "0-1-8"
+
+
 def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(tmp_path: Path) -> None:
     log = filled(tmp_path, *(f"0-1-{n}" for n in range(1, 9)), xa={"0-1-5": "commit"})
     positions = AgedPositions(log)

@@ -30,6 +30,7 @@ from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
 from streaming_source.selection.access import check_access, refuse_absent
+from streaming_source.selection.generated import warn_of_generated
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _questions(
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     read = partial(_selected, options)
     catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)
+    yield from warn_of_generated(options, catalog)
     return catalog, origin, (yield from check_access(options, catalog))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
+from replica.schema.generated import omits_generated
 from replica.table_reader.key import choose_key
 from replica.table_reader.table_facts import INNODB
 
@@ -158,13 +159,13 @@ def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Re
 
 
 def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
-    """Refuse generated columns that no row image tells.
-
-    Measured on 11.8: the images of an UPDATE of what a column is computed from have it in no setting but FULL.
-    """
-    image = facts.variables.get("binlog_row_image")
+    """Refuse generated columns that no row image of an update tells (`replica/schema/generated.py`)."""
+    image, version = facts.variables.get("binlog_row_image"), facts.variables.get("version", "")
     names = [] if table.schema is None else [column.name for column in table.schema.columns if column.computed]
-    if names and image != "FULL":
+    if names and omits_generated(version):
+        what = f"{names[0]} is a generated column, which MariaDB {version} leaves out of the row images of updates"
+        yield Reason("computed", what, leave)
+    elif names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"
         yield Reason("computed", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
 

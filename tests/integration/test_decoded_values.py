@@ -21,6 +21,7 @@ from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import RowChange, read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
+from replica.schema.generated import omits_generated
 from tests.integration.edges.log import catalog, version
 
 if TYPE_CHECKING:
@@ -215,3 +216,20 @@ def _samples(name: str) -> list[bytes]:
 
 def _one_character(text: str) -> bool:
     return len(text) == 1 and text != "\N{REPLACEMENT CHARACTER}"
+
+
+def test_generated_columns_are_in_the_images_that_we_say(server: MariaDb) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE generated",
+        "CREATE TABLE generated.t (id INT PRIMARY KEY, a INT, v INT AS (a + 1), p INT AS (a * 2) PERSISTENT)",
+        "FLUSH BINARY LOGS",
+        "INSERT INTO generated.t (id, a) VALUES (1, 1)",
+        "UPDATE generated.t SET a = 5",
+        "DELETE FROM generated.t",
+    )
+    (_, inserted), (_, updated), (_, deleted) = changes(server, catalog(server, "generated"))
+    assert inserted.after == {"id": 1, "a": 1, "v": 2, "p": 2}
+    told = not omits_generated(server.value("SELECT VERSION()"))
+    assert updated.before == {"id": 1, "a": 1} | ({"v": 2, "p": 2} if told else {})
+    assert updated.after == {"id": 1, "a": 5} | ({"v": 6, "p": 10} if told else {})
+    assert deleted.before == {"id": 1, "a": 5} | ({"v": 6, "p": 10} if told else {})

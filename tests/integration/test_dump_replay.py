@@ -20,6 +20,7 @@ from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices
 from replica.row_reader.reading import OPTIONS, Reading
 from replica.row_reader.selection import ChosenTransactions
+from replica.schema.generated import omits_generated
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.workload import DATABASE, TABLES, Workload
 from tests.integration.type_cases import CASES
@@ -188,6 +189,9 @@ def test_json_gives_the_state_of_keyed_tables(written: MariaDb) -> None:
     for name in keyed:
         database, table = name.split(".")
         expected = written_rows(written, database, table)
+        if name == "other.made" and omits_generated(written.value("SELECT VERSION()")):
+            for row in (*state[name].values(), *expected.values()):  # images of updates do not tell their new values
+                del row["v"], row["p"]
         assert {str(key): texts(row) for key, row in state[name].items()} == expected, name
 
 

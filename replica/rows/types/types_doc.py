@@ -105,7 +105,8 @@ have no fractional digits; the binlog does not describe others.
 
 ## Columns that SELECT does not show, and columns that are not there
 
-Row images hold generated and INVISIBLE columns: they are columns like others. `row_start` and `row_end` of a table WITH
+Row images hold generated and INVISIBLE columns: they are columns like others. (MariaDB 11.8.9 leaves generated ones out
+of updates and deletes: see [spark.md](spark.md#absent-is-not-null).) `row_start` and `row_end` of a table WITH
 SYSTEM VERSIONING are put out too, as last columns, although information_schema does not list them; whether a row is a
 closed version of the past is told beside the row. `DB_ROW_HASH_1`, `DB_ROW_HASH_2`, … of tables with a UNIQUE key too
 long for an index are put out nowhere. Tables versioned by transaction (BIGINT periods) are never logged as rows.

@@ -1,69 +1,18 @@
-"""Tables first, then their changes (startingPosition=initial): a strict sink is as the server at the end.
-
-A sink that is strict takes no insert of a key that is there and no change of one that is not: what is lost or doubled
-at any border between rows that were read and changes of the stream ends the test.
-"""
+"""Tables first, then their changes (startingPosition=initial): a strict sink is as the server at the end."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.fixtures.beside import moving_keys
 from tests.spark.queries import Shop, wait
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
-
+from tests.spark.strict_sink import StrictSink, fill, state
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
-
-
-class StrictSink:
-    """Rows by key."""
-
-    def __init__(self) -> None:
-        self.rows: dict[Any, Any] = {}
-        self.reads = 0
-
-    def apply(self, op: str, before: Any, after: Any) -> None:
-        if before is not None:
-            assert self.rows.pop(before[0], None) == before, (op, before, after)
-        if after is not None:
-            assert after[0] not in self.rows, (op, before, after)
-            self.rows[after[0]] = after
-        self.reads += op == "read"
-
-    def apply_envelope(self, rows: list[Row]) -> None:
-        for row in rows:
-            self.apply(row.op, *(None if image is None else tuple(image) for image in (row.before, row.after)))
-
-    def apply_flat(self, rows: list[Row]) -> None:
-        before = None
-        for row in rows:
-            image = tuple(row)[:3]
-            kind = row["_change_type"]
-            if kind == "update_preimage":
-                before = image
-            elif kind == "delete":
-                self.apply("delete", image, None)
-            else:
-                read = kind == "insert" and int(row["_sequence"].partition(".")[2]) >= FIRST_ORDINAL
-                self.apply("read" if read else kind, before, image)
-                before = None
-
-
-def state(shop: Shop, table: str = "orders") -> dict[Any, Any]:
-    return {row[0]: row for row in shop.sql(f"SELECT * FROM {shop.database}.{table}")}
-
-
-def fill(shop: Shop, rows: int) -> None:
-    shop.sql(
-        f"INSERT INTO {shop.orders} SELECT seq, CONCAT('order ', seq), seq + 0.25 FROM {shop.database}.seq_1_to_{rows}"
-    )
 
 
 @pytest.mark.parametrize("shape", [pytest.param("envelope", marks=pytest.mark.slow), "flat"])

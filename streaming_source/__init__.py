@@ -2,9 +2,10 @@
 
 Spark finds the source by its name; nothing here has to be imported for it. The helpers run in your own driver script,
 on classic Spark and on Spark Connect: `latest_per_key` and `upsert_into` for MERGE, `lag` for people, `started` for
-several queries in one application; `MariaDbBinlogSource` is for `spark.dataSource.register`, where Spark does not find
-it. They are public, as docs/api.md describes them; every other module and name may change without notice. They are
-imported when they are asked for, because every Python process of Spark imports this package.
+several queries in one application, `audit` to compare tables with their copies; `MariaDbBinlogSource` is for
+`spark.dataSource.register`, where Spark does not find it. They are public, as docs/api.md describes them; every other
+module and name may change without notice. They are imported when they are asked for, because every Python process of
+Spark imports this package.
 """
 
 from __future__ import annotations
@@ -13,19 +14,36 @@ from replica.public_names import on_demand
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
 if TYPE_CHECKING:
+    from streaming_source.auditing.call import audit
+    from streaming_source.auditing.result import AuditResult, Difference, TableAudit
     from streaming_source.queries.latest_changes import latest_per_key
     from streaming_source.queries.query_lag import Lag, lag
     from streaming_source.queries.query_start import started
     from streaming_source.queries.upserts import upsert_into
     from streaming_source.source import MariaDbBinlogSource
 
-__all__ = ["Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "started", "upsert_into"]
+__all__ = [
+    "AuditResult",
+    "Difference",
+    "Lag",
+    "MariaDbBinlogSource",
+    "TableAudit",
+    "audit",
+    "lag",
+    "latest_per_key",
+    "started",
+    "upsert_into",
+]
 
 __getattr__, __dir__ = on_demand(
     __name__,
     {
+        "AuditResult": "auditing.result",
+        "Difference": "auditing.result",
         "Lag": "queries.query_lag",
         "MariaDbBinlogSource": "source",
+        "TableAudit": "auditing.result",
+        "audit": "auditing.call",
         "lag": "queries.query_lag",
         "latest_per_key": "queries.latest_changes",
         "started": "queries.query_start",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MODULES: Final = tuple(map(import_module, ("replica", "streaming_source", "replica.errors")))
 MEMBERS: Final = {
+    "AuditResult": ("json",),
+    "Difference": ("columns",),
     "EmbeddedReplica": ("start", "close", "head", "wait_for", "wait_beyond", "server_position", "earliest_position"),
     "GtidPosition": ("parse",),
     "ReplicaConfig": ("parse", "from_file"),
@@ -201,7 +203,8 @@ def _call(name: str, told: Any) -> str:
             arguments.append("*")
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         if parameter.name != "self":
-            arguments.append(f"{parameter.name}: {parameter.annotation}{default}")
+            stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+            arguments.append(f"{stars}{parameter.name}: {parameter.annotation}{default}")
     called, returned = name.rpartition(".")[2], "" if inspect.isclass(told) else f" -> {signature.return_annotation}"
     text = f"{called}({', '.join(arguments)}){returned}"
     if len(text) <= WIDTH:

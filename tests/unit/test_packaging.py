@@ -30,7 +30,10 @@ PUBLIC = {
         "decode_files",
         "read_relay_log",
     },
-    "streaming_source": {"Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "started", "upsert_into"},
+    "streaming_source": {
+        *("AuditResult", "Difference", "TableAudit", "audit"),
+        *("Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "started", "upsert_into"),
+    },
     "replica.errors": {
         "AmbiguousPositionError",
         "AuthenticationError",

@@ -21,7 +21,7 @@ CALLABLES = {
     if inspect.isroutine(told)
 }
 
-VERBS = {"Ask", "Check", "Decode", "Make", "Read", "Reduce", "Say", "Stop", "Take", "Tell", "Wait"}
+VERBS = {"Ask", "Check", "Decode", "List", "Make", "Read", "Reduce", "Say", "Stop", "Take", "Tell", "Wait", "Write"}
 
 
 def test_the_page_is_current() -> None:

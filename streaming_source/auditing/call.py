@@ -1,0 +1,142 @@
+"""`audit()`: one call that compares tables of a server with their copies, at one GTID position.
+
+In: the session, which table has which copy, the position, the source's options. Out: an `AuditResult`. Raised: what
+keeps a table from being compared, as an error of ours; of a mirror, such a table is left out and told.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from replica.errors import ConfigError, ReplicaError
+from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
+from streaming_source.auditing.columns import compared_columns, key_columns
+from streaming_source.auditing.differences import FoundDifferences, find_differences
+from streaming_source.auditing.from_mirror import mirrored_copies
+from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
+from streaming_source.auditing.sources import position_now, read_source, source_options
+from streaming_source.auditing.targets import read_target
+from streaming_source.auditing.typed_errors import typed_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+
+BUCKETS = 256
+"""A table of ten million rows has 40 000 in a bucket: what is looked at again for one row that differs."""
+SHOWN = 20
+"""The rows of each kind that are brought to the driver and shown."""
+MOST_BUCKETS = 1 << 16
+MOST_SHOWN = 10_000
+
+
+def audit(
+    spark: SparkSession,
+    *,
+    tables: Mapping[str, Any] | None = None,
+    mirror: str | None = None,
+    at: str | None = None,
+    keys: Mapping[str, Collection[str]] | None = None,
+    ignore: Collection[str] = (),
+    buckets: int = BUCKETS,
+    shown: int = SHOWN,
+    **source: object,
+) -> AuditResult:
+    """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
+
+    The tables are read as they were at the position, while the server goes on; each copy is read in one version. Rows
+    are compared by their exact values. docs/audit.md says what is compared by what.
+
+    Args:
+        spark: a session that sees the copies.
+        tables: a copy for each table, as database.table: a name of the catalog or the path of a Delta table, with a
+            version behind it or without (`lake.orders@v12`), or a DataFrame.
+        mirror: instead of tables, the control table of a mirror: it tells copies, versions, keys and position.
+        at: the GTID position that the copies hold at. Unset: the end of the binlog now, for copies that stand still.
+        keys: the columns that tell a table's rows apart, by table. Unset: the primary key; () compares whole rows.
+        ignore: columns that are not compared: those that only the copies have.
+        buckets: how many groups of keys the rows are summed up in.
+        shown: how many rows of each kind are shown.
+        source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
+
+    Returns:
+        What was compared and what differs; `equal` is the verdict.
+
+    Raises:
+        ConfigError: an argument cannot be, or the server is not at the position.
+        SchemaError: the columns do not go together, or a table was altered since the position.
+        PositionPurgedError: the binlogs behind the position were removed.
+        ReplicaError: whatever reading the tables raises.
+    """
+    for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
+        if not 1 <= value <= most:
+            raise ConfigError(f"{name}={value} is not from 1 to {most}.")
+    compared = _Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
+    if mirror is not None:
+        if tables is not None or at is not None:
+            raise ConfigError(
+                "a mirror's control table tells tables and position itself.", hint="Leave out tables and at, or mirror."
+            )
+        return _of_mirror(compared, mirror, keys or {})
+    if not tables:
+        raise ConfigError("no table is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
+    position = at or position_now(compared.options, next(iter(tables)))
+    given = keys or {}
+    found = [compared.audited(table, copy, position, given.get(table)) for table, copy in tables.items()]
+    return AuditResult(position, tuple(found))
+
+
+def _of_mirror(compared: _Comparison, control: str, keys: Mapping[str, Collection[str]]) -> AuditResult:
+    copies, left_out = mirrored_copies(compared.spark, control)
+    found = []
+    for copy in copies:
+        try:
+            key = keys.get(copy.table, copy.keys)
+            found.append(compared.audited(copy.table, copy.target, copy.position, key))
+        except ReplicaError as error:
+            left_out.append(LeftOut(copy.table, f"{type(error).__name__}: {error}"))
+    return AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
+
+
+class _Comparison(NamedTuple):
+    """The arguments that all tables of an audit are compared by."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    ignore: tuple[str, ...]
+    buckets: int
+    shown: int
+
+    def audited(self, table: str, copy: Any, position: str, keys: Collection[str] | None) -> TableAudit:
+        """Compare a table with its copy."""
+        begun = time.monotonic()
+        with typed_errors():
+            target = read_target(self.spark, table, copy)
+            source = read_source(self.spark, self.options, table, position)
+            columns = compared_columns(table, source.schema, target.rows.schema, self.ignore)
+            rows = ComparedRows(columns, key_columns(table, source.schema, keys), self.buckets)
+            ours = bucket_summaries(source, rows, source=True)
+            theirs = bucket_summaries(target.rows, rows, source=False)
+            differing = [number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number)]
+            differences = FoundDifferences(dict.fromkeys(KINDS, 0), ())
+            if differing:
+                differences = find_differences(source, target.rows, rows, differing, self.shown)
+        here, there = (sum(found.values(), BucketSummary()) for found in (ours, theirs))
+        return TableAudit(
+            table=table,
+            target=target.name,
+            version=target.version,
+            position=position,
+            source_rows=here.rows,
+            target_rows=there.rows,
+            source_hash=here.text,
+            target_hash=there.text,
+            buckets=self.buckets,
+            differing_buckets=len(differing),
+            counts=differences.counts,
+            differences=differences.examples,
+            keys=rows.keys,
+            seconds=time.monotonic() - begun,
+        )

@@ -1,0 +1,136 @@
+"""The columns of a table and of its copy, matched by name, and made comparable where one is only wider.
+
+In: both schemas. Out: `ComparedColumn`s, with an expression of one type for each side. A TIME that the copy holds as
+text is made that text: Delta has no intervals. Refused: columns that one side lacks, unless the user leaves them out,
+and types that may hold other values.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType, StructField, StructType
+
+_DECLARED: Final = "mariadb.type"
+_KEY: Final = "mariadb.key"
+_FRACTION: Final = re.compile(r"time\((\d)\)", re.IGNORECASE)
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+_HINT: Final = (
+    "Give the columns of the copy the types of docs/types.md, or a DataFrame that casts them; leave out with ignore."
+)
+
+
+class ComparedColumn(NamedTuple):
+    """A column of both sides. `kind`: the type that both expressions have."""
+
+    name: str
+    kind: DataType
+    source: Column
+    target: Column
+
+
+def compared_columns(
+    table: str, source: StructType, target: StructType, ignore: Collection[str]
+) -> tuple[ComparedColumn, ...]:
+    """Match the columns by name, without regard to case, in the order of the table.
+
+    Raises:
+        SchemaError: a side lacks a column, or the types do not go together.
+    """
+    left_out = {name.casefold() for name in ignore}
+    ours = {field.name.casefold(): field for field in source.fields if field.name.casefold() not in left_out}
+    theirs = {field.name.casefold(): field for field in target.fields if field.name.casefold() not in left_out}
+    for what, here, there in (("the table", ours, theirs), ("the copy", theirs, ours)):
+        lacking = [field.name for key, field in there.items() if key not in here]
+        if lacking:
+            raise SchemaError(
+                f"{table}: {what} has no column {', '.join(lacking)}, which the other side has.",
+                hint="Name columns that are not compared in ignore, or give a DataFrame that has the others.",
+            )
+    return tuple(_compared(table, field, theirs[key]) for key, field in ours.items())
+
+
+def key_columns(table: str, source: StructType, given: Collection[str] | None) -> tuple[str, ...]:
+    """Return the columns that tell rows apart: those given, or the primary key; none: rows are told apart as a whole.
+
+    Raises:
+        SchemaError: a given one is no column.
+    """
+    if given is None:
+        return tuple(field.name for field in source.fields if (field.metadata or {}).get(_KEY))
+    names = {field.name.casefold(): field.name for field in source.fields}
+    unknown = [name for name in given if name.casefold() not in names]
+    if unknown:
+        raise SchemaError(f"{table} has no column {', '.join(unknown)}, which is given as its key.")
+    return tuple(names[name.casefold()] for name in given)
+
+
+def _compared(table: str, ours: StructField, theirs: StructField) -> ComparedColumn:
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as spark
+
+    source, target = f.col(_quoted(ours.name)), f.col(_quoted(theirs.name))
+    if _plain(ours.dataType) == _plain(theirs.dataType):
+        return ComparedColumn(ours.name, ours.dataType, source, target)
+    if isinstance(ours.dataType, spark.DayTimeIntervalType) and isinstance(theirs.dataType, spark.StringType):
+        return ComparedColumn(ours.name, spark.StringType(), _time_text(source, ours), target)
+    if _widens(ours.dataType, theirs.dataType):
+        return ComparedColumn(ours.name, theirs.dataType, source.cast(theirs.dataType), target)
+    here, there = ours.dataType.simpleString(), theirs.dataType.simpleString()
+    raise SchemaError(f"{table}: column {ours.name} is {here}, and {there} in the copy.", hint=_HINT)
+
+
+def _plain(kind: DataType) -> str:
+    """Return the name of a type; that of text is one, whatever its collation or its length."""
+    from pyspark.sql import types as spark
+
+    return "string" if isinstance(kind, spark.StringType) else kind.simpleString()
+
+
+def _widens(narrow: DataType, wide: DataType) -> bool:
+    """Tell whether each value of a type is one value of the other."""
+    from pyspark.sql import types as spark
+
+    one, other = narrow.simpleString(), wide.simpleString()
+    if one in _INTEGERS and other in _INTEGERS:
+        return _INTEGERS.index(one) < _INTEGERS.index(other)
+    if isinstance(narrow, spark.DecimalType) and isinstance(wide, spark.DecimalType):
+        return wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale
+    return (one, other) == ("float", "double")
+
+
+def _time_text(column: Column, field: StructField) -> Column:
+    """Return a TIME as SELECT prints it, with the digits of its declaration."""
+    from pyspark.sql import functions as f
+
+    declared = _FRACTION.search((field.metadata or {}).get(_DECLARED, ""))
+    digits = int(declared[1]) if declared else 0
+    name = _quoted(field.name)
+
+    def part(unit: str) -> Column:
+        return f.expr(f"abs(extract({unit} FROM {name}))")
+
+    hours = part("DAY") * 24 + part("HOUR")
+    seconds = (part("SECOND") * 1_000_000).cast("bigint")
+    micros = f.lpad((seconds % 1_000_000).cast("string"), 6, "0")
+    texts = [
+        f.when(f.expr(f"{name} < INTERVAL '0' SECOND"), f.lit("-")).otherwise(f.lit("")),
+        f.when(hours < 100, f.lpad(hours.cast("string"), 2, "0")).otherwise(hours.cast("string")),
+        f.lit(":"),
+        f.lpad(part("MINUTE").cast("string"), 2, "0"),
+        f.lit(":"),
+        f.lpad((seconds / 1_000_000).cast("int").cast("string"), 2, "0"),
+        *([f.lit("."), f.substring(micros, 1, digits)] if digits else []),
+    ]
+    return f.when(column.isNotNull(), f.concat(*texts))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,88 @@
+"""The tables of a mirror as an audit compares them: each target in the version that its control row speaks of.
+
+In: the session and the name of the control table. Out: a copy a table that is current, with its position and key; the
+tables that cannot be compared now, with the reason. The control table is read once, so all of it is of one moment. A
+target's version is the one before the mirror's first commit of a later batch: whatever anyone else wrote into the
+target is in it. Refused: what is no control table.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ConfigError, DataLossError
+from streaming_source.auditing.result import LeftOut
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+_COLUMNS: Final = (
+    *("mirror", "source_database", "source_table", "target", "state", "keys", "position", "batch", "error"),
+)
+_CURRENT: Final = "current"
+_DROPPED: Final = "dropped"
+"""The server has no such table any more: there is nothing to compare its target with."""
+
+
+class MirroredCopy(NamedTuple):
+    """A target as a control row has it."""
+
+    table: str
+    target: str
+    position: str
+    keys: tuple[str, ...]
+
+
+def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCopy], list[LeftOut]]:
+    """Return the copies that can be compared, and the tables that are left out.
+
+    Raises:
+        ConfigError: there is no such control table.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = spark.table(control).select(*_COLUMNS).collect()
+    except AnalysisException as error:
+        raise ConfigError(
+            f"{control} is not the control table of a mirror: {str(error).splitlines()[0]}",
+            hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
+        ) from error
+    copies, left_out = [], []
+    for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
+        table = f"{row['source_database']}.{row['source_table']}"
+        if row["state"] == _CURRENT:
+            try:
+                copies.append(MirroredCopy(table, _versioned(spark, row), row["position"], tuple(row["keys"] or ())))
+            except DataLossError as error:
+                left_out.append(LeftOut(table, str(error)))
+        elif row["state"] != _DROPPED:
+            left_out.append(LeftOut(table, f"{row['state']}: {row['error'] or 'its rows still come'}"))
+    return copies, left_out
+
+
+def _versioned(spark: SparkSession, row: Row) -> str:
+    history = spark.sql(f"DESCRIBE HISTORY {row['target']}").select("version", "userMetadata").collect()
+    found = None
+    for version, told in sorted(history, key=lambda commit: int(commit[0])):
+        if batch_of(told, row["mirror"]) > row["batch"]:
+            break
+        found = int(version)
+    if found is None:
+        raise DataLossError(
+            f"{row['target']} has no version of the batch {row['batch']} any more.",
+            hint="Audit again: the control table has gone on. Keep the target's log (delta.logRetentionDuration).",
+        )
+    return f"{row['target']}@v{found}"
+
+
+def batch_of(told: str | None, mirror: str) -> int:
+    """Return the batch that a commit of the mirror is of; -1 for the commits of others."""
+    try:
+        about = json.loads(told or "{}")
+    except ValueError:
+        return -1
+    if not isinstance(about, dict) or about.get("mirror") != mirror:
+        return -1
+    return int(str(about.get("batch", -1)))

@@ -1,0 +1,198 @@
+"""The outcome of an audit: per table what was compared and what differs, as values, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.plain_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+KINDS: Final = ("missing", "extra", "different", "doubled")
+"""What a row of the copy may be: not there, there without one in the table, of other values, there more than once."""
+VALUE_SHOWN: Final = 60
+"""The characters of a value in a line; the JSON has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Tell of one row that differs.
+
+    Attributes:
+        kind: `missing` in the copy, `extra` there, `different`, or `doubled`: there more often than in the table.
+        key: the key's columns with their values as text; of a table that is compared by whole rows, all columns.
+        source: the table's row as text, or None.
+        target: the copy's row as text, or None.
+        rows: how many rows of that kind it stands for: of a doubled row, those that are too many.
+    """
+
+    kind: str
+    key: Mapping[str, str | None]
+    source: Mapping[str, str | None] | None
+    target: Mapping[str, str | None] | None
+    rows: int = 1
+
+    def columns(self) -> list[str]:
+        """List the columns in which both rows differ.
+
+        Returns:
+            Their names; none where there is one row only.
+        """
+        if self.source is None or self.target is None:
+            return []
+        return [name for name, value in self.source.items() if self.target.get(name) != value]
+
+
+@dataclass(frozen=True, slots=True)
+class TableAudit:
+    """Tell what an audit found of one table.
+
+    Attributes:
+        table: the table on the server, as database.table.
+        target: the copy, as it was named.
+        version: the version of the copy that was read, of a Delta table.
+        position: the GTID position at which the table was read.
+        source_rows: its rows there.
+        target_rows: the copy's rows.
+        source_hash: the hash of its rows' values, 32 hexadecimal digits; the order of rows means nothing to it.
+        target_hash: that of the copy's rows.
+        buckets: how many buckets of keys were compared.
+        differing_buckets: how many of them differ.
+        counts: how many rows are `missing`, `extra`, `different` and `doubled`.
+        differences: some of them, of each kind.
+        keys: the columns that tell rows apart; empty where whole rows are compared.
+        seconds: how long it took.
+        equal: whether the copy has exactly the table's rows.
+    """
+
+    table: str
+    target: str
+    version: int | None
+    position: str
+    source_rows: int
+    target_rows: int
+    source_hash: str
+    target_hash: str
+    buckets: int
+    differing_buckets: int
+    counts: Mapping[str, int]
+    differences: tuple[Difference, ...]
+    keys: tuple[str, ...]
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether the copy has exactly the table's rows."""
+        return self.differing_buckets == 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A table that was not compared, and why."""
+
+    table: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """Tell what an audit found. `print()` shows it as text.
+
+    Attributes:
+        position: the GTID position at which all tables were read.
+        tables: a `TableAudit` a table.
+        left_out: the tables of a mirror that could not be compared, each with `table` and `reason`.
+        equal: whether every table is equal to its copy, and none was left out.
+    """
+
+    position: str
+    tables: tuple[TableAudit, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether every table is equal to its copy, and none was left out."""
+        return all(table.equal for table in self.tables) and not self.left_out
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def json(self) -> str:
+        """Write the result as JSON.
+
+        Returns:
+            The text; docs/audit.md has its fields.
+        """
+        return json.dumps(
+            {
+                "equal": self.equal,
+                "position": self.position,
+                "tables": [_table_json(table) for table in self.tables],
+                "left_out": [{"table": one.table, "reason": one.reason} for one in self.left_out],
+            },
+            indent=2,
+        )
+
+    def _lines(self) -> Iterator[str]:
+        rows = sum(table.source_rows for table in self.tables)
+        verdict = "EQUAL" if self.equal else "NOT EQUAL" if not all(t.equal for t in self.tables) else "NOT COMPLETE"
+        yield f"{verdict} at {self.position or 'the beginning'}: {len(self.tables)} tables, {rows:,} rows"
+        for table in self.tables:
+            at = "" if table.version is None else f" version {table.version}"
+            compared = f"{table.source_rows:,} rows, hash {table.source_hash}"
+            if table.equal:
+                yield one_line(f"  equal      {table.table} = {table.target}{at}: {compared}")
+                continue
+            counts = ", ".join(f"{count:,} {kind}" for kind, count in table.counts.items() if count)
+            yield one_line(
+                f"  NOT EQUAL  {table.table} and {table.target}{at}: {counts}; {table.source_rows:,} rows, "
+                f"{table.target_rows:,} in the copy; {table.differing_buckets} of {table.buckets} buckets"
+            )
+            yield from (one_line(f"    {line}") for one in table.differences for line in _difference_lines(one))
+        for left in self.left_out:
+            yield one_line(f"  left out   {left.table}: {left.reason}")
+
+
+def _difference_lines(one: Difference) -> Iterator[str]:
+    more = f" ({one.rows} rows)" if one.rows > 1 else ""
+    yield f"{one.kind:<9} {_values(one.key)}{more}"
+    names = one.columns()
+    if one.kind == "different":
+        for title, row in (("table", one.source), ("copy", one.target)):
+            yield f"          {title:<5} {_values({name: (row or {}).get(name) for name in names})}"
+
+
+def _values(values: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name}={_short(value)}" for name, value in values.items())
+
+
+def _short(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return repr(value if len(value) <= VALUE_SHOWN else f"{value[:VALUE_SHOWN]}…")
+
+
+def _table_json(table: TableAudit) -> dict[str, Any]:
+    return {
+        "table": table.table,
+        "equal": table.equal,
+        "target": table.target,
+        "version": table.version,
+        "position": table.position,
+        "source_rows": table.source_rows,
+        "target_rows": table.target_rows,
+        "source_hash": table.source_hash,
+        "target_hash": table.target_hash,
+        "buckets": table.buckets,
+        "differing_buckets": table.differing_buckets,
+        "counts": dict(table.counts),
+        "keys": list(table.keys),
+        "seconds": round(table.seconds, 3),
+        "differences": [
+            {"kind": one.kind, "rows": one.rows, "key": one.key, "source": one.source, "target": one.target}
+            for one in table.differences
+        ],
+    }

@@ -1,0 +1,51 @@
+"""The tables of the server as they were at the position of an audit.
+
+In: the options of the source, as `spark.read` takes them, and the position; none is the end of the binlog now. Out: a
+DataFrame a table, whose rows every action sees alike. Refused: options that an audit decides itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+from replica.handshake.ask import ask
+from replica.handshake.start import latest_position
+from streaming_source.batch.tables import POSITION
+from streaming_source.options.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_DECIDED: Final = ("table", "tables", "content", "endingposition", "path", "columns", "excludetables", "rowshape")
+"""The options that an audit sets, or that would leave something out."""
+
+
+def source_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Return the options of the source as Spark takes them.
+
+    Raises:
+        ConfigError: one of them is decided by the audit.
+    """
+    for name in given:
+        if name.lower() in _DECIDED:
+            raise ConfigError(
+                f"option {name} is not for an audit, which compares whole tables at one position.",
+                hint="Name the tables in tables, the position in at, and columns that are left out in ignore.",
+            )
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+
+
+def position_now(options: Mapping[str, str], table: str) -> str:
+    """Return the position at the end of the server's binlog."""
+    parsed = SourceOptions.parse({name.lower(): value for name, value in options.items()} | {"table": table})
+    return str(asyncio.run(ask(parsed.connection, lambda _: latest_position())))
+
+
+def read_source(spark: SparkSession, options: Mapping[str, str], table: str, position: str) -> DataFrame:
+    """Return a table's rows at the position."""
+    reader = spark.read.format("mariadb-binlog").options(**options)
+    return reader.options(content="tables", table=table, endingPosition=position).load().drop(POSITION)

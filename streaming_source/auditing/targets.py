@@ -1,0 +1,74 @@
+"""A copy as it is named in a call: a table of the catalog, a folder, or a DataFrame, with a version of it or without.
+
+In: the session and what was given. Out: the rows of one version, which does not change while they are read. Refused:
+what is none of these, and a version of what has none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_VERSIONED: Final = re.compile(r"(.+)@v(\d+)", re.DOTALL)
+"""A name or a path with a version, as Delta writes it."""
+
+
+class ReadTarget(NamedTuple):
+    """A copy that can be read. `version`: of a Delta table, the one that `rows` are of."""
+
+    name: str
+    version: int | None
+    rows: DataFrame
+
+
+def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
+    """Return a copy's rows, as of its newest version unless one is given.
+
+    Raises:
+        ConfigError: it is neither a name, nor a path, nor a DataFrame, or there is no such table.
+    """
+    from pyspark.errors import AnalysisException
+
+    if hasattr(given, "schema") and hasattr(given, "select"):
+        return ReadTarget("DataFrame", None, given)
+    if not isinstance(given, str) or not given.strip():
+        raise ConfigError(
+            f"the copy of {table} is neither a table's name, nor a path, nor a DataFrame.",
+            hint='Give "lake.orders", "lake.orders@v12" for a version, "/lake/orders", or a DataFrame.',
+        )
+    named = _VERSIONED.fullmatch(given.strip())
+    name = given.strip() if named is None else named[1]
+    try:
+        version = _newest(spark, name) if named is None else int(named[2])
+        reader = spark.read if version is None else spark.read.option("versionAsOf", version)
+        rows = reader.format("delta").load(name) if _is_path(name) else reader.table(name)
+    except AnalysisException as error:
+        raise ConfigError(
+            f"the copy of {table}, {name}, cannot be read: {str(error).splitlines()[0]}",
+            hint="Name a table of the catalog, the folder of a Delta table, or give a DataFrame.",
+        ) from error
+    return ReadTarget(name, version, rows)
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name and "`" not in name
+
+
+def _newest(spark: SparkSession, name: str) -> int | None:
+    """Return the newest version of a Delta table; None for one of another format, which has no versions."""
+    from pyspark.errors import AnalysisException
+
+    quoted = name.replace("`", "``")
+    table = f"delta.`{quoted}`" if _is_path(name) else name
+    try:
+        (last,) = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").select("version").collect()
+    except AnalysisException:
+        if _is_path(name):
+            raise
+        return None
+    return int(last[0])

@@ -1,0 +1,41 @@
+"""Our errors as Spark passes them on, made errors of ours again: a job's failure has their class and text in its own.
+
+In: what Spark raised. Out: the error of ours that it tells of, or None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from replica import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOLD: Final = re.compile(r"replica\.errors\.(\w+): ([^\n]*)")
+
+
+def error_of_ours(error: BaseException) -> errors.ReplicaError | None:
+    """Return the error of ours that an exception of Spark's is about."""
+    told = _TOLD.search(str(error))
+    kind = getattr(errors, told[1], None) if told is not None else None
+    if told is None or not isinstance(kind, type) or not issubclass(kind, errors.ReplicaError):
+        return None
+    return kind(told[2])
+
+
+@contextlib.contextmanager
+def typed_errors() -> Iterator[None]:
+    """Raise what Spark says of an error of ours as that error."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        ours = error_of_ours(error)
+        if ours is None:
+            raise
+        raise ours from None

@@ -67,6 +67,7 @@ class DirectProof:
         self.source = Source(version, rows=rows, seed=seed, folder=folder, pause_s=PAUSE_S)
         self.stops: Counter[str] = Counter()
         self._folder = folder
+        self._seed = seed
         self._chance = random.Random(f"{seed} direct")
         self._options = {"maxRowsPerTrigger": str(max(20, rows // batches)), **options}
         self._say = say
@@ -86,6 +87,8 @@ class DirectProof:
 
     def _with(self, query: SnapshotQuery) -> dict[str, Any]:
         self.source.pace("go")
+        if self._seed % 2:
+            self.source.leave_open()  # the relay log has to begin before it
         self._batch(query)
         self.source.leave_open()
         while query.reading:

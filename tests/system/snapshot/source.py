@@ -90,7 +90,7 @@ class Source:
                 self.primary.sql(f"USE {DATABASE}", session, "SET sql_mode = ''", table.fill(first, rows))
 
     def leave_open(self) -> None:
-        """Leave one XA transaction prepared until the end; queries that start behind it would be refused."""
+        """Leave one XA transaction prepared until the end; queries that start behind it look for it in the binlog."""
         if not self._left_open:
             self._left_open = True
             table = next(table for table in self.tables if table.name == "neg")

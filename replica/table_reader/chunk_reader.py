@@ -19,6 +19,7 @@ from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
 from replica.table_reader.kept_key import key_literals
+from replica.table_reader.pace import CHUNK_BYTES
 from replica.table_reader.result_rows import ResultRows
 from replica.table_reader.select_list import select_list
 
@@ -108,11 +109,13 @@ class ChunkReader:
             raise BehindError
         stream = connection.select(sql)
         rows = ResultRows(table.schema, table.key, stream.columns, expected=wanted.rows, memory=self.memory)
+        grown = wanted.rows > self.pace.chunk_rows  # at the end of a table: see table_end.py
+        most_bytes = OVERRUN * max(self.pace.chunk_bytes, CHUNK_BYTES if grown else 0)
         size, cut = 0, False
         for stretch in stream.stretches():
             rows.add(stretch)
             size += stretch.end - stretch.start
-            if size > OVERRUN * self.pace.chunk_bytes:
+            if size > most_bytes:
                 cut = True
                 break
         upper = self._end(connection, seen.host, cut=cut)

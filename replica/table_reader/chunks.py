@@ -93,6 +93,15 @@ def chunk_sql(
     return f"SELECT {columns} FROM {source}{where} ORDER BY {', '.join(names)} LIMIT {rows}"  # noqa: S608  (quoted)
 
 
+def largest_sql(table: ReadTable, columns: str) -> str:
+    """Return the SELECT of the row with the largest key."""
+    schema, key = table.schema, table.key
+    names = [quoted(schema.columns[index].name) for index in key.columns]
+    source = f"{quoted_name((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
+    order = ", ".join(f"{name} DESC" for name in names)
+    return f"SELECT {columns} FROM {source} ORDER BY {order} LIMIT 1"  # noqa: S608  (quoted)
+
+
 def next_rows(rows: int, read: int, size: int, seconds: float, *, most_rows: int, most_bytes: int) -> int:
     """Return how many rows to ask for after `read` of `rows` took `seconds` and have `size` bytes."""
     if not read:

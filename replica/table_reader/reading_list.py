@@ -18,6 +18,7 @@ from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
+from replica.table_reader.table_end import TableEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,8 +41,8 @@ class TableReading:
 
     `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
     is not read while the lower position lies before this place. `gone`: at this position there was no such table.
-    `key`: the columns and types of its key, as of the last chunk. `upto`: the kept key that a lane ends at, None for
-    the last one; `divided`: whether lanes were thought of.
+    `end`: whether chunks are to grow. `key`: the columns and types of its key, as of the last chunk. `upto`: the kept
+    key that a lane ends at, None for the last one; `divided`: whether lanes were thought of.
     """
 
     name: TableName
@@ -57,6 +58,7 @@ class TableReading:
     not_before: RelayLocation | None = None
     gone: GtidPosition | None = None
     whole: bool = False
+    end: TableEnd = field(default_factory=TableEnd)
     key: tuple[tuple[str, str], ...] = ()
     chunks: deque[TableChunk] = field(default_factory=deque)
 
@@ -306,6 +308,7 @@ class ReadingList:
         table.life += 1
         table.ended = table.whole = table.divided = False
         table.gone = None
+        table.end = TableEnd()
         table.not_before = not_before
         table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows
 

@@ -195,7 +195,8 @@ class ReadingThreads:
 
     def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
         """Read a chunk of a table."""
-        wanted = Wanted(table.name, table.kept, table.upto, min(table.next_rows, self._pace.chunk_rows))
+        rows = table.end.rows or min(table.next_rows, self._pace.chunk_rows)
+        wanted = Wanted(table.name, table.kept, table.upto, rows)
         read = self._reader.read(connection, wanted, seen)
         if not read.connected:
             self._hang_up(line)
@@ -204,8 +205,12 @@ class ReadingThreads:
             if not covers(read.upper, self._tables.named_at):
                 raise BehindError  # a replica that may be about to make it
             self._tables.give_back(table, gone=read.upper, life=life)
-        elif self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):
-            self._rate.took(read.chunk.rows)
+            return
+        if read.connected and table.upto is None:
+            table.end.follow(connection, read.chunk, rows)
+        if self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):
+            if rows <= self._pace.chunk_rows:  # at the table's end a rate might be slower than the writers
+                self._rate.took(read.chunk.rows)
             with self._lock:
                 self.rows += read.chunk.rows
                 self.size += read.chunk.size
@@ -230,6 +235,7 @@ class ReadingThreads:
             return "the definition of a table"
         if code in TRANSIENT and trouble.count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)
+            table.end.rows //= SHORTER
             _log.info("reading %s begins again: %s", ".".join(table.name), TRANSIENT[code])
             return TRANSIENT[code]
         raise self._named(error, table) from error

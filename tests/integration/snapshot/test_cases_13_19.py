@@ -234,13 +234,15 @@ def test_case_19_gaps_and_rows_at_the_end(source: MariaDb, tmp_path: Path) -> No
         assert len(query.state["k"]) == 102
 
 
-@pytest.mark.slow  # where the appends outrun the reader for long, it does not end: docs/snapshot.md, limits
 def test_case_19_rows_are_appended_faster_than_they_are_read(source: MariaDb, tmp_path: Path) -> None:
-    """Each batch of ten rows meets a hundred new ones behind the last: reading ends all the same."""
-    with SnapshotQuery(source, tmp_path, "s.t", snapshotChunkRows="10", maxRowsPerTrigger="10") as query:
-        for turn in range(400):
+    """Each batch meets a hundred new ones behind the last, and fifty are read a second: reading ends all the same."""
+    slowly = {"snapshotChunkRows": "10", "maxRowsPerTrigger": "20", "snapshotRowsPerSecond": "50"}
+    with SnapshotQuery(source, tmp_path, "s.t", **slowly) as query:
+        for turn in range(5000):
             if not query.reading:
                 break
             source.sql(f"INSERT INTO s.t SELECT {2000 + turn * 100} + seq, 0, '' FROM mysql.seq_1_to_100")
             query.batch()
         assert not query.reading, "the end of the table was never reached"
+        query.catch_up()
+        assert query.keys("t") == ids(source, "s.t")

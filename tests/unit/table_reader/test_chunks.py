@@ -11,6 +11,7 @@ from replica.table_reader.chunks import (
     ReadTable,
     behind,
     chunk_sql,
+    largest_sql,
     next_rows,
     quoted_name,
     starts,
@@ -44,6 +45,11 @@ def test_a_chunk_is_read_in_key_order_behind_a_key() -> None:
     assert chunk_sql(table(0), "`a`", 7, begin=["1"], end=["9"]) == (
         f"{base} WHERE (`a` > 1) AND (`a` <= 9) ORDER BY `a` LIMIT 7"
     )
+
+
+def test_the_largest_key_is_the_first_one_read_downwards() -> None:
+    base = "SELECT `a` FROM `d`.`t``t` FORCE INDEX (`PRIMARY`)"
+    assert largest_sql(table(1, 2), "`a`") == f"{base} ORDER BY `b` DESC, `c``` DESC LIMIT 1"
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ class ChangePlanner:
         """Return where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a
         second.
 
+        While tables are left to read it waits for their rows: an answer without progress says that all is processed.
         Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
         does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
         """
@@ -135,7 +136,7 @@ class ChangePlanner:
                     selection = None if start is logged else start.selection
                     end = replace(end, begin=replace(start.place, selection=selection))
                 return self._sealed(end, start)
-            if target is None or (target.is_done(start) and not self._is_reading(start)):
+            if not self._is_reading(start) and (target is None or target.is_done(start)):
                 return logged
             if bounded and self._rows is not None and self._rows.held_back:
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come

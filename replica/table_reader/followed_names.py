@@ -63,10 +63,11 @@ class FollowedNames:
         self.upto, self._list.named_at = head.location, head.position
         opened = dict(frontier.open)
         with self._at_the_place() as connection:
-            names = [] if frontier.done else list_tables(connection, self._wanted)
+            names = list_tables(connection, self._wanted)
             left = [name for name in names if frontier.reached(name) == NOTHING]
             self._list.add([*left, *(name for name in opened if name not in left)], opened)
-            return FirstNames(len(names) - len(left), count_rows(connection, {*left, *opened}))
+            delivered = sum(frontier.reached(name) is None for name in names)
+            return FirstNames(delivered, count_rows(connection, {*left, *opened}))
 
     def follow(self, frontier: Frontier, v: RelayHead) -> None:
         """Add the tables that were made since the last look, up to `v`."""

@@ -9,6 +9,7 @@ import pytest
 
 from replica.errors import PrerequisiteError, SchemaError
 from replica.table_reader.chunk_choice import ReadLimit
+from replica.table_reader.frontier import NOTHING
 from replica.table_reader.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading, Writers
@@ -123,6 +124,20 @@ def test_a_table_that_is_altered_before_and_in_the_middle_of_its_reading(
         reading.to_the_end()
     assert found["d", "a"] == whole["d.a"]
     assert found["d", "c"] == whole["d.c"]
+
+
+def test_progress_counts_each_table_once_also_after_a_restart(server: MariaDb, tmp_path: Path) -> None:
+    with TableReading(server, tmp_path, TABLES, pace=SLOWLY) as reading:
+        for name in (("d", "a"), ("d", "b")):
+            wait_until(
+                lambda: reading.step(ReadLimit(rows=400)) and reading.frontier.reached(name) not in (None, NOTHING),  # noqa: B023
+                "a part of it is delivered",
+            )
+            done = sum(reading.frontier.reached(table) is None for table in TABLES)
+            for _ in range(2):
+                progress = reading.snapshot.progress()
+                assert (progress.tables, progress.tables_done) == (len(TABLES), done)
+                reading.restart()
 
 
 def test_tables_that_vanish_empty_or_appear_in_the_middle(server: MariaDb, tmp_path: Path) -> None:

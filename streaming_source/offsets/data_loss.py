@@ -21,8 +21,9 @@ LOSSES_SHOWN: Final = 10
 """The losses of a query's life that are shown; one that loses more often shows the last ones."""
 
 _GO_ON = (
-    "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, copy the "
-    "tables again, and start a new checkpoint with startingPosition at the copy's position."
+    "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, start a "
+    "new checkpoint: with startingPosition=initial, which reads the tables first; or copy the tables again, and start "
+    "at the copy's position."
 )
 _ANOTHER = (
     "Connect to the server that the checkpoint comes from. If there is none any more, copy the tables again, and start "

@@ -60,7 +60,7 @@ def _said(error: Exception) -> list[str]:
     return str(error).partition("JVM stacktrace:")[0].strip().splitlines()
 
 
-def _judge(error: Exception, kind: str) -> str:
+def judge(error: Exception, kind: str) -> str:
     """Our message, which has to begin in the first two lines, and nothing of Python's stack before or behind it."""
     lines = _said(error)
     text = "\n".join(lines[:FIRST_LINES])
@@ -105,7 +105,7 @@ AT_LOAD: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_mistake_that_load_sees(shop: Shop, options: dict[str, Any], kind: str, part: str) -> None:
     with pytest.raises(AnalysisException) as caught:
         shop.changes(**options)
-    message = _judge(caught.value, kind)
+    message = judge(caught.value, kind)
     assert part in message
     assert "secret" not in str(caught.value).replace("/nowhere/secret", "")
 
@@ -117,7 +117,7 @@ def _files(spark: SparkSession, path: str) -> DataFrame:
 def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException) as caught:
         _files(spark, "/nowhere/binlogs")
-    assert "/nowhere/binlogs" in _judge(caught.value, "ConfigError")
+    assert "/nowhere/binlogs" in judge(caught.value, "ConfigError")
     (tmp_path / "note.txt").write_text("no binlog")
     with pytest.raises(AnalysisException) as caught:
         _files(spark, str(tmp_path / "note.txt"))
@@ -142,7 +142,7 @@ def test_a_mistake_that_ends_a_stream(
     started = query.trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException) as caught:
         started.awaitTermination(PATIENCE_S)
-    assert part in _judge(caught.value, kind)
+    assert part in judge(caught.value, kind)
 
 
 def test_a_mistake_that_a_task_of_a_batch_read_sees(shop: Shop) -> None:
@@ -150,7 +150,7 @@ def test_a_mistake_that_a_task_of_a_batch_read_sees(shop: Shop) -> None:
     reader = reader.option("password", "replica-secret").option("startingPosition", shop.start)
     with pytest.raises(PythonException) as caught:
         reader.option("table", "mistakes.days").option("invalidDates", "error").load().collect()
-    assert "Set invalidDates to 'null' or 'text'" in _judge(caught.value, "ProtocolError")
+    assert "Set invalidDates to 'null' or 'text'" in judge(caught.value, "ProtocolError")
 
 
 HIDDEN = """

@@ -20,12 +20,13 @@ from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
 from streaming_source.planning.renamed import first_rename
-from streaming_source.queries.reading_progress import progress_json, progress_line
+from streaming_source.queries.reading_progress import NAMED, progress_json, progress_line
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
@@ -161,7 +162,10 @@ class SnapshotRows:
                 hint="Add them in several steps, each behind a restart of the query, or start with a new checkpoint.",
             )
         frontier = (start.snapshot or Frontier(done=True)).again(names)
-        return start if frontier == start.snapshot else replace(start, snapshot=frontier)
+        if frontier == start.snapshot:
+            return start
+        _warn_of_domains(names.difference(added), start.position)
+        return replace(start, snapshot=frontier)
 
     def is_reading(self, offset: SourceOffset) -> bool:
         """Tell whether tables are left to read behind an offset."""
@@ -190,6 +194,7 @@ class SnapshotRows:
         if found is None:
             return head, frontier
         _log.warning("%s took another name: reading what it holds now", ", ".join(map(".".join, found.names)))
+        _warn_of_domains(found.names, found.head.position)
         return found.head, frontier.again(found.names)
 
     def advance(
@@ -325,6 +330,17 @@ def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
     return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
 
 
+def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> None:
+    """Say that rows of tables which are read again cannot be told from older changes by their order."""
+    if names and len(position) > 1:
+        _log.warning(
+            "%s: read again while changes come in %d replication domains: by _sequence the rows sort before all "
+            "changes, so a sink that compares it over batches (AUTO CDC) keeps what it has; empty the table there",
+            ", ".join(sorted(".".join(name) for name in names)[:NAMED]),
+            len(position),
+        )
+
+
 def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
     """Return rows that were read, as a task reads them; they hold at the offset `end`."""
     gtid, timestamp = last_transaction(end)
@@ -332,7 +348,7 @@ def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -
         *(str(part.path), part.start, part.end, False),
         around=Surroundings(part.head, part.tail),
         catalog=catalog,
-        read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row),
+        read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row, len(end.position) > 1),
     )
 
 

@@ -155,7 +155,10 @@ def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
-    return sequence_texts(rows.changes.groups.seq_no, rows.changes.group, rows.changes.ordinal)
+    numbers, read = rows.changes.groups.seq_no, rows.facts.read
+    if read is not None and read.lowest:
+        numbers = np.zeros(len(numbers), np.int64)
+    return sequence_texts(numbers, rows.changes.group, rows.changes.ordinal)
 
 
 def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:

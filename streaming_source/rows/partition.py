@@ -80,6 +80,9 @@ class ReadRows:
     """The rows of a range that were read from their table. They hold behind the transaction `seq_no` of `domain`, which
     `server_id` committed at `timestamp` (seconds, 0 where no one knows); `first` is the number of the first one among
     all rows read.
+
+    `lowest`: the position that they hold at has several domains. Sequence numbers of one say nothing of another's, so
+    `_sequence` puts these rows before all changes, and no later one of any domain is taken for an older word.
     """
 
     domain: int
@@ -87,6 +90,7 @@ class ReadRows:
     seq_no: int
     timestamp: int
     first: int
+    lowest: bool = False
 
 
 @dataclass(frozen=True)

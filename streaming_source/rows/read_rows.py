@@ -3,7 +3,7 @@
 In: what the decoder makes of row images that were read, and the transaction that they hold behind. Out: the same
 batches with that transaction for each row, the row's number as its ordinal, above all ordinals of changes, and no last
 row: so (GTID, ordinal) stays unique, and `_sequence` puts a row that was read behind all changes up to its position,
-before those that follow.
+before those that follow; with several replication domains before all changes (`ReadRows.lowest`).
 """
 
 from __future__ import annotations

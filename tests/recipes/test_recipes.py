@@ -176,6 +176,9 @@ def test_a_declarative_pipeline_ends_equal_to_the_servers_table(workbench: Workb
 
 
 def test_an_auto_cdc_flow_ends_equal_to_the_servers_table(workbench: Workbench, primary: MariaDb) -> None:
+    # The position has two domains, and the second one's numbers lie below those of the first.
+    raised = "UPDATE shop.orders SET price = price + 1 WHERE id = 20"
+    primary.sql("SET SESSION gtid_domain_id = 7", raised, "SET SESSION gtid_domain_id = 0", raised)
     for changes in (
         (),
         (
@@ -186,6 +189,11 @@ def test_an_auto_cdc_flow_ends_equal_to_the_servers_table(workbench: Workbench, 
             "UPDATE shop.orders SET id = 7004 WHERE id = 7003",
             "INSERT INTO shop.orders VALUES (1, 'again', NULL)",
             "COMMIT",
+        ),
+        (
+            "SET SESSION gtid_domain_id = 7",
+            "UPDATE shop.orders SET price = price + 1 WHERE id BETWEEN 20 AND 30",
+            "DELETE FROM shop.orders WHERE id BETWEEN 25 AND 27",
         ),
     ):
         if changes:

@@ -35,6 +35,7 @@ def test_all_that_is_available_is_all_rows_of_the_tables(shop: Shop) -> None:
     assert sink.rows == state(shop)
 
 
+@pytest.mark.slow
 def test_a_query_that_waits_for_its_first_row_can_be_stopped(shop: Shop) -> None:
     fill(shop, 50)
     run = shop.run()
@@ -48,7 +49,7 @@ def test_a_query_that_waits_for_its_first_row_can_be_stopped(shop: Shop) -> None
     assert sorted(row.after.id for row in run.rows) == sorted(state(shop))
 
 
-@pytest.mark.parametrize("transport", ["path", "inline"])
+@pytest.mark.parametrize("transport", [pytest.param("path", marks=pytest.mark.slow), "inline"])
 def test_the_changes_come_from_a_daemons_log_and_the_rows_from_the_server(
     shop: Shop, tmp_path: Path, transport: str
 ) -> None:

@@ -138,7 +138,7 @@ class ChangePlanner:
                 return self._sealed(end, start)
             if not self._is_reading(start) and (target is None or target.is_done(start)):
                 return logged
-            if bounded and self._rows is not None and self._rows.held_back:
+            if target is not None and bounded and self._rows is not None and self._rows.held_back:
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come
 
     def _revised(self, start: SourceOffset) -> SourceOffset:

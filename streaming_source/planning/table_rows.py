@@ -20,7 +20,7 @@ from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
 from streaming_source.planning.renamed import first_rename
-from streaming_source.queries.reading_progress import NAMED, progress_json, progress_line
+from streaming_source.queries.reading_progress import progress_json, progress_line
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:

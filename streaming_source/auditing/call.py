@@ -7,6 +7,7 @@ keeps a table from being compared, as an error of ours; of a mirror, such a tabl
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ConfigError, ReplicaError
@@ -20,7 +21,7 @@ from streaming_source.auditing.targets import read_target
 from streaming_source.auditing.typed_errors import typed_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from pyspark.sql import SparkSession
 
@@ -71,8 +72,8 @@ def audit(
         ReplicaError: whatever reading the tables raises.
     """
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
-        if not 1 <= value <= most:
-            raise ConfigError(f"{name}={value} is not from 1 to {most}.")
+        if not isinstance(value, int) or not 1 <= value <= most:
+            raise ConfigError(f"{name}={value} is not a number from 1 to {most}.")
     compared = _Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
     if mirror is not None:
         if tables is not None or at is not None:
@@ -80,8 +81,8 @@ def audit(
                 "a mirror's control table tells tables and position itself.", hint="Leave out tables and at, or mirror."
             )
         return _of_mirror(compared, mirror, keys or {})
-    if not tables:
-        raise ConfigError("no table is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
+    if not tables or not isinstance(tables, Mapping):
+        raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
     given = keys or {}
     found = [compared.audited(table, copy, position, given.get(table)) for table, copy in tables.items()]

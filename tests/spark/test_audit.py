@@ -115,11 +115,11 @@ def test_planted_faults_are_shown_with_both_rows(spark: SparkSession, filled: Sh
 def test_what_cannot_be_compared_is_an_error_of_its_type(spark: SparkSession, filled: Shop) -> None:
     position = filled.primary.gtid_binlog_pos()
     copy = spark.sql("SELECT 1 AS id, 'x' AS name, CAST(1 AS DECIMAL(10,2)) AS price")
-    with pytest.raises(ConfigError, match="no table is named"):
+    with pytest.raises(ConfigError, match="no table with its copy is named"):
         audited(spark, filled, {})
     with pytest.raises(ConfigError, match="option content is not for an audit"):
         audited(spark, filled, {"orders": copy}, content="tables")
-    with pytest.raises(ConfigError, match="shown=0 is not from 1"):
+    with pytest.raises(ConfigError, match="shown=0 is not a number from 1"):
         audited(spark, filled, {"orders": copy}, shown=0)
     with pytest.raises(ConfigError, match=r"neither a table's name, nor a path"):
         audited(spark, filled, {"orders": 7})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.schema.known_tables import TableName
-    from replica.schema.session import Logged
+    from replica.schema.session import Logged, StatementContext
     from replica.schema.table_references import Reference
 
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
@@ -56,10 +56,13 @@ def changed_tables(statement: Logged, server_version: int = ANY_VERSION) -> Chan
     """Return what the statement changes; `server_version` decides which executable comments count."""
     if (statement.status.gtid_flags_extra or 0) & _UNDONE:
         return None
-    session = session_of(statement, server_version)
+    return changed_by(text_of(statement), session_of(statement, server_version))
+
+
+def changed_by(text: str, session: StatementContext) -> Changed | None:
+    """Return what the text of a statement changes, in a session."""
     try:
-        text = text_of(statement)
-        tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=server_version))
+        tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
         changed = _read(tokens, session.database)
     except SchemaError:
         return Changed()

@@ -83,7 +83,7 @@ class Upsert:
             found = _look(batch)
             if found.rows:
                 changes = reduced(batch, self._keys, partial=found.partial, domains=found.domains)
-                merge = _merge(self._table, self._keys, columns, partial=found.partial)
+                merge = merge_statement(self._table, self._keys, columns, partial=found.partial)
                 batch.sparkSession.sql(merge, changes=changes)
         finally:
             batch.unpersist()
@@ -136,8 +136,8 @@ def _look(batch: DataFrame) -> _BatchFacts:
     return _BatchFacts(rows=row[1] is not None, partial=bool(row[0]), domains=row[1] != row[2])
 
 
-def _merge(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
-    """Return the statement, with `{changes}` for the reduced batch."""
+def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
+    """Return the MERGE of a reduced batch, which is `{changes}` in it."""
 
     def quoted(name: str) -> str:
         # A brace would be taken for a parameter.

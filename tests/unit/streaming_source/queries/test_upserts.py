@@ -6,11 +6,11 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source import upsert_into
-from streaming_source.queries.upserts import _merge
+from streaming_source.queries.upserts import merge_statement
 
 
 def test_whole_images_are_taken_over() -> None:
-    assert _merge("lake.t", ["id"], ["id", "name"], partial=False) == (
+    assert merge_statement("lake.t", ["id"], ["id", "name"], partial=False) == (
         "MERGE INTO lake.t AS target USING {changes} AS change ON target.`id` <=> change.`id` "
         "WHEN MATCHED AND change._op = 'delete' THEN DELETE "
         "WHEN MATCHED THEN UPDATE SET target.`id` = change.`id`, target.`name` = change.`name` "
@@ -19,7 +19,7 @@ def test_whole_images_are_taken_over() -> None:
 
 
 def test_columns_that_no_change_has_set_keep_their_value() -> None:
-    merge = _merge("t", ["id"], ["id", "name"], partial=True)
+    merge = merge_statement("t", ["id"], ["id", "name"], partial=True)
     assert "target.`id` = change.`id`," in merge
     assert (
         "target.`name` = CASE WHEN coalesce(array_contains(change._absent, 'name'), false) "
@@ -29,7 +29,7 @@ def test_columns_that_no_change_has_set_keep_their_value() -> None:
 
 def test_names_are_quoted_for_sql_and_for_sparks_parameters() -> None:
     name = "o'n`e\\{x}"
-    merge = _merge("delta.`/a{b}`", [name], [name, "v'"], partial=True)
+    merge = merge_statement("delta.`/a{b}`", [name], [name, "v'"], partial=True)
     assert merge.startswith("MERGE INTO delta.`/a{{b}}` AS target USING {changes}")
     assert "target.`o'n``e\\{{x}}` <=> change.`o'n``e\\{{x}}`" in merge
     assert "array_contains(change._absent, 'v\\'')" in merge

@@ -1,0 +1,167 @@
+"""The call that starts a mirror, `mirror()`, and the one that tells how far it is, `mirror_status()`.
+
+In: the session, which tables, the template of the targets' names, the source's options. Out: a running StreamingQuery.
+Refused before anything starts: arguments that cannot be, a checkpoint and a control table that do not belong together.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+from streaming_source.mirroring.control import exists, mirrored_tables
+from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.settings import PARALLEL, mirror_settings
+from streaming_source.queries.query_start import started
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streaming_source.mirroring.settings import MirrorSettings
+
+SHOWN = ("source", "state", "position", "rows", "committed_at", "target", "error")
+
+
+def mirror(
+    spark: SparkSession,
+    *,
+    tables: str,
+    into: str,
+    checkpointLocation: str,  # noqa: N803  (as Spark spells it)
+    control: str | None = None,
+    onTruncate: str = "apply",  # noqa: N803
+    onDrop: str = "keep",  # noqa: N803
+    onAlter: str = "evolve",  # noqa: N803
+    parallel: int = PARALLEL,
+    tableProperties: Mapping[str, str] | None = None,  # noqa: N803
+    trigger: Mapping[str, object] | None = None,
+    **source: object,
+) -> StreamingQuery:
+    """Start the query that makes Delta tables of a server's tables and keeps them equal.
+
+    Each target is made from the server's catalog and filled with the rows of its table. From then on every micro-batch
+    brings all tables to one GTID position. docs/mirror.md says what becomes of TRUNCATE, DROP and ALTER.
+
+    Args:
+        spark: a classic session whose catalog can hold Delta tables.
+        tables: the tables, as in the option of that name: `shop.*,crm.customer`.
+        into: the names of the targets: `lake.{database}_{table}`.
+        checkpointLocation: a folder that belongs to this mirror alone.
+        control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
+        onTruncate: `apply` empties the target, `stop` sets the table aside.
+        onDrop: `keep` leaves the target with its last rows, `drop` removes it.
+        onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
+        parallel: how many tables are written at the same time.
+        tableProperties: properties of new targets, beside and over the mirror's own.
+        trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
+        source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
+
+    Returns:
+        The running query.
+
+    Raises:
+        ConfigError: an argument cannot be; the checkpoint or the control table is another mirror's.
+        PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
+    """
+    settings = mirror_settings(
+        tables=tables,
+        into=into,
+        checkpoint=checkpointLocation,
+        control=control,
+        on_truncate=onTruncate,
+        on_drop=onDrop,
+        on_alter=onAlter,
+        parallel=parallel,
+        properties=tableProperties,
+        source=source,
+    )
+    _check_session()
+    _check_whole(spark, settings)
+    from streaming_source.mirroring.sink import MirrorSink
+
+    changes = spark.readStream.format("mariadb-binlog").options(**settings.given).load()
+    writer = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    return started(writer.start())
+
+
+def mirror_status(spark: SparkSession, *, into: str | None = None, control: str | None = None) -> DataFrame:
+    """Print how far each table of a mirror is, and return the control table.
+
+    Args:
+        spark: a session that sees the control table.
+        into: the template that the mirror was started with; or
+        control: the name of its control table.
+
+    Returns:
+        A DataFrame of the control table: one row a table.
+
+    Raises:
+        ConfigError: neither is given, or there is no such control table.
+    """
+    if into is None and control is None:
+        raise ConfigError("mirror_status needs into or control.", hint="Give what the mirror was started with.")
+    name = TargetNames("{table}" if into is None else into, control).control
+    rows = mirrored_tables(spark, name)
+    if not rows and not exists(spark, name):
+        raise ConfigError(f"there is no control table {name}.", hint="Give what the mirror was started with.")
+    for row in rows:
+        told = f": {row.error}" if row.error else ""
+        at = f", at {row.position}" if row.position else ""
+        print(f"{'.'.join(row.name)} -> {row.target.replace('`', '')}: {row.state}{at}, {row.rows} rows in{told}")
+    return spark.table(name)
+
+
+def _check_session() -> None:
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        raise ConfigError(
+            "a mirror runs in the driver, and this is a session of Spark Connect.",
+            hint="Start it with spark-submit, on classic Spark.",
+        )
+
+
+def _check_whole(spark: SparkSession, settings: MirrorSettings) -> None:
+    """Refuse a checkpoint without its control table, a control table without its checkpoint, and two that differ."""
+    rows = mirrored_tables(spark, settings.names.control)
+    query = _query_of(spark, settings.checkpoint)
+    if rows and query != rows[0].mirror:
+        whose = "is new" if query is None else f"is of the query {query}"
+        raise ConfigError(
+            f"{settings.names.control} is of the mirror {rows[0].mirror}, and the checkpoint {settings.checkpoint} "
+            f"{whose}.",
+            hint="Start a mirror with the checkpoint that it began with. To begin again, drop the control table and "
+            "the targets, and name a new checkpoint.",
+        )
+    begun = query is not None and _has_batches(spark, settings.checkpoint)
+    if begun and not exists(spark, settings.names.control):
+        raise ConfigError(
+            f"the checkpoint {settings.checkpoint} is in use, and {settings.names.control} knows nothing of it.",
+            hint="Name the control table that the mirror began with (control), or a new checkpoint.",
+        )
+
+
+def _query_of(spark: SparkSession, checkpoint: str) -> str | None:
+    """Return the id of the query that a checkpoint belongs to; None for a new one."""
+    written = _first_line(spark, f"{checkpoint}/metadata")
+    return None if written is None else str(json.loads(written)["id"])
+
+
+def _has_batches(spark: SparkSession, checkpoint: str) -> bool:
+    return _first_line(spark, f"{checkpoint}/commits/0") is not None
+
+
+def _first_line(spark: SparkSession, path: str) -> str | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        row = spark.read.text(path).first()
+    except AnalysisException:  # PATH_NOT_FOUND
+        return None
+    return None if row is None else str(row[0])

@@ -1,0 +1,120 @@
+"""The control table of a mirror: one row a table, which says up to where its target is what the server had.
+
+In and out: `ControlRow`s. The mirror writes all of them at the end of each micro-batch, as one commit; a reader that
+takes one version of it sees all tables at one position. Nothing else writes here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.schema.stored import tables_from_json
+from streaming_source.mirroring.target_columns import text
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+
+READING: Final = "reading"
+CURRENT: Final = "current"
+FAILED: Final = "failed"
+DROPPED: Final = "dropped"
+NO_BATCH: Final = -1
+"""The batch of a target that was just made."""
+
+COLUMNS: Final = (
+    ("mirror", "STRING", "which mirror writes: the id of its query"),
+    ("source_database", "STRING", "database of the table on the server"),
+    ("source_table", "STRING", "its name there"),
+    ("target", "STRING", "the target as SQL names it"),
+    ("mode", "STRING", "what the target holds: current (the rows that the server has now)"),
+    ("state", "STRING", "reading, current, failed (set aside: see error), or dropped"),
+    ("keys", "ARRAY<STRING>", "the columns that tell rows apart"),
+    ("position", "STRING", "GTID position up to which the target is what the server had"),
+    ("batch", "BIGINT", "the last micro-batch that is in the target"),
+    ("rows", "BIGINT", "rows read and changes applied since the beginning"),
+    ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
+    ("updated_at", "TIMESTAMP", "when this row was last written"),
+    ("error", "STRING", "why the table was set aside"),
+    ("definition", "STRING", "the table's definition at the position"),
+    ("defined_at", "STRING", "GTID position that the definition was first read at"),
+    ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
+)
+"""Name, type and meaning of each column."""
+
+
+class ControlRow(NamedTuple):
+    """The state of one mirrored table. The fields are the columns of the control table."""
+
+    mirror: str
+    source_database: str
+    source_table: str
+    target: str
+    mode: str
+    state: str
+    keys: tuple[str, ...]
+    position: str
+    batch: int
+    rows: int
+    committed_at: dt.datetime | None
+    updated_at: dt.datetime
+    error: str | None
+    definition: str
+    defined_at: str
+    again: str | None
+
+    @property
+    def name(self) -> TableName:
+        """The table on the server."""
+        return self.source_database, self.source_table
+
+    @property
+    def table(self) -> TableSchema:
+        """The table's definition at the position."""
+        return tables_from_json(self.definition)[self.name]
+
+    @property
+    def live(self) -> bool:
+        """Whether changes of the table go into its target."""
+        return self.state in (READING, CURRENT)
+
+
+def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
+    """Return the rows of a control table, by one version of it; empty where there is none yet."""
+    if not exists(spark, control):
+        return []
+    rows = [row.asDict() for row in spark.table(control).select(*ControlRow._fields).collect()]
+    found = [ControlRow(**{**row, "keys": tuple(row["keys"] or ())}) for row in rows]
+    return sorted(found, key=lambda row: row.name)
+
+
+def exists(spark: SparkSession, table: str) -> bool:
+    """Tell whether there is a table of the name, or in the folder."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.table(table).schema is not None
+    except AnalysisException:
+        return False
+
+
+def make_control(spark: SparkSession, control: str, namespace: str | None) -> None:
+    """Make an empty control table, and the namespace that it lies in, where there is none."""
+    if namespace is not None:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    columns = ", ".join(f"{name} {kind} COMMENT {text(about)}" for name, kind, about in COLUMNS)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {control} ({columns}) USING delta")
+
+
+def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:
+    """Put these rows in the place of all rows, as one commit."""
+    from pyspark.sql import functions as f
+
+    schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
+    values = [tuple(row._replace(keys=list(row.keys))) for row in rows]  # type: ignore[arg-type]  # an ARRAY is a list
+    spark.createDataFrame(values, schema).coalesce(1).writeTo(control).overwrite(f.lit(True))

@@ -1,0 +1,93 @@
+"""The name of a target: the template `into` with a source table's database and name in it.
+
+In: the template, as "lake.{database}_{table}", or as a folder, "/lake/{database}/{table}", where no catalog lasts. Out:
+names as Spark's SQL takes them, every part in backquotes. Refused: a template without {table}, with other braces or
+backquotes; two source tables that meet in one name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from replica.schema.known_tables import TableName
+
+CONTROL: Final = "mirror_control"
+_DELTA: Final = "delta"
+_NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
+_EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
+_PLACE: Final = re.compile(r"\{(?:database|table)\}")
+_BARE: Final = re.compile(r"[^`{}]+")
+
+
+class TargetNames:
+    """The names of targets, and of the control table beside them."""
+
+    def __init__(self, into: str, control: str | None = None) -> None:
+        self.folders = into.strip().startswith("/") or "://" in into
+        self._parts = [into.strip()] if self.folders else into.strip().split(".")
+        for part in self._parts:
+            if not _BARE.fullmatch(_PLACE.sub("x", part)):
+                raise ConfigError(f"into={into!r} is not a name with {{database}} and {{table}} in it.", hint=_EXAMPLE)
+        if "{table}" not in into:
+            raise ConfigError(f"into={into!r} has no {{table}}: all tables would go into one.", hint=_EXAMPLE)
+        parts = self._own_control(into) if control is None else control.strip().split(".")
+        self.control = quoted(parts)
+        self.control_namespace = quoted(parts[:-1]) if len(parts) > 1 and not self.folders else None
+
+    def target(self, name: TableName) -> str:
+        """Return the target of a source table."""
+        if self.folders:
+            return quoted([_DELTA, self._filled(self._parts[0], _in_path(name))])
+        return quoted(self._filled(part, name) for part in self._parts)
+
+    def namespace(self, name: TableName) -> str | None:
+        """Return the namespace that the target lies in; None for the session's own, and for folders."""
+        if self.folders:
+            return None
+        return quoted(self._filled(part, name) for part in self._parts[:-1]) if len(self._parts) > 1 else None
+
+    def check(self, names: Iterable[TableName], there: Mapping[str, TableName]) -> None:
+        """Refuse source tables whose targets are one table; `there`: those that exist, by the folded target.
+
+        Raises:
+            ConfigError: two tables have one target.
+        """
+        taken = dict(there)
+        for name in names:
+            target = self.target(name).casefold()
+            other = taken.setdefault(target, name)
+            if other != name:
+                raise ConfigError(
+                    f"{'.'.join(other)} and {'.'.join(name)} would both become {self.target(name)}.",
+                    hint="Choose a template that tells them apart, or leave one out (excludeTables).",
+                )
+
+    def _own_control(self, into: str) -> list[str]:
+        if self.folders:
+            return [_DELTA, f"{into.strip().partition('{')[0].rpartition('/')[0]}/{CONTROL}"]
+        space = self._parts[:-1]
+        if any(_PLACE.search(part) for part in space):
+            raise ConfigError(
+                f"into={into!r} has no namespace of its own for the control table.",
+                hint='Name one: control="lake.mirror_control".',
+            )
+        return [*space, CONTROL]
+
+    def _filled(self, part: str, name: TableName) -> str:
+        return part.replace("{database}", name[0]).replace("{table}", name[1])
+
+
+def _in_path(name: TableName) -> TableName:
+    """Return a name as folders can be called: names that meet by that are refused as others that meet."""
+    return _NOT_IN_PATHS.sub("_", name[0]), _NOT_IN_PATHS.sub("_", name[1])
+
+
+def quoted(parts: Iterable[str]) -> str:
+    """Return a name of these parts as SQL takes it."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -1,0 +1,122 @@
+"""The settings of a mirror as one value: options of the source, names, and policies.
+
+In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused, with a ConfigError: options that would make the stream
+something else than all rows and all changes of the selected tables, and words that no policy has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from replica.errors import ConfigError
+from replica.rows.types.types import ValuePolicy
+from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.target_columns import PROPERTIES
+from streaming_source.options.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OnTruncate = Literal["apply", "stop"]
+OnDrop = Literal["keep", "drop"]
+OnAlter = Literal["evolve", "stop"]
+
+PARALLEL: Final = 4
+"""Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
+MOST_PARALLEL: Final = 64
+_NOT_OURS: Final = {
+    "table": "a mirror has many tables: use tables, also for one",
+    "columns": "a mirror holds whole rows",
+    "operations": "a mirror needs every change",
+    "rowshape": "the mirror chooses the shape itself",
+    "skipunchanged": "a mirror needs every change",
+    "includeddl": "the mirror asks for it itself",
+    "includeshadowtables": "copies that tools make are no tables of their own",
+    "content": "a mirror reads tables and changes",
+    "startingposition": "a mirror begins with the tables themselves",
+    "endingposition": "a mirror goes on",
+    "onschemachange": "a mirror has onAlter",
+    "onstatementdml": "a mirror stops before a change that has no rows",
+    "splitlargetransactions": "a transaction goes into its tables as a whole",
+    "skipunpreparedxa": "a mirror leaves no rows out",
+    "failondataloss": "a mirror leaves no rows out",
+    "gtidstrictmode": "a mirror begins with the tables, and that needs it",
+    "geometry": "targets hold geometry as bytes",
+    "path": "a mirror follows a server",
+    "pushfilters": "it is for batch reads",
+}
+"""Options of the source that a mirror does not take, and why."""
+_OURS: Final = {"startingPosition": "initial", "includeDdl": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """The settings of one mirror. `given`: the source's options as Spark gets them; `options`: the same, parsed."""
+
+    given: Mapping[str, str]
+    options: SourceOptions
+    names: TargetNames
+    checkpoint: str
+    on_truncate: OnTruncate
+    on_drop: OnDrop
+    on_alter: OnAlter
+    parallel: int
+    properties: Mapping[str, str]
+
+    @property
+    def policy(self) -> ValuePolicy:
+        """What becomes of values that the types cannot hold."""
+        return ValuePolicy(self.options.invalid_dates, self.options.invalid_text, self.options.geometry)
+
+    def __repr__(self) -> str:
+        return f"MirrorSettings(tables={','.join(self.options.patterns)!r}, control={self.names.control!r})"
+
+
+def mirror_settings(
+    *,
+    tables: str,
+    into: str,
+    checkpoint: str,
+    control: str | None,
+    on_truncate: str,
+    on_drop: str,
+    on_alter: str,
+    parallel: int,
+    properties: Mapping[str, str] | None,
+    source: Mapping[str, object],
+) -> MirrorSettings:
+    """Check the arguments of `mirror()` and return them as settings.
+
+    Raises:
+        ConfigError: an argument, or an option of the source, that cannot be.
+    """
+    for name in source:
+        if name.lower() in _NOT_OURS:
+            raise ConfigError(f"option {name} is not for a mirror: {_NOT_OURS[name.lower()]}.", hint="Remove it.")
+    if not checkpoint.strip():
+        raise ConfigError("checkpointLocation is missing.", hint="Name a folder that belongs to this mirror alone.")
+    if not 1 <= parallel <= MOST_PARALLEL:
+        raise ConfigError(f"parallel={parallel} is not from 1 to {MOST_PARALLEL}.", hint=f"The default is {PARALLEL}.")
+    given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
+    return MirrorSettings(
+        given=given,
+        options=SourceOptions.parse({name.lower(): value for name, value in given.items()}),
+        names=TargetNames(into, control),
+        checkpoint=checkpoint.rstrip("/"),
+        on_truncate=_word(OnTruncate, "onTruncate", on_truncate),
+        on_drop=_word(OnDrop, "onDrop", on_drop),
+        on_alter=_word(OnAlter, "onAlter", on_alter),
+        parallel=parallel,
+        properties=PROPERTIES | dict(properties or {}),
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _word(kind: object, name: str, value: str) -> Any:
+    if value not in get_args(kind):
+        raise ConfigError(f"{name}={value!r} is none of {', '.join(get_args(kind))}.", hint="Choose one of them.")
+    return value

@@ -1,0 +1,88 @@
+"""The selected tables as the server has them now: definitions, keys and comments, and the position they hold at.
+
+In: the parsed options of the stream. Out: `SourceTable`s by name, and a GTID position: every statement up to it is in
+the definitions. Views and sequences are left out. A table whose rows no key tells apart has no keys here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.handshake.ask import ask
+from replica.handshake.catalog import read_tables
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.table_reader.indexes import ask_indexes
+from replica.table_reader.key import choose_key
+from streaming_source.attached.folder import attached_directory
+from streaming_source.schema.origin import tables_and_origin
+from streaming_source.selection.resolver import SelectedTables
+
+if TYPE_CHECKING:
+    from replica.config import Endpoint
+    from replica.handshake.registration import Steps
+    from replica.protocol.gtid import GtidPosition
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.options.source_options import SourceOptions
+
+_LISTED = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES "
+    "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+)
+
+
+class SourceTable(NamedTuple):
+    """A table of the server. `keys`: the columns that tell its rows apart, empty where none do."""
+
+    definition: TableSchema
+    keys: tuple[str, ...]
+    comment: str
+
+
+class SourceTables(NamedTuple):
+    """The selected tables, and the position up to which every statement is in their definitions."""
+
+    tables: dict[TableName, SourceTable]
+    position: GtidPosition
+
+
+def read_source_tables(options: SourceOptions) -> SourceTables:
+    """Ask the server.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+        SchemaError: the tables are altered each time that they are read.
+    """
+    return asyncio.run(ask(options.connection, partial(_steps, options)))
+
+
+def wanted_tables(options: SourceOptions) -> SelectedTables:
+    """Return what the options select."""
+    return SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
+
+
+def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
+    wanted = wanted_tables(options)
+    read = partial(_definitions, wanted)
+    tables, origin = yield from tables_and_origin(
+        read, wanted.wants_database, from_primary=attached_directory(options) is None
+    )
+    rows = yield Query(_LISTED, (), MAX_CATALOG_BYTES)
+    comments = {(str(database), str(table)): comment or "" for database, table, comment in rows}
+    indexes = yield from ask_indexes(sorted({database for database, _ in tables}))
+    found = {}
+    for name, definition in tables.items():
+        if name in comments:
+            key = choose_key(definition, indexes.get(name, ()))
+            keys = () if key is None else tuple(definition.columns[number].name for number in key.columns)
+            found[name] = SourceTable(definition, keys, comments[name])
+    return SourceTables(found, origin.position)
+
+
+def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:
+    databases = {pattern.partition(".")[0] for pattern in wanted.patterns}
+    whole = any("*" in database for database in databases)
+    found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
+    return {name: table for name, table in found.items() if wanted.wants(*name)}

@@ -1,0 +1,196 @@
+"""One table's part of a micro-batch, brought into its target.
+
+In: the batch, the table's row of the control table, what the batch has of it. Out: the row behind the batch. Rows that
+were read are appended, as none of them can be there; changes are one MERGE with the last change of each key. A
+statement divides the rows: what comes before it goes in before it. The same batch again leaves the target as it is:
+Delta knows an append by its number, a MERGE of the same changes changes nothing, and where there are statements the
+target goes back to what it was before the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.schema.stored import tables_to_json
+from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, asked_of
+from streaming_source.mirroring.control import DROPPED, NO_BATCH
+from streaming_source.mirroring.target_columns import image_type, target_columns
+from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.queries.latest_changes import reduced
+from streaming_source.queries.upserts import merge_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
+    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.settings import MirrorSettings
+
+RESYNC = "Read the table again: start the mirror with snapshotAgain={table}@WORD, with a new word."
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(slots=True)
+class TableWork:
+    """The work on one table in one batch. `replayed`: the batch may have been tried before."""
+
+    settings: MirrorSettings
+    batch: DataFrame
+    number: int
+    row: ControlRow
+    facts: TableChanges
+    statements: list[StatementRow]
+    replayed: bool = False
+
+    def done(self) -> ControlRow:
+        """Bring all of it into the target, and return the table's row behind it.
+
+        Raises:
+            SchemaError: the table cannot be kept equal behind a statement; it is set aside.
+        """
+        if self.statements:
+            self._check_domains()
+            if self.replayed and not self._new:
+                self._go_back()
+            self._in_order()
+        elif self._new or self.facts.partial:
+            # A target that was made for this batch is made again where the batch comes again, and Delta would take an
+            # append for one that is there.
+            self._merge(self._rows())
+        else:
+            if self.facts.changes:
+                self._merge(self._rows().where("op <> 'read'"))
+            if self.facts.reads:
+                self._append()
+        return self.row._replace(
+            rows=self.row.rows + self.facts.reads + self.facts.changes,
+            committed_at=self.facts.committed_at or self.row.committed_at,
+        )
+
+    @property
+    def _new(self) -> bool:
+        """Whether the target was made for this batch, and is empty."""
+        return self.row.batch == NO_BATCH
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.batch.sparkSession
+
+    def _rows(self) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        database, table = self.row.name
+        return self.batch.where((f.col("database") == database) & (f.col("table") == table) & (f.col("op") != "ddl"))
+
+    def _append(self) -> None:
+        """Append the rows that were read; once, however often the batch comes."""
+        image = image_type(target_columns(self.row.table, self.settings.policy))
+        rows = self._rows().where("op = 'read'")
+        rows = rows.select(rows["after"].cast(image).alias("row")).select("row.*")
+        once = {"txnAppId": f"{self.row.mirror}/read", "txnVersion": str(self.number)}
+        rows.writeTo(self.row.target).options(**once).append()
+
+    def _merge(self, rows: DataFrame) -> None:
+        columns = target_columns(self.row.table, self.settings.policy)
+        image = image_type(columns)
+        rows = rows.withColumns({side: rows[side].cast(image) for side in ("before", "after")})
+        latest = reduced(rows, self.row.keys, partial=self.facts.partial, domains=self.facts.domains > 1)
+        names = [column.name for column in columns]
+        merge = merge_statement(self.row.target, self.row.keys, names, partial=self.facts.partial)
+        self._spark.sql(merge, changes=latest)
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def _check_domains(self) -> None:
+        domains = {statement.domain for statement in self.statements}
+        if len(domains) > 1 or self.facts.domains > 1:
+            raise self._error(
+                self.statements[0], "the batch has changes of the table in several replication domains, without order."
+            )
+
+    def _go_back(self) -> None:
+        """Undo what an earlier try of the batch left, a half of the statements it may be."""
+        version = version_at(self._spark, self.row)
+        if newest_batch(self._spark, self.row) == self.number:
+            self._spark.sql(f"RESTORE TABLE {self.row.target} TO VERSION AS OF {version}")
+
+    def _in_order(self) -> None:
+        """Bring in the rows up to each statement, then what it does."""
+        from pyspark.sql import functions as f
+
+        place = f.struct(f.col("transaction.sequence_number"), f.col("transaction.ordinal"))
+        change, before = f.col("op") != "read", f.lit(True)
+        for statement in self.statements:
+            here: Column = f.struct(
+                f.lit(statement.number).cast("bigint").alias("sequence_number"),
+                f.lit(statement.ordinal).cast("bigint").alias("ordinal"),
+            )
+            if self.facts.changes and self.row.live:
+                self._merge(self._rows().where(change & before & (place < here)))
+            before = place > here
+            self._follow(statement)
+        if self.row.live and (self.facts.changes or self.facts.reads):
+            self._merge(self._rows().where(~change | before))
+
+    def _follow(self, statement: StatementRow) -> None:
+        try:
+            asked = asked_of(statement.sql, self.row.table, self.settings.policy)
+        except SchemaError as error:
+            raise self._error(statement, error.message) from None
+        if isinstance(asked, Emptied):
+            self._empty(statement)
+        elif self._known(statement):
+            self._check_early(statement, asked)
+        elif isinstance(asked, Dropped):
+            self._drop()
+        elif isinstance(asked, Evolved):
+            self._evolve(statement, asked)
+        elif isinstance(asked, Made):
+            if asked.again or not self.row.live:
+                raise self._error(statement, "another table is made in the place of the one that the target holds.")
+        else:
+            raise self._error(statement, "tables change places.")
+
+    def _known(self, statement: StatementRow) -> bool:
+        """Tell whether the definition was read behind the statement."""
+        gtid = Gtid.parse(statement.gtid)
+        last = GtidPosition.parse(self.row.defined_at).get(gtid.domain_id)
+        return last is not None and last.seq_no >= gtid.seq_no
+
+    def _check_early(self, statement: StatementRow, asked: object) -> None:
+        """Refuse rows of another table than the definition's; the first ones come from before it was read."""
+        harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self.row.table
+        new = isinstance(asked, Made) and statement == self.statements[0] and not self.row.rows
+        if not (harmless or new) and (self.facts.changes or self.row.rows):
+            raise self._error(statement, "the table was changed while the mirror began to read it.")
+
+    def _empty(self, statement: StatementRow) -> None:
+        if self.settings.on_truncate == "stop":
+            raise self._error(statement, "onTruncate=stop asks to stop there.")
+        self._spark.sql(f"DELETE FROM {self.row.target}")  # noqa: S608  (the name is quoted)
+
+    def _drop(self) -> None:
+        self.row = self.row._replace(state=DROPPED)
+        if self.settings.on_drop == "drop":
+            self._spark.sql(f"DROP TABLE IF EXISTS {self.row.target}")
+
+    def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
+        if asked.actions and self.settings.on_alter == "stop":
+            raise self._error(statement, "onAlter=stop asks to stop there.")
+        lost = [key for key in self.row.keys if key not in {column.name for column in asked.definition.columns}]
+        if lost:
+            raise self._error(statement, f"it takes away the key column {lost[0]}.")
+        for action in asked.actions:
+            self._spark.sql(f"ALTER TABLE {self.row.target} {action}")
+        self.row = self.row._replace(definition=tables_to_json({self.row.name: asked.definition}))
+
+    def _error(self, statement: StatementRow, why: str) -> SchemaError:
+        table = ".".join(self.row.name)
+        shown = " ".join(statement.sql.split())
+        shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+        return SchemaError(
+            f"{table} cannot be kept equal behind {statement.gtid}, {shown}: {why}", hint=RESYNC.format(table=table)
+        )

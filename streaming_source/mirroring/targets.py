@@ -1,0 +1,114 @@
+"""The targets of a mirror: made from the catalog's word on their tables.
+
+In: a table of the server. Out: an empty target with its columns, comments and properties, and its first row of the
+control table. A target of this mirror that is there is replaced, with its history kept. Refused: a table that is there
+and is not this mirror's; a source table whose rows no key tells apart.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError, SchemaError
+from replica.schema.stored import tables_to_json
+from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, exists
+from streaming_source.mirroring.target_columns import KEY, MIRROR, SOURCE, create_statement, target_columns
+from streaming_source.schema.row_schema import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.source_tables import SourceTable
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+MODE = "current"
+
+
+class Targets:
+    """Makes targets for one mirror."""
+
+    def __init__(self, settings: MirrorSettings, spark: SparkSession, mirror: str) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._mirror = mirror
+
+    def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Make an empty target, in the place of one that this mirror made before.
+
+        Raises:
+            ConfigError: there is a table of the name, and it is not this mirror's.
+            SchemaError: the source table has no key.
+        """
+        if not table.keys:
+            raise SchemaError(
+                f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL.",
+                hint="Give it one, or leave it out (excludeTables).",
+            )
+        target = self._settings.names.target(name)
+        space = self._settings.names.namespace(name)
+        if space is not None:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+        columns = target_columns(table.definition, self._settings.policy)
+        if self._is_own(target) and self._settings.names.folders:
+            self._empty(target, columns)
+            return self.row(name, table, position, again=again)
+        properties = {
+            **self._settings.properties,
+            MIRROR: self._mirror,
+            SOURCE: ".".join(name),
+            KEY: ",".join(table.keys),
+        }
+        self._spark.sql(create_statement(target, columns, table.comment, properties))
+        return self.row(name, table, position, again=again)
+
+    def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Return the first row of the control table for a source table."""
+        return ControlRow(
+            mirror=self._mirror,
+            source_database=name[0],
+            source_table=name[1],
+            target=self._settings.names.target(name),
+            mode=MODE,
+            state=READING,
+            keys=table.keys,
+            position="",
+            batch=NO_BATCH,
+            rows=0,
+            committed_at=None,
+            updated_at=dt.datetime.now(dt.UTC),
+            error=None,
+            definition=tables_to_json({name: table.definition}),
+            defined_at=position,
+            again=again,
+        )
+
+    def _empty(self, target: str, columns: tuple[TargetColumn, ...]) -> None:
+        """Empty a target in a folder: Delta replaces the columns of none that no catalog knows.
+
+        Raises:
+            SchemaError: the source table has other columns now.
+        """
+        wanted = {column.name: spark_type(column.type) for column in columns}
+        if {field.name: field.dataType for field in self._spark.table(target).schema} != wanted:
+            raise SchemaError(
+                f"the target {target} has other columns than its table.",
+                hint="Remove its folder, and read the table again with another word.",
+            )
+        self._spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
+
+    def _is_own(self, target: str) -> bool:
+        """Tell whether the target is there; refuse one that is not this mirror's."""
+        if not exists(self._spark, target):
+            return False
+        rows = self._spark.sql(f"SHOW TBLPROPERTIES {target}").collect()
+        owner = {row["key"]: row["value"] for row in rows}.get(MIRROR)
+        if owner != self._mirror:
+            whose = "made by something else" if owner is None else f"of another mirror, {owner}"
+            raise ConfigError(
+                f"the target {target} is there and {whose}.",
+                hint="Drop it, or choose another template for the names of targets (into).",
+            )
+        return True

@@ -1,0 +1,52 @@
+"""A Spark driver with Delta tables in a process of its own, and mirrors that run in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.jars import JarsMissingError, delta_settings
+from tests.mirroring.mirrors import Mirrored
+from tests.recipes.workbench import Workbench
+from tests.spark.conftest import CONFIGURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.fixtures.mariadb import MariaDb
+
+
+def spark_settings(folder: Path) -> dict[str, str]:
+    """The settings of a session with Delta tables, for short queries."""
+    try:
+        tables = delta_settings()
+    except JarsMissingError as error:
+        pytest.fail(str(error), pytrace=False)
+    java = CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+    return {
+        **CONFIGURATION,
+        **tables,
+        "spark.driver.extraJavaOptions": java,
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+
+
+@pytest.fixture(scope="module")
+def workbench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    folder = tmp_path_factory.mktemp("mirror")
+    with Workbench(spark_settings(folder), folder, {}) as bench:
+        yield bench
+
+
+@pytest.fixture
+def mirrored(workbench: Workbench, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Mirrored]:
+    """Make the view of a mirror of a server's database; each has a namespace and a checkpoint of its own."""
+
+    def make(primary: MariaDb, database: str, **options: object) -> Mirrored:
+        return Mirrored(workbench, primary, database, tmp_path, options)
+
+    return make

@@ -1,0 +1,106 @@
+"""A mirror under test: its runs in the workbench's Spark, and its targets beside the server's SELECT."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_source.mirroring import sink
+from streaming_source.mirroring.names import TargetNames
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.fixtures.mariadb import MariaDb
+    from tests.recipes.workbench import Workbench
+
+_NUMBERS = itertools.count(1)
+_RUN = """
+from streaming_source import mirror
+{before}
+query = mirror(spark, **{arguments!r})
+try:
+    query.awaitTermination()
+finally:
+    query.stop()
+result = True
+"""
+_BREAK = (
+    f"import {sink.__name__} as sink"
+    """
+whole = sink.write_control
+def broken(spark, control, rows):
+    rows = list(rows)
+    if any(row.rows for row in rows):
+        raise RuntimeError("this batch is broken off")
+    whole(spark, control, rows)
+sink.write_control = broken
+"""
+)
+_MEND = "sink.write_control = whole"
+
+
+class Mirrored:
+    """One mirror over any number of runs."""
+
+    def __init__(
+        self, workbench: Workbench, primary: MariaDb, database: str, folder: Path, options: Mapping[str, object]
+    ) -> None:
+        self.workbench = workbench
+        self.primary = primary
+        self.database = database
+        self.lake = f"lake_{next(_NUMBERS)}"
+        self.checkpoint = folder / "checkpoint"
+        self.arguments: dict[str, Any] = {
+            "tables": f"{database}.*",
+            "into": f"{self.lake}.{{table}}",
+            "checkpointLocation": str(self.checkpoint),
+            "host": primary.host,
+            "port": primary.port,
+            "user": "repl",
+            "password": "replica-secret",
+            "relayDir": str(folder / "relay"),
+            "trigger": {"availableNow": True},
+            **options,
+        }
+
+    def run(self, *, before: str = "", **more: object) -> None:
+        """Bring in what there is, and end; `before` is code that runs in the driver first."""
+        self.workbench.run(_RUN.format(arguments=self.arguments | more, before=before))
+
+    def break_off(self, **more: object) -> None:
+        """Bring a batch into its targets, and crash before it is written down that it is there."""
+        with pytest.raises(AssertionError, match="this batch is broken off"):
+            self.run(before=_BREAK, **more)
+        self.workbench.run(_MEND)
+
+    @property
+    def _names(self) -> TargetNames:
+        return TargetNames(self.arguments["into"])
+
+    def states(self) -> dict[str, tuple[str, str | None]]:
+        """State and error of each table, by its name on the server."""
+        code = f"result = [list(r) for r in spark.table('{self._names.control}')"
+        rows = self.workbench.run(f"{code}.select('source_table', 'state', 'error').collect()]")
+        return {name: (state, error) for name, state, error in rows}
+
+    def target(self, table: str) -> list[list[str | None]]:
+        """Rows of a target as text, sorted."""
+        rows = f"spark.table('{self._names.target((self.database, table))}').collect()"
+        return _sorted(self.workbench.run(f"result = [[None if v is None else str(v) for v in r] for r in {rows}]"))
+
+    def source(self, table: str) -> list[list[str | None]]:
+        """Rows of the server as text, sorted."""
+        rows = self.primary.sql(f"SELECT * FROM `{self.database}`.`{table}`")
+        return _sorted([[None if value is None else str(value) for value in row] for row in rows])
+
+    def assert_equal(self, *tables: str) -> None:
+        for table in tables:
+            assert self.target(table) == self.source(table), table
+
+
+def _sorted(rows: list[list[str | None]]) -> list[list[str | None]]:
+    return sorted(rows, key=lambda row: [value or "" for value in row])

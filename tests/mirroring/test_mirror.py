@@ -1,0 +1,147 @@
+"""mirror(): targets made from the catalog and kept equal, over restarts, statements and faults; SELECT is the judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.mirroring.mirrors import Mirrored
+
+pytestmark = [pytest.mark.spark, pytest.mark.server]
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[MariaDb]:
+    with MariaDb("10.11", "--binlog-row-metadata=FULL") as running:
+        running.add_user()
+        yield running
+
+
+@pytest.fixture
+def shop(primary: MariaDb) -> Iterator[str]:
+    primary.sql(
+        "CREATE DATABASE shop",
+        "USE shop",
+        "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(30) NOT NULL COMMENT 'it''s', price DECIMAL(10,2))",
+        "CREATE TABLE `lines` (order_id BIGINT, line INT, note TEXT, PRIMARY KEY (order_id, line))",
+        "CREATE TABLE codes (code CHAR(3) NOT NULL UNIQUE, v DOUBLE) COMMENT = 'codes of all'",
+        "INSERT INTO orders SELECT seq, CONCAT('order ', seq), seq / 4 FROM seq_1_to_500",
+        "INSERT INTO `lines` SELECT seq DIV 3, seq MOD 3, REPEAT('x', seq MOD 7) FROM seq_1_to_900",
+    )
+    yield "shop"
+    primary.sql("DROP DATABASE shop")
+
+
+def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop)
+    mirror.break_off()  # rows are appended, and the batch comes again
+    mirror.run()
+    mirror.assert_equal("orders", "lines", "codes")
+    assert mirror.states() == dict.fromkeys(("orders", "lines", "codes"), ("current", None))
+    about = mirror.workbench.run(
+        f"result = [[f.name, f.dataType.simpleString(), f.nullable, f.metadata.get('comment')] "
+        f"for f in spark.table('{mirror.lake}.orders').schema], "
+        f"spark.catalog.getTable('{mirror.lake}.codes').description, "
+        f"spark.sql('SHOW TBLPROPERTIES {mirror.lake}.lines').where(\"key = 'mariadb.key'\").first()[1]"
+    )
+    columns = [["id", "int", False, None], ["name", "string", False, "it's"], ["price", "decimal(10,2)", True, None]]
+    assert about == [columns, "codes of all", "order_id,line"]
+    primary.sql(
+        "USE shop",
+        "BEGIN",
+        "UPDATE orders SET price = price + 1 WHERE id < 100",
+        "UPDATE orders SET id = 9000 WHERE id = 7",
+        "DELETE FROM `lines` WHERE order_id = 4",
+        "INSERT INTO codes VALUES ('abc', 0.5), ('def', NULL)",
+        "COMMIT",
+        "DELETE FROM orders WHERE id BETWEEN 300 AND 350",
+        "SET SESSION binlog_row_image = MINIMAL",
+        "UPDATE `lines` SET note = 'n' WHERE order_id < 3",
+    )
+    mirror.break_off()
+    mirror.run()
+    mirror.assert_equal("orders", "lines", "codes")
+    versions = mirror.workbench.run(
+        "from streaming_source.mirroring.control import mirrored_tables\n"
+        "from streaming_source.mirroring.versions import version_at\n"
+        f"rows = mirrored_tables(spark, '{mirror.lake}.mirror_control')\n"
+        "result = [[row.position, spark.read.option('versionAsOf', version_at(spark, row)).table(row.target).count()] "
+        "for row in rows]"
+    )
+    counts = [primary.value(f"SELECT COUNT(*) FROM shop.`{name}`") for name in ("codes", "lines", "orders")]
+    assert versions == [[primary.gtid_binlog_pos(), count] for count in counts]
+
+
+def test_statements_are_followed_in_order_or_set_the_table_aside_until_it_is_read_again(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop)
+    mirror.run()
+    primary.sql(
+        "USE shop",
+        "INSERT INTO `lines` VALUES (7000, 1, 'gone at once')",
+        "TRUNCATE TABLE `lines`",
+        "INSERT INTO `lines` VALUES (7001, 1, 'stays')",
+        "UPDATE orders SET price = 1 WHERE id = 2",
+        "ALTER TABLE orders ADD COLUMN note TEXT, MODIFY id BIGINT",
+        "INSERT INTO orders VALUES (5000000000, 'wide', NULL, 'new')",
+        "UPDATE orders SET note = name, price = 2 WHERE id < 4",
+        "ALTER TABLE orders DROP COLUMN price, RENAME COLUMN name TO title",
+        "INSERT INTO orders VALUES (501, 'x', 'y')",
+        "ALTER TABLE orders ADD INDEX (title)",
+        "CREATE TABLE fresh (id INT PRIMARY KEY, v VARBINARY(8))",
+        "INSERT INTO fresh VALUES (1, 'a')",
+        "INSERT INTO codes VALUES ('abc', 1)",
+        "ALTER TABLE codes ADD COLUMN d INT DEFAULT 5",
+        "INSERT INTO codes VALUES ('def', 2, 6)",
+    )
+    mirror.break_off()
+    mirror.run()
+    mirror.assert_equal("orders", "lines")
+    states = mirror.states()
+    assert states["fresh"] == states["orders"] == states["lines"] == ("current", None)
+    state, error = states["codes"]
+    assert state == "failed"
+    assert error is not None
+    assert "shop.codes cannot be kept equal behind 0-1-" in error
+    assert "ALTER TABLE codes ADD COLUMN d INT DEFAULT 5" in error
+    primary.sql(
+        "USE shop", "DELETE FROM codes WHERE code = 'abc'", "DROP TABLE fresh", "DELETE FROM orders WHERE id = 1"
+    )
+    mirror.run(snapshotAgain="shop.codes@first")
+    mirror.assert_equal("orders", "lines", "codes")
+    assert {name: state for name, (state, _) in mirror.states().items()} == {
+        "codes": "current",
+        "fresh": "dropped",
+        "lines": "current",
+        "orders": "current",
+    }
+
+
+def test_what_does_not_belong_together_is_refused(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop)
+    mirror.workbench.run(f"spark.sql('CREATE DATABASE {mirror.lake}')")
+    mirror.workbench.run(f"spark.sql('CREATE TABLE {mirror.lake}.orders (id INT) USING delta')")
+    with pytest.raises(AssertionError, match=r"ConfigError: the target .*orders.* is there and made by something else"):
+        mirror.run()
+    mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.orders')")
+    mirror.run()
+    other = str(mirror.checkpoint.parent / "other")
+    with pytest.raises(AssertionError, match=r"ConfigError: .*mirror_control.* is of the mirror .*other is new"):
+        mirror.run(checkpointLocation=other)
+    with pytest.raises(
+        AssertionError, match=r"ConfigError: the checkpoint .* is in use, and .*elsewhere.* knows nothing"
+    ):
+        mirror.run(control="elsewhere")
+    with pytest.raises(AssertionError, match=r"ConfigError: the target .* is there and of another mirror"):
+        mirror.run(control="elsewhere", checkpointLocation=other, relayDir=other + "-relay")

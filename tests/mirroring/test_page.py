@@ -1,0 +1,81 @@
+"""docs/mirror.md: its call, its file and its other blocks are run, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming_source.mirroring.call import mirror
+from streaming_source.mirroring.control import COLUMNS
+from tests.fixtures.installation import PROJECT
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.recipes.workbench import Workbench
+
+PAGE = (PROJECT / "docs" / "mirror.md").read_text(encoding="utf-8")
+BLOCKS = dict(re.findall(r"<!-- mirror: (\w+) -->\n```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+
+_WAIT = """
+import time
+end = time.monotonic() + 90
+while not {what}:
+    assert query.isActive, query.exception()
+    assert time.monotonic() < end, "it does not come"
+    time.sleep(0.2)
+"""
+
+
+def test_the_control_table_is_as_the_page_says() -> None:
+    assert [f"| `{name}` | {about} |" for name, _, about in COLUMNS if f"| `{name}` | {about} |" not in PAGE] == []
+
+
+def test_the_arguments_are_those_of_the_call() -> None:
+    section = PAGE.partition("## Arguments")[2].partition("\n\nAll else")[0]
+    told = re.findall(r"^\| `(\w+)` \|(?: `(\w+)`)?", section, re.MULTILINE)
+    parameters = inspect.signature(mirror).parameters.values()
+    assert [name for name, _ in told] == [p.name for p in parameters if p.name not in ("spark", "source")]
+    defaults = {p.name: str(p.default) for p in parameters if isinstance(p.default, (str, int))}
+    assert {name: value for name, value in told if name in defaults} == defaults
+
+
+def test_all_code_of_the_page_is_run_here() -> None:
+    assert set(BLOCKS) == {"call", "file", "again", "status"}
+    assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("replica-secret", encoding="utf-8")
+    secret.chmod(0o600)
+    with MariaDb("10.11") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.orders (id INT PRIMARY KEY)")
+        primary.sql("INSERT INTO shop.orders VALUES (1), (2)")
+        workbench.replaced = {
+            '"db1"': f'"{primary.host}:{primary.port}"',
+            "/run/secrets/repl": str(secret),
+            "/checkpoints": str(tmp_path / "checkpoints"),
+            'processingTime = "5 seconds"': "availableNow = true",
+        }
+        file = tmp_path / "mirror.toml"
+        file.write_text(workbench.adapted(BLOCKS["file"]), encoding="utf-8")
+        program = "from streaming_source.mirroring.__main__ import main\nresult = main([{!r}])"
+        assert workbench.run(program.format(str(file))) == 0
+        status = f"{BLOCKS['status']}\nresult = [list(r) for r in status.select('target', 'state', 'rows').collect()]"
+        assert workbench.run(status) == [["`lake`.`shop_orders`", "current", 2]]
+        primary.sql("DELETE FROM shop.orders WHERE id = 1")
+        workbench.run(
+            BLOCKS["call"] + _WAIT.format(what="[r.id for r in spark.table('lake.shop_orders').collect()] == [2]")
+        )
+        control = "[(r.again, r.state) for r in spark.table('lake.mirror_control').collect()]"
+        workbench.run(BLOCKS["again"] + _WAIT.format(what=f"{control} == [('monday', 'current')]"))
+        workbench.run("query.stop()")
+        assert workbench.run("result = [r.id for r in spark.table('lake.shop_orders').collect()]") == [2]

@@ -1,0 +1,100 @@
+"""What statements ask of a target: actions, other kinds of statements, and what the stream cannot tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from replica.errors import SchemaError
+from replica.rows.types.types import ValuePolicy
+from replica.schema.history import SchemaHistory
+from replica.schema.session import StatementContext
+from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, Renamed, asked_of
+
+SESSION = StatementContext(database="shop")
+TABLE = """CREATE TABLE orders (
+    id INT PRIMARY KEY, name VARCHAR(30) CHARACTER SET utf8mb4, price DECIMAL(10,2), at DATETIME,
+    n INT UNSIGNED NOT NULL, kind ENUM('a','b') CHARACTER SET utf8mb4
+)"""
+
+
+def asked(sql: str) -> object:
+    history = SchemaHistory()
+    history.apply(TABLE, SESSION)
+    before = history.table("shop", "orders")
+    assert before is not None
+    return asked_of(sql, before, ValuePolicy())
+
+
+@pytest.mark.parametrize(
+    ("sql", "actions"),
+    [
+        ("ALTER TABLE orders ADD COLUMN note TEXT COMMENT 'it''s'", ("ADD COLUMNS (`note` STRING COMMENT 'it\\'s')",)),
+        ("ALTER TABLE orders ADD a INT FIRST, ADD b TIME", ("ADD COLUMNS (`a` INT, `b` STRING)",)),
+        ("ALTER TABLE orders ADD a INT DEFAULT NULL, ADD b TEXT NULL", ("ADD COLUMNS (`a` INT, `b` STRING)",)),
+        ("ALTER TABLE orders DROP price, DROP COLUMN at", ("DROP COLUMNS (`price`, `at`)",)),
+        ("ALTER TABLE orders RENAME COLUMN name TO title", ("RENAME COLUMN `name` TO `title`",)),
+        ("ALTER TABLE orders MODIFY id BIGINT NOT NULL", ("ALTER COLUMN `id` TYPE BIGINT",)),
+        ("ALTER TABLE orders MODIFY price DECIMAL(12,2)", ("ALTER COLUMN `price` TYPE DECIMAL(12,2)",)),
+        ("ALTER TABLE orders MODIFY n INT UNSIGNED NULL", ("ALTER COLUMN `n` DROP NOT NULL",)),
+        ("ALTER TABLE orders CHANGE n m BIGINT", ("RENAME COLUMN `n` TO `m`", "ALTER COLUMN `m` DROP NOT NULL")),
+        ("ALTER TABLE orders DROP at, ADD at DATETIME", ("DROP COLUMNS (`at`)", "ADD COLUMNS (`at` TIMESTAMP_NTZ)")),
+        ("ALTER TABLE orders MODIFY name VARCHAR(60) CHARACTER SET utf8mb4", ()),
+        ("ALTER TABLE orders MODIFY at DATETIME(6)", ()),
+        ("ALTER TABLE orders MODIFY kind ENUM('a','b','c') CHARACTER SET utf8mb4", ()),
+        ("ALTER TABLE orders ADD INDEX (name), COMMENT = 'x'", ()),
+        ("ALTER TABLE shop.orders ENGINE=InnoDB", ()),
+        ("CREATE INDEX i ON orders (name)", ()),
+        ("CREATE DATABASE IF NOT EXISTS shop", ()),
+    ],
+)
+def test_what_a_target_can_follow(sql: str, actions: tuple[str, ...]) -> None:
+    found = asked(sql)
+    assert isinstance(found, Evolved)
+    assert found.actions == actions
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("ALTER TABLE orders ADD a INT DEFAULT 5", "new column a values"),
+        ("ALTER TABLE orders ADD a INT NOT NULL", "new column a values"),
+        ("ALTER TABLE orders ADD a INT AS (id + 1) STORED", "new column a values"),
+        ("ALTER TABLE orders MODIFY name VARCHAR(5) CHARACTER SET utf8mb4", "values of the column name"),
+        ("ALTER TABLE orders MODIFY name VARCHAR(30) CHARACTER SET latin1", "values of the column name"),
+        ("ALTER TABLE orders MODIFY price DECIMAL(12,3)", "values of the column price"),
+        ("ALTER TABLE orders MODIFY price INT", "values of the column price"),
+        ("ALTER TABLE orders MODIFY price DECIMAL(10,2) NOT NULL", "values of the column price"),
+        ("ALTER TABLE orders MODIFY id INT UNSIGNED NOT NULL", "values of the column id"),
+        ("ALTER TABLE orders MODIFY kind ENUM('b','a') CHARACTER SET utf8mb4", "values of the column kind"),
+        ("ALTER TABLE orders CHANGE name Name VARCHAR(30) CHARACTER SET utf8mb4", "only the case of the column name"),
+        ("ALTER TABLE orders DROP PRIMARY KEY", "primary key"),
+        ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (name)", "primary key"),
+        ("ALTER TABLE orders DROP PARTITION p1", "partitions"),
+        ("ALTER TABLE orders TRUNCATE PARTITION p1", "partitions"),
+        ("ALTER TABLE orders EXCHANGE PARTITION p1 WITH TABLE other", "partitions"),
+        ("ALTER TABLE orders ADD SYSTEM VERSIONING", "system-versioned"),
+        ("ALTER TABLE orders MODIFY id", "ends too early"),
+    ],
+)
+def test_what_the_stream_does_not_tell_is_refused(sql: str, why: str) -> None:
+    with pytest.raises(SchemaError, match=why):
+        asked(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("TRUNCATE TABLE orders", Emptied()),
+        ("TRUNCATE orders", Emptied()),
+        ("DROP TABLE IF EXISTS orders, lines", Dropped()),
+        ("DROP DATABASE shop", Dropped()),
+        ("CREATE OR REPLACE DATABASE shop", Dropped()),
+        ("CREATE TABLE orders (id INT PRIMARY KEY)", Made(again=True)),
+        ("CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY)", Made(again=False)),
+        ("RENAME TABLE orders TO old, fresh TO orders", Renamed()),
+        ("ALTER TABLE orders RENAME TO old", Renamed()),
+        ("ALTER TABLE fresh RENAME TO orders", Renamed()),
+    ],
+)
+def test_tables_that_come_and_go(sql: str, kind: object) -> None:
+    assert asked(sql) == kind

@@ -1,0 +1,65 @@
+"""Arguments of a mirror: what cannot be is refused by its name, and no secret is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replica.errors import ConfigError
+from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
+from streaming_source.mirroring.target_columns import PROPERTIES
+
+SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}
+GIVEN: dict[str, Any] = {
+    "tables": "shop.*",
+    "into": "lake.{table}",
+    "checkpoint": "/checkpoints/mirror/",
+    "control": None,
+    "on_truncate": "apply",
+    "on_drop": "keep",
+    "on_alter": "evolve",
+    "parallel": 4,
+    "properties": None,
+    "source": SERVER,
+}
+
+
+def settings(**changed: object) -> MirrorSettings:
+    return mirror_settings(**GIVEN | changed)
+
+
+def test_options_become_those_of_the_stream() -> None:
+    made = settings(
+        source=SERVER | {"compress": True, "port": 3307}, properties={"delta.enableDeletionVectors": "false"}
+    )
+    assert made.given["compress"] == "true"
+    assert made.options.initial
+    assert made.options.wants_ddl
+    assert made.options.patterns == ("shop.*",)
+    assert made.checkpoint == "/checkpoints/mirror"
+    assert made.properties == PROPERTIES | {"delta.enableDeletionVectors": "false"}
+    assert "hidden-word" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": SERVER | {"columns": "id"}}, "option columns is not for a mirror: a mirror holds whole rows"),
+        ({"source": SERVER | {"startingPosition": "latest"}}, "option startingPosition is not for a mirror"),
+        ({"source": SERVER | {"skipUnpreparedXa": True}}, "leaves no rows out"),
+        ({"source": {"host": "db1"}}, "option user is missing"),
+        ({"source": SERVER | {"hosst": "db1"}}, "hosst"),
+        ({"checkpoint": " "}, "checkpointLocation is missing"),
+        ({"parallel": 0}, "parallel=0 is not from 1 to 64"),
+        ({"on_truncate": "ignore"}, "onTruncate='ignore' is none of apply, stop"),
+        ({"on_drop": "stop"}, "onDrop='stop' is none of keep, drop"),
+        ({"on_alter": ""}, "onAlter='' is none of evolve, stop"),
+        ({"into": "lake.t"}, "has no {table}"),
+    ],
+)
+def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings(**changed)
+    assert message in str(refused.value)
+    assert "hidden-word" not in str(refused.value)

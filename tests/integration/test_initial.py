@@ -304,3 +304,27 @@ def test_what_cannot_be_read_is_refused_by_name_before_anything(shop: Shop, tmp_
     with pytest.raises(PrerequisiteError, match="nokey"):
         query.begin()
     query.kill()
+
+
+def test_sequence_texts_of_rows_sort_before_later_changes_of_every_domain(shop: Shop, tmp_path: Path) -> None:
+    shop.make("orders", ORDERS, 30, ROW)
+    table = f"{shop.database}.orders"
+    change = f"UPDATE {table} SET price = price + 1 WHERE id = 20"
+    shop.sql("SET SESSION gtid_domain_id = 7", change, "SET SESSION gtid_domain_id = 0", *[change] * 5)
+    query = InitialQuery(shop, tmp_path, table=table, rowShape="flat")
+    query.begin()
+
+    def texts(kind: str) -> list[str]:
+        found: list[str] = []
+        while not found:
+            end = query.plan_batch()
+            found = [row["_sequence"] for row in query.read(end) if row["_change_type"] == kind]
+            query.offset = end
+        return found
+
+    read = texts("insert")
+    assert len(set(read)) == 30
+    for domain in (7, 0):
+        shop.sql(f"SET SESSION gtid_domain_id = {domain}", change)
+        assert max(read) < min(texts("update_postimage"))
+    query.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,7 @@ TABLES = ("a", "b", "c")
 def write(primary: MariaDb, seed: int, ended: threading.Event) -> None:
     """Transactions over all tables, now and then a TRUNCATE, until the end."""
     chosen = random.Random(seed)
-    with primary.connect() as connection, connection.cursor() as cursor:
+    with primary.connect(database="shop") as connection, connection.cursor() as cursor:
         while not ended.wait(0.05):
             cursor.execute("BEGIN")
             for table in TABLES:
@@ -38,6 +39,15 @@ def write(primary: MariaDb, seed: int, ended: threading.Event) -> None:
                 cursor.execute("TRUNCATE TABLE shop.c")
 
 
+def kill_in_a_batch(bench: Workbench, offsets: Path, after: float) -> None:
+    """Kill the driver some time after it has written down a batch that it is going to do."""
+    planned = set(offsets.glob("[0-9]*"))
+    while not set(offsets.glob("[0-9]*")) - planned and bench._driver.poll() is None:
+        time.sleep(0.05)
+    time.sleep(after)
+    bench._driver.kill()
+
+
 def test_a_killed_driver_loses_and_doubles_nothing(server_version: str, tmp_path: Path) -> None:
     chosen = random.Random(server_version)
     with MariaDb(server_version) as primary:
@@ -45,7 +55,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(server_version: str, tmp_path
         primary.sql("CREATE DATABASE shop")
         for table in TABLES:
             primary.sql(f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, v INT NOT NULL, t VARCHAR(20))")
-            primary.sql(f"INSERT INTO shop.{table} SELECT seq, 0, 'first' FROM seq_1_to_3000")
+            primary.sql("USE shop", f"INSERT INTO {table} SELECT seq, 0, 'first' FROM seq_1_to_3000")
         ended = threading.Event()
         writer = threading.Thread(target=write, args=(primary, chosen.randrange(1000), ended))
         writer.start()
@@ -57,10 +67,12 @@ def test_a_killed_driver_loses_and_doubles_nothing(server_version: str, tmp_path
                 folder.mkdir()
                 with Workbench(spark_settings(tmp_path), folder, {}) as bench:
                     mirror = Mirrored(bench, primary, "shop", tmp_path, {**folders, "maxBytesPerTrigger": "100k"})
-                    killed = threading.Timer(chosen.uniform(15, 60), bench._driver.kill)
-                    killed.start()
+                    asked = (bench, mirror.checkpoint / "offsets", chosen.uniform(0, 8))
+                    killing = threading.Thread(target=kill_in_a_batch, args=asked)
+                    killing.start()
                     with pytest.raises(AssertionError, match="the Spark driver has ended with -9"):
                         mirror.run(trigger=None)
+                    killing.join()
         finally:
             ended.set()
             writer.join()

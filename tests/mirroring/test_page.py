@@ -45,7 +45,7 @@ def test_the_arguments_are_those_of_the_call() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    assert set(BLOCKS) == {"call", "file", "again", "status"}
+    assert set(BLOCKS) == {"call", "file", "again", "status", "audit"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
 
@@ -71,6 +71,8 @@ def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> N
         assert workbench.run(program.format(str(file))) == 0
         status = f"{BLOCKS['status']}\nresult = [list(r) for r in status.select('target', 'state', 'rows').collect()]"
         assert workbench.run(status) == [["`lake`.`shop_orders`", "current", 2]]
+        equal = "result = [result.equal, [table.target_rows for table in result.tables]]"
+        assert workbench.run(f"{BLOCKS['audit']}\n{equal}") == [True, [2]]
         primary.sql("DELETE FROM shop.orders WHERE id = 1")
         workbench.run(
             BLOCKS["call"] + _WAIT.format(what="[r.id for r in spark.table('lake.shop_orders').collect()] == [2]")

@@ -32,6 +32,7 @@ KERNEL_SOURCES = (
     "rows/*/records.py",
     "rows/types/plan_record.py",
     "rows/types/kinds.py",
+    "table_reader/half_record.py",
     "table_reader/records.py",
 )
 

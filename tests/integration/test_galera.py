@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
     from tests.fixtures.galera import GaleraNode
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 WAIT_S = 60.0
 NEVER = GtidPosition.parse("4294967295-1-1")

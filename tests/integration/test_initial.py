@@ -235,6 +235,7 @@ def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path) 
     assert found == {key: (row["name"], str(row["price"])) for key, row in shop.state(*names).items()}
 
 
+@pytest.mark.slow
 def test_a_table_that_comes_in_later_is_read_and_one_again_without_a_new_checkpoint(shop: Shop, tmp_path: Path) -> None:
     shop.make("first", ORDERS, 40, ROW)
     shop.make("later", ORDERS, 600, ROW)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayHead
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 WAIT_S = 60.0
 SEMI_SYNC = (

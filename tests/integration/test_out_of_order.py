@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 WAIT_S = 60.0
-VERSIONS = ("10.5", "10.11", "11.8")
 
 
-@pytest.fixture(params=VERSIONS)
-def primary(request: pytest.FixtureRequest) -> Iterator[MariaDb]:
-    with MariaDb(request.param) as started:
+@pytest.fixture
+def primary(server_version: str) -> Iterator[MariaDb]:
+    with MariaDb(server_version) as started:
         started.sql("CREATE DATABASE o", "CREATE TABLE o.t (a INT)")  # 0-1-1, 0-1-2
         yield started
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 
 def reading(server: MariaDb, folder: Path, **more: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 ROWS = 20_000
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
 TABLES = {("d", "a"): ("id",), ("d", "b"): ("id",), ("d", "c"): ("id", "w"), ("d", "e"): ("id",)}
 

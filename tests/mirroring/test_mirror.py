@@ -80,6 +80,7 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     assert versions == [[primary.gtid_binlog_pos(), count] for count in counts]
 
 
+@pytest.mark.slow
 def test_statements_are_followed_in_order_or_set_the_table_aside_until_it_is_read_again(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
 ) -> None:

@@ -51,6 +51,7 @@ def test_all_code_of_the_page_is_run_here() -> None:
 
 @pytest.mark.spark
 @pytest.mark.server
+@pytest.mark.slow
 def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("replica-secret", encoding="utf-8")

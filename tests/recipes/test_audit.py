@@ -53,6 +53,7 @@ def counts(told: dict[str, Any]) -> list[dict[str, int]]:
     return [{kind: count for kind, count in table["counts"].items() if count} for table in told["tables"]]
 
 
+@pytest.mark.slow
 def test_the_call_of_the_page_finds_what_was_written_into_a_copy(workbench: Workbench, primary: MariaDb) -> None:
     (call, *_) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
     position = primary.gtid_binlog_pos()
@@ -81,6 +82,7 @@ def test_the_call_of_the_page_finds_what_was_written_into_a_copy(workbench: Work
     assert float(different["target"]["price"]) - float(different["source"]["price"]) == pytest.approx(0.01)
 
 
+@pytest.mark.slow
 def test_a_mirror_is_audited_in_the_versions_of_its_control_table(workbench: Workbench, primary: MariaDb) -> None:
     position = primary.gtid_binlog_pos()
     told = workbench.run(
@@ -118,6 +120,7 @@ def test_a_mirror_is_audited_in_the_versions_of_its_control_table(workbench: Wor
     assert "mirror_control" in refused
 
 
+@pytest.mark.slow
 def test_the_program_ends_with_the_verdict(workbench: Workbench, primary: MariaDb, tmp_path: Path) -> None:
     copy = tmp_path / "customers"
     position = primary.gtid_binlog_pos()

@@ -118,6 +118,7 @@ def _place(message: dict[str, Any]) -> tuple[int, int]:
     return int(message["source"]["gtid"].rsplit("-", 1)[1]), message["source"]["ordinal"]
 
 
+@pytest.mark.slow
 def test_deleted_rows_can_be_kept_and_marked(workbench: Workbench, primary: MariaDb) -> None:
     workbench.recipe("soft-delete")
     primary.sql("DELETE FROM shop.orders WHERE id IN (1400, 1401)")
@@ -128,6 +129,7 @@ def test_deleted_rows_can_be_kept_and_marked(workbench: Workbench, primary: Mari
     assert {row[0] for row in kept if row[1]} == {1400, 1401}
 
 
+@pytest.mark.slow
 def test_many_tables_end_equal(workbench: Workbench, primary: MariaDb) -> None:
     primary.sql(
         "USE shop",
@@ -150,6 +152,7 @@ def test_many_tables_end_equal(workbench: Workbench, primary: MariaDb) -> None:
     assert workbench.run(EQUAL.format("customers", "'id', 'name'")) == server_rows(primary, "shop.customers")
 
 
+@pytest.mark.slow
 def test_iceberg_table_equals_the_servers(workbench: Workbench, primary: MariaDb) -> None:
     rows = """
 found = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
@@ -169,6 +172,7 @@ def pipeline(workbench: Workbench, name: str, code: str | None = None) -> subpro
     return client(command, SPARK_REMOTE=workbench.adapted("sc://spark-server:15002"))
 
 
+@pytest.mark.slow
 def test_a_declarative_pipeline_ends_equal_to_the_servers_table(workbench: Workbench, primary: MariaDb) -> None:
     done = pipeline(workbench, "pipeline")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
@@ -236,6 +240,7 @@ print(json.dumps([type(spark).__module__, lag(query).position, errors]))
     assert workbench.run(EQUAL.format("remote", ORDERS)) == server_rows(primary)
 
 
+@pytest.mark.slow
 def test_several_queries_run_side_by_side(workbench: Workbench, primary: MariaDb) -> None:
     primary.sql("INSERT INTO shop.customers VALUES (70, 'seventy')")
     seen = """

@@ -70,11 +70,15 @@ class Run:
             return [row for _, rows in sorted(self.batches.items()) for row in rows]
 
     def offsets(self) -> list[dict[str, Any]]:
-        """The end offset of each batch, as the checkpoint holds it."""
+        """The end offset of each batch, as the checkpoint holds it: Spark may remove an old one meanwhile."""
         files = sorted(
             (f for f in (self.checkpoint / "offsets").iterdir() if f.name.isdigit()), key=lambda f: int(f.name)
         )
-        return [json.loads(f.read_text(encoding="utf-8").splitlines()[-1]) for f in files]
+        texts = []
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                texts.append(file.read_text(encoding="utf-8"))
+        return [json.loads(text.splitlines()[-1]) for text in texts]
 
     def forget_commit(self, batch_id: int) -> None:
         """Leave the checkpoint as a crash in the middle of a batch leaves it: planned, not committed."""

@@ -41,6 +41,7 @@ def of_variant(rows: DataFrame, typed: StructType) -> DataFrame:
 
 @pytest.mark.quick_on("newest")
 @pytest.mark.parametrize("shape", ["variant", pytest.param("flat", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_no_value_of_any_type_is_a_false_alarm(
     spark: SparkSession, server_version: str, shape: str, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_many_tables_as_variant_available_now(shop: Shop) -> None:
     assert "empty" not in sinks
 
 
+@pytest.mark.slow
 def test_once_is_one_batch_with_all_rows_and_goes_on(shop: Shop) -> None:
     fill(shop, 300)
     run, sink = shop.run(), StrictSink()

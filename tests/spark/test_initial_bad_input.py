@@ -150,6 +150,7 @@ def test_a_server_without_a_binlog(own: Callable[..., Shop]) -> None:
     assert "Fix: put log_bin=binlog" in refusal(shop.run(), lambda: initial(shop), "PrerequisiteError")
 
 
+@pytest.mark.slow
 def test_a_binlog_that_was_purged_while_the_relay_log_was_lost(own: Callable[..., Shop]) -> None:
     shop = own()
     fill(shop, 1000)

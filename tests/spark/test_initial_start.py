@@ -49,7 +49,8 @@ def test_a_query_that_waits_for_its_first_row_can_be_stopped(shop: Shop) -> None
     assert sorted(row.after.id for row in run.rows) == sorted(state(shop))
 
 
-@pytest.mark.parametrize("transport", [pytest.param("path", marks=pytest.mark.slow), "inline"])
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["path", "inline"])
 def test_the_changes_come_from_a_daemons_log_and_the_rows_from_the_server(
     shop: Shop, tmp_path: Path, transport: str
 ) -> None:

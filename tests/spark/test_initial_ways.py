@@ -68,6 +68,7 @@ def test_rows_travel_inside_of_tasks(shop: Shop) -> None:
     is_as_the_server(shop, run)
 
 
+@pytest.mark.slow
 def test_rows_beside_the_relay_log_of_a_daemon(shop: Shop) -> None:
     fill(shop, 3000)
     run = shop.run()

@@ -96,7 +96,7 @@ class Past:
         )
 
 
-@pytest.mark.quick_on("ends")
+@pytest.mark.quick_on("newest")
 def test_tables_are_read_as_they_were(spark: SparkSession, past: Past) -> None:
     first, rows = past.recorded()
     past.change()
@@ -119,6 +119,7 @@ def xa(connection: Any, name: str, *statements: str) -> None:
 
 @pytest.mark.quick_on("newest")
 @pytest.mark.parametrize("rotated", [0, 3])
+@pytest.mark.slow
 def test_an_xa_transaction_that_is_open_at_the_position_is_taken_back(
     spark: SparkSession, past: Past, rotated: int
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_statement_on_a_selected_table_behind_the_position_is_named(
 
 
 @pytest.mark.quick_on("newest")
+@pytest.mark.slow
 def test_a_table_that_was_made_later_has_no_rows_there(spark: SparkSession, past: Past) -> None:
     position, rows = past.recorded()
     past.sql("CREATE TABLE young (id INT PRIMARY KEY)", "INSERT INTO young VALUES (1)", "ALTER TABLE young ADD x INT")

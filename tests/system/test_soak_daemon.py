@@ -19,6 +19,7 @@ PAUSE_S = (0.05, 0.5)
 
 @pytest.mark.server
 @pytest.mark.timeout(900)  # half a minute on a quiet machine; a dozen times that where many tests share two cores
+@pytest.mark.slow
 def test_half_of_the_faults() -> None:
     summary = soak(None, faults=COUNT, seed=random.randrange(10**6), pause_s=PAUSE_S)
     assert summary["faults"] == COUNT

@@ -21,6 +21,7 @@ KILLED_AT = (IN_A_TASK, BEFORE_COMMIT)
 @pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.timeout(900)  # half a minute on a quiet machine; a dozen times that where many tests share two cores
+@pytest.mark.slow
 def test_two_kills() -> None:
     kills = len(KILLED_AT)
     summary = soak_spark(

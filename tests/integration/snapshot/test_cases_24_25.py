@@ -103,7 +103,9 @@ def take_over(primary: MariaDb, replica: MariaDb) -> None:
     replica.sql("STOP SLAVE", "RESET SLAVE ALL", "FLUSH BINARY LOGS")
 
 
-@pytest.mark.parametrize("lose", ["alive", "", "spool", "relay"])
+@pytest.mark.parametrize(
+    "lose", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("", "spool")), "alive", "relay"]
+)
 def test_case_24_the_primary_fails_over_between_plan_and_replay(
     pair: tuple[MariaDb, MariaDb], tmp_path: Path, lose: str
 ) -> None:

@@ -179,6 +179,7 @@ def test_a_declarative_pipeline_ends_equal_to_the_servers_table(workbench: Workb
     assert workbench.run(EQUAL.format("current_orders", ORDERS)) == server_rows(primary)
 
 
+@pytest.mark.slow
 def test_an_auto_cdc_flow_ends_equal_to_the_servers_table(workbench: Workbench, primary: MariaDb) -> None:
     # The position has two domains, and the second one's numbers lie below those of the first.
     raised = "UPDATE shop.orders SET price = price + 1 WHERE id = 20"

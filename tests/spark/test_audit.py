@@ -58,6 +58,7 @@ def filled(shop: Shop) -> Shop:
     return shop
 
 
+@pytest.mark.slow
 def test_copies_are_equal_at_their_position_while_the_tables_go_on(
     spark: SparkSession, filled: Shop, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def is_as_the_server(shop: Shop, run: Run) -> None:
     assert sink.reads > 300
 
 
+@pytest.mark.slow
 def test_rows_travel_inside_of_tasks(shop: Shop) -> None:
     fill(shop, 3000)
     run = shop.run()

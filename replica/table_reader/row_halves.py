@@ -26,7 +26,7 @@ from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import ValuePolicy
 from replica.table_reader.half_record import HalfRecord
-from replica.table_reader.kernel_window import HalfTotals, find_row_halves
+from replica.table_reader.kernel_row_halves import HalfTotals, find_row_halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -41,6 +41,7 @@ class TableReading:
 
     `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
     is not read while the lower position lies before this place. `gone`: at this position there was no such table.
+    `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
     `end`: whether chunks are to grow. `key`: the columns and types of its key, as of the last chunk. `upto`: the kept
     key that a lane ends at, None for the last one; `divided`: whether lanes were thought of.
     """
@@ -52,7 +53,7 @@ class TableReading:
     kept: bytes = NOTHING
     delivered: bytes = NOTHING
     next_rows: int = FIRST_ROWS
-    busy: bool = False
+    lower: RelayLocation | None = None
     ended: bool = False
     life: int = 0
     not_before: RelayLocation | None = None
@@ -61,6 +62,11 @@ class TableReading:
     end: TableEnd = field(default_factory=TableEnd)
     key: tuple[tuple[str, str], ...] = ()
     chunks: deque[TableChunk] = field(default_factory=deque)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread reads it."""
+        return self.lower is not None
 
     @property
     def deliverable(self) -> bool:
@@ -85,6 +91,7 @@ class ReadingList:
         self._kept: dict[TableName, bytes] = {}
         self._begun: dict[tuple[TableName, int], TableReading] = {}
         self._closed = False
+        self._needed: RelayLocation | None = None
         self.total = 0
         self.named_at = GtidPosition()
 
@@ -114,16 +121,16 @@ class ReadingList:
     # -- what threads do -----------------------------------------------------------------------------------------
 
     def take(self, lower: RelayLocation, timeout_s: float) -> TableReading | None:
-        """Return the table to read the next chunk of, which no other thread reads then; None: none within the time."""
+        """Return the table to read the next chunk of, which no other thread reads then; None: none within the time, or
+        the relay log may have lost what a chunk with this lower position needs.
+        """
         with self.changed:
-            if self._closed:
-                return None
-            found = self._next(lower)
-            if found is None:
+            found = self._open_to(lower)
+            if found is None and not self._closed:
                 self.changed.wait(timeout_s)
-                found = None if self._closed else self._next(lower)
+                found = self._open_to(lower)
             if found is not None:
-                found.busy = True
+                found.lower = lower
             return found
 
     def put(self, table: TableReading, life: int, chunk: TableChunk, borders: Sequence[bytes] = ()) -> bool:
@@ -135,7 +142,7 @@ class ReadingList:
             SchemaError: its key is another one than the one that a part of the table was delivered by.
         """
         with self.changed:
-            table.busy = False
+            table.lower = None
             taken = table.life == life and not self._closed
             if taken:
                 try:
@@ -157,7 +164,7 @@ class ReadingList:
     def give_back(self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None) -> None:
         """Let another thread read the table on; `gone`: at this position it was not there any more."""
         with self.changed:
-            table.busy = False
+            table.lower = None
             if gone is not None and life == table.life:
                 first = self._undivided(table)
                 self._reset(first, first.delivered, None)
@@ -233,12 +240,28 @@ class ReadingList:
                         self.total += 1
             self.changed.notify_all()
 
+    def needed_from(self, later: RelayLocation | None) -> RelayLocation | None:
+        """Return the first place of the relay log that chunks need: those that wait, those that are being read, and
+        later ones, whose lower positions are not before `later` (None: not known). What lies before it may go.
+        """
+        with self.changed:
+            places = [chunk.lower for table in self._begun.values() for chunk in table.chunks]
+            places += [
+                place for place in (later, *(table.lower for table in self._begun.values())) if place is not None
+            ]
+            self._needed = min(places, default=self._needed)
+            return self._needed
+
     def state(self) -> tuple[int, list[TableReading]]:
         """Return how many tables are not begun, and those that are, in order."""
         with self.changed:
             return len(self._names), [table for _, table in self._in_order()]
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _open_to(self, lower: RelayLocation) -> TableReading | None:
+        lost = self._needed is not None and lower < self._needed
+        return None if self._closed or lost else self._next(lower)
 
     def _next(self, lower: RelayLocation) -> TableReading | None:
         tables = [table for _, table in self._in_order()]

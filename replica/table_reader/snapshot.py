@@ -153,12 +153,9 @@ class TableSnapshot:
 
     def keep_from(self) -> RelayLocation | None:
         """Return the place of the relay log from which on its files are needed; None: no place is known yet."""
-        _, begun = self._list.state()
-        places = [chunk.lower for table in begun for chunk in list(table.chunks)]
-        places += [place for place in (self._watch.keep_from() or self._names.upto,) if place is not None]
-        if not places:
+        first = self._list.needed_from(self._watch.keep_from() or self._names.upto)
+        if first is None:
             return None
-        first = min(places)
         if self._needed is None or self._needed[0] != first:
             # Of a transaction that is prepared there the rows lie before.
             prepared = prepared_at(self._view.log, first)

@@ -216,3 +216,27 @@ def test_the_first_lane_is_read_on_when_others_have_taken_all_room(
     tables.give_back(first)
     assert take(tables) is first
     assert tables.take(HERE, 0) is None
+
+
+def test_the_log_is_kept_from_what_a_chunk_in_the_middle_of_its_reading_sees(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A, B])
+    later, last = RelayLocation(2, 100), RelayLocation(3, 100)
+    reading = take(tables)
+    assert tables.needed_from(later) == HERE, "what the thread took holds the log, though later ones see more"
+    assert tables.put(reading, reading.life, chunk(spool))
+    assert tables.needed_from(last) == HERE, "so does its chunk that waits"
+    tables.delivered(reading, 1, ended=False)
+    assert tables.needed_from(last) == last
+
+
+def test_no_table_is_taken_with_a_place_that_the_log_was_let_go_up_to(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    later = RelayLocation(2, 100)
+    assert tables.needed_from(later) == later
+    assert tables.take(HERE, 0) is None, "a thread that looked at the lower position before it moved"
+    table = tables.take(later, 0)
+    assert table is not None
+    assert table.name == A
+    assert tables.needed_from(None) == later

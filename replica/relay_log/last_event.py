@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
 from replica.protocol.constants import HEADER_LENGTH
@@ -34,6 +35,14 @@ def fingerprint_at(directory: Path, end: RelayLocation) -> Fingerprint | None:
     if not end.offset:
         return None
     path = relay_path(directory, end.file)
+    return _fingerprint(path, path.stat().st_ino, end)
+
+
+@lru_cache(maxsize=16)
+def _fingerprint(path: Path, _inode: int, end: RelayLocation) -> Fingerprint | None:
+    # Written groups never change, and a query asks for the same few places at every trigger. The inode tells a file of
+    # a log that was begun again from the removed one.
+    directory = path.parent
     description = decode_description(read_file_head(path).format)
     offset = _begin(directory, end)
     with path.open("rb") as file:

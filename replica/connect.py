@@ -25,6 +25,7 @@ from replica.relay_log.file_head import read_file_head
 from replica.relay_log.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
 from replica.relay_log.last_event import fingerprint_at, last_event
 from replica.relay_log.location import relay_path
+from replica.relay_log.log import RelayLog
 from replica.relay_log.presence import removed
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class Connector:
         directory, file = self._relay.directory, head.location.file
         with self._own_log():
             written_by = read_file_head(relay_path(directory, file)).server_id
-            uid, last = self._taken_identity().source_of(file), fingerprint_at(directory, head.location)
+            uid, last = self._taken_identity().source_of(file), fingerprint_at(RelayLog(directory), head.location)
         return Stored(head.position, head.primary, written_by, highest=self._relay.highest, uid=uid, last=last)
 
     @contextlib.contextmanager
@@ -242,7 +243,7 @@ class Connector:
     async def _verify_content(self, stored: Stored, here: Here, endpoint: Endpoint) -> bool:
         """Tell whether our place is there, unchanged."""
         with self._own_log():
-            event = last_event(self._relay.directory, self._relay.head.location)
+            event = last_event(RelayLog(self._relay.directory), self._relay.head.location)
         compared = await verify_content(self._config, endpoint, stored, here, event)
         if compared.elsewhere:
             gtid = str(stored.last.gtid) if stored.last is not None else str(stored.position)

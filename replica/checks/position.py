@@ -10,6 +10,7 @@ from replica.handshake.content import verify_content
 from replica.handshake.resume import HINT, Stored, verify
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.last_event import last_event
+from replica.relay_log.log import RelayLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,9 @@ async def altered(
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         here = await login.run(verify(end.stored, server, may_lag=may_lag))
-        await verify_content(config, login.endpoint, end.stored, here, last_event(directory, end.head.location))
+        await verify_content(
+            config, login.endpoint, end.stored, here, last_event(RelayLog(directory), end.head.location)
+        )
     except PositionLostError as error:
         return error
     except DisconnectedError:

@@ -13,6 +13,7 @@ from replica.relay_log.head import read_head
 from replica.relay_log.identity import source_of
 from replica.relay_log.last_event import fingerprint_at
 from replica.relay_log.location import RelayHead, relay_numbers, relay_path
+from replica.relay_log.log import RelayLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,5 +46,5 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
     if not head.location.offset:
         return RelayEnd(head, Stored(head.position)) if head.position else None
     writer = read_file_head(relay_path(directory, head.location.file)).server_id
-    uid, last = source_of(directory, head.location.file), fingerprint_at(directory, head.location)
+    uid, last = source_of(directory, head.location.file), fingerprint_at(RelayLog(directory), head.location)
     return RelayEnd(head, Stored(head.position, head.primary, writer, uid=uid, last=last))

@@ -12,39 +12,37 @@ from replica.protocol.fingerprint import LONGEST_EVENT, Fingerprint, Fingerprint
 from replica.protocol.header import parse_header
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.location import RelayLocation, relay_path
-from replica.relay_log.log import RelayLog
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from replica.relay_log.log import RelayLog
 
 
-def last_event(directory: Path, end: RelayLocation) -> bytes | None:
+def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
     """Read the last event of the group that ends at `end`, a group end; None before the first group."""
     if not end.offset:
         return None
-    start = offset = _begin(directory, end)
-    with relay_path(directory, end.file).open("rb") as file:
+    start = offset = log.last_group(end).offset
+    with relay_path(log.directory, end.file).open("rb") as file:
         while offset < end.offset:
             start = offset
             offset += _length(file, start)
         return os.pread(file.fileno(), end.offset - start, start)
 
 
-def fingerprint_at(directory: Path, end: RelayLocation) -> Fingerprint | None:
+def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
     """Return what the group that ends at `end` is known by on every server; None before the first group."""
     if not end.offset:
         return None
-    path = relay_path(directory, end.file)
-    return _fingerprint(path, path.stat().st_ino, end)
+    return _fingerprint(log, relay_path(log.directory, end.file).stat().st_ino, end)
 
 
 @lru_cache(maxsize=16)
-def _fingerprint(path: Path, _inode: int, end: RelayLocation) -> Fingerprint | None:
+def _fingerprint(log: RelayLog, _inode: int, end: RelayLocation) -> Fingerprint | None:
     # Written groups never change, and a query asks for the same few places at every trigger. The inode tells a file of
     # a log that was begun again from the removed one.
-    directory = path.parent
+    path = relay_path(log.directory, end.file)
     description = decode_description(read_file_head(path).format)
-    offset = _begin(directory, end)
+    offset = log.last_group(end).offset
     with path.open("rb") as file:
         length = _length(file, offset)
         first = decode(os.pread(file.fileno(), length, offset), description)
@@ -55,11 +53,6 @@ def _fingerprint(path: Path, _inode: int, end: RelayLocation) -> Fingerprint | N
             length = _length(file, offset)
             builder.feed(os.pread(file.fileno(), min(length, LONGEST_EVENT), offset), description)
     return builder.result()
-
-
-def _begin(directory: Path, end: RelayLocation) -> int:
-    before = end._replace(offset=end.offset - 1)
-    return RelayLog(directory).cut(RelayLocation(end.file, 0), before, end.offset).location.offset
 
 
 def _length(file: BinaryIO, offset: int) -> int:

@@ -77,7 +77,7 @@ def origin_of(log: RelayLog, location: RelayLocation) -> Origin:
     if not location.offset:
         return Origin()
     uid = source_of(log.directory, location.file)
-    return Origin(server_of(log, location), uid, fingerprint_at(log.directory, location))
+    return Origin(server_of(log, location), uid, fingerprint_at(log, location))
 
 
 class SchemaStretch(NamedTuple):

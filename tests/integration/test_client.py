@@ -14,6 +14,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay_log.last_event import last_event
 from replica.relay_log.lock import RelayLock
+from replica.relay_log.log import RelayLog
 from tests.fixtures.listing import list_events, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.proxy import FaultProxy
@@ -86,7 +87,7 @@ def test_what_is_written_is_what_mariadb_binlog_lists(server: MariaDb, tmp_path:
         there = server.value(f"SELECT BINLOG_GTID_POS('{head.primary.file}', {head.primary.position})")
         assert GtidPosition.parse(there) == head.position
         assert replica.log.locate(head.position) == head.location
-        event = last_event(tmp_path, head.location)
+        event = last_event(RelayLog(tmp_path), head.location)
         assert event is not None
         assert (server.datadir / head.primary.file).read_bytes()[: head.primary.position].endswith(event)
         assert parse_header(memoryview(event)).event_length == len(event)

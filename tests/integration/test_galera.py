@@ -16,6 +16,7 @@ from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.identity import IDENTITY_NAME, source_of
 from replica.relay_log.last_event import fingerprint_at
+from replica.relay_log.log import RelayLog
 from tests.fixtures.galera import GaleraCluster
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
@@ -60,7 +61,7 @@ def reached(node: GaleraNode) -> GtidPosition:
 
 def stored_at(directory: Path, head: RelayHead) -> Stored:
     """What a checkpoint keeps of a place of the log."""
-    uid, last = source_of(directory, head.location.file), fingerprint_at(directory, head.location)
+    uid, last = source_of(directory, head.location.file), fingerprint_at(RelayLog(directory), head.location)
     return Stored(head.position, head.primary, 5, uid=uid, last=last)
 
 

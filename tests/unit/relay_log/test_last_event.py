@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from replica.relay_log.last_event import last_event
 from replica.relay_log.location import RelayLocation
+from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 
 if TYPE_CHECKING:
@@ -12,5 +13,5 @@ if TYPE_CHECKING:
 
 def test_an_empty_log_has_no_last_event(tmp_path: Path) -> None:
     with RelayWriter.open(tmp_path) as relay:
-        assert last_event(tmp_path, relay.head.location) is None
-    assert last_event(tmp_path, RelayLocation(7, 0)) is None
+        assert last_event(RelayLog(tmp_path), relay.head.location) is None
+    assert last_event(RelayLog(tmp_path), RelayLocation(7, 0)) is None

@@ -33,13 +33,15 @@ def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
     """Return what the group that ends at `end` is known by on every server; None before the first group."""
     if not end.offset:
         return None
-    return _fingerprint(log, relay_path(log.directory, end.file).stat().st_ino, end)
+    with relay_path(log.directory, end.file).open("rb") as file:
+        last = os.pread(file.fileno(), HEADER_LENGTH, end.offset - HEADER_LENGTH)
+    return _fingerprint(log, last, end)
 
 
 @lru_cache(maxsize=16)
-def _fingerprint(log: RelayLog, _inode: int, end: RelayLocation) -> Fingerprint | None:
-    # Written groups never change, and a query asks for the same few places at every trigger. The inode tells a file of
-    # a log that was begun again from the removed one.
+def _fingerprint(log: RelayLog, _last: bytes, end: RelayLocation) -> Fingerprint | None:
+    # A query asks for the same few places at every trigger, and written groups never change. Its last bytes (the
+    # transaction number, the checksum) tell a group from another one there of a log that was begun again.
     path = relay_path(log.directory, end.file)
     description = decode_description(read_file_head(path).format)
     offset = log.last_group(end).offset

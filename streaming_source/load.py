@@ -129,15 +129,18 @@ def _questions(
     options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool
 ) -> Steps[tuple[Catalog, CatalogOrigin, Unreadable | None]]:
     """Ask all questions of a load in one conversation."""
-    if not attached:
+    if attached:
+        version = (yield Query("SELECT VERSION()"))[0][0] or ""
+    else:
         server = yield from inspect_server(config.server_id)
+        version = server.version
         refused = refusal(check(server, config.server_id, hosts=len(set(config.endpoints))), server, str(endpoint))
         if refused is not None:
             raise refused
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     read = partial(_selected, options)
     catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)
-    yield from warn_of_generated(options, catalog)
+    warn_of_generated(options, catalog, version)
     return catalog, origin, (yield from check_access(options, catalog))
 
 

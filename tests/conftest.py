@@ -1,9 +1,9 @@
 """Fixtures every test may ask for: real servers, one per version found, and the report of what was found.
 
-`server_version` runs a test once per installed MariaDB: the oldest and the newest in the quick suite, with
-`quick_on("newest")` the newest alone, all others with `pytest -m slow`. `server` is a running one of it shared
-by a test module, `any_server` the same in one version only; `make_server` starts more, with options. Without any server
-these tests fail and say what to run.
+`server_version` runs a test once per installed MariaDB: the oldest and the newest in the quick suite, which
+`quick_on("ends")` says too, with `quick_on("newest")` the newest alone, all others with `pytest -m slow`. `server` is a
+running one of it shared by a test module, `any_server` the same in one version only; `make_server` starts more, with
+options. Without any server these tests fail and say what to run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # An empty list would make pytest skip the test, and a skipped test hides that nothing ran.
         versions = list(installations()) or ["no-server"]
         mark = metafunc.definition.get_closest_marker("quick_on")
-        quick = {versions[-1]} if mark and mark.args == ("newest",) else {versions[0], versions[-1]}
+        word = mark.args if mark else ("ends",)
+        quick = {("newest",): versions[-1:], ("ends",): [versions[0], versions[-1]]}.get(word)
+        if quick is None or (mark and mark.kwargs):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: quick_on takes 'newest' or 'ends', not {word}")
         cases = [version if version in quick else pytest.param(version, marks=pytest.mark.slow) for version in versions]
         metafunc.parametrize("server_version", cases, indirect=True, scope="session")
 

@@ -1,8 +1,9 @@
 """The warning that values of generated columns do not come with updates: said when a query is loaded.
 
-In: the options, and the catalog's word on the selected tables. Out: one line in the log, where the server leaves
-generated columns out of row images (`replica/schema/generated.py`) and the query asks for some. Their names are in
-`absent` of each such row, and NULL is all that a typed column can say: who knows it leaves them out, or computes them.
+In: the options, the catalog's word on the selected tables, and the server's version. Out: one line in the log, where
+the server leaves generated columns out of row images (`replica/schema/generated.py`) and the query asks for some. Their
+names are in `absent` of each such row, and NULL is all that a typed column can say: who knows it leaves them out, or
+computes them.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.handshake.registration import Query
 from replica.schema.generated import omits_generated
 from streaming_source.selection.columns import column_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica.handshake.registration import Steps
     from replica.schema.table import TableSchema
     from streaming_source.options.source_options import SourceOptions
 
@@ -26,8 +25,10 @@ SHOWN: Final = 5
 _log = logging.getLogger(__name__)
 
 
-def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], TableSchema]) -> Steps[None]:
-    """Log which of the wanted columns are generated, if this server's updates do not tell them."""
+def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], TableSchema], version: str) -> None:
+    """Log which of the wanted columns are generated, if updates of a server of this version do not tell them."""
+    if not omits_generated(version):
+        return
     asked_for = column_matcher(options.columns or ())
     names = [
         f"{table.name}.{column.name}"
@@ -35,10 +36,7 @@ def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], 
         for column in table.columns
         if column.computed and (asked_for is None or asked_for.fullmatch(column.name))
     ]
-    if not names:
-        return
-    version = (yield Query("SELECT VERSION()"))[0][0] or ""
-    if omits_generated(version):
+    if names:
         more = "" if len(names) <= SHOWN else f" and {len(names) - SHOWN} more"
         _log.warning(
             "generated columns: %s%s come with inserts only: MariaDB %s leaves them out of the images of updates and "

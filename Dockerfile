@@ -2,7 +2,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY constraints constraints
-COPY pyproject.toml README.md LICENSE pyspark_mariadb_binlog.py ./
+COPY pyproject.toml hatch_build.py README.md LICENSE pyspark_mariadb_binlog.py ./
 COPY replica replica
 COPY streaming_source streaming_source
 RUN python -m venv /opt/replica \

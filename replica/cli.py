@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": ("replica.commands.explain", "explain", "All about one transaction, or why it is not there."),
     "position": ("replica.commands.position", "position", "A file and offset, or a time, as a GTID position."),
     "purge": ("replica.commands.purge", "purge", "Remove old files of a relay log."),
+    "files": ("replica.commands.files", "files", "Copy out unit files, alerts, dashboard, example configuration."),
     "dump": ("replica.dump.command", "dump", "Show what is in binlog files."),
 }
 """Name -> module, object, what the overview says. Loaded when it is called: `status` must not wait for the decoder."""

@@ -81,7 +81,7 @@ def test_metrics_it_names_exist() -> None:
 
 
 def test_every_alert_rule_is_explained() -> None:
-    rules = (PROJECT / "packaging" / "prometheus-alerts.yml").read_text(encoding="utf-8")
+    rules = (PROJECT / "replica" / "packaging" / "prometheus-alerts.yml").read_text(encoding="utf-8")
     names = re.findall(r"alert: (\w+)", rules)
     assert len(names) > 5
     assert [name for name in names if f"| `{name}` |" not in PAGE] == []

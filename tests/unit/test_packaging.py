@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hatch_build import LINK, index_readme
+from replica.commands.files import SHIPPED
 from replica.version import __version__
 
 if TYPE_CHECKING:
@@ -63,17 +68,27 @@ PUBLIC = {
 """All that users may import. A name that goes from here breaks their programs."""
 
 
-@pytest.fixture(scope="module")
-def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    # hatchling alone, without pip: no network, no build environment.
+def built(tree: Path, target: Path, *, umask: int = 0o022, source_url: str = "") -> dict[str, Path]:
+    """Build source archive and wheel with hatchling alone: no pip, no network, no build environment."""
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)],
-        cwd=PROJECT,
+        [sys.executable, "-m", "hatchling", "build", "-d", str(target)],
+        cwd=tree,
+        env=os.environ | {"SOURCE_URL": source_url, "SOURCE_DATE_EPOCH": "1700000000"},
+        umask=umask,
         check=True,
         capture_output=True,
     )
-    return next(target.glob("*.whl"))
+    return {"".join(path.suffixes[-1:]): path for path in target.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return built(PROJECT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel_file(archives: dict[str, Path]) -> Path:
+    return archives[".whl"]
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +168,72 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
     assert "mariadb-replica = replica.cli:main" in scripts
 
 
+def test_a_build_from_the_source_archive_has_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
+    """Another folder, another umask, other times of files: what scripts/release does with two copies of the tree."""
+    with tarfile.open(archives[".gz"]) as source:
+        source.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    for path in tree.rglob("*"):
+        os.utime(path, (1, 1))
+    again = built(tree, tmp_path / "again", umask=0o077)
+    assert {name: path.read_bytes() for name, path in again.items()} == {
+        name: path.read_bytes() for name, path in archives.items()
+    }
+
+
+def test_the_service_files_are_in_the_wheel_and_come_out_of_an_installed_one(
+    wheel: zipfile.ZipFile, installed: Path, tmp_path: Path
+) -> None:
+    run_installed(
+        installed, f"from replica.commands.files import files; files([{str(tmp_path)!r}], standalone_mode=False)"
+    )
+    names = {one.name for one in SHIPPED}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    packed = {name for name in names if f"replica/packaging/{name}" in wheel.namelist()}
+    assert names - packed == {"mariadb-replica.example.toml"}  # made from the table of options
+    assert all((tmp_path / name).read_bytes() == wheel.read(f"replica/packaging/{name}") for name in packed)
+
+
+def test_no_link_of_the_readme_breaks_on_an_index(wheel: zipfile.ZipFile) -> None:
+    shown = metadata_of(wheel).partition("\n\n")[2]
+    assert shown == index_readme((PROJECT / "README.md").read_text(encoding="utf-8"))
+    assert "`docs/spark.md`" in shown
+    assert not LINK.search(shown)
+
+
+def test_links_are_absolute_where_the_address_is_known(tmp_path: Path) -> None:
+    source = tmp_path / "tree"
+    for name in ("replica/version.py", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, source / name)
+    with zipfile.ZipFile(built(source, tmp_path / "out", source_url="https://host/us/it/blob/v1")[".whl"]) as made:
+        text = metadata_of(made)
+    assert "\nProject-URL: Changelog, https://host/us/it/blob/v1/CHANGELOG.md\n" in text
+    assert "[docs/spark.md](https://host/us/it/blob/v1/docs/spark.md)" in text
+    assert not LINK.search(text)
+
+
+def metadata_of(wheel: zipfile.ZipFile) -> str:
+    return wheel.read(next(name for name in wheel.namelist() if name.endswith("/METADATA"))).decode()
+
+
+def test_an_index_finds_it_by_classifiers_and_keywords(wheel: zipfile.ZipFile) -> None:
+    head = metadata_of(wheel).partition("\n\n")[0]
+    for minor in (11, 12, 13):  # as requires-python says
+        assert f"\nClassifier: Programming Language :: Python :: 3.{minor}\n" in head
+    assert re.search(r"^Keywords: .*\bmariadb\b.*\bspark\b", head, re.MULTILINE)
+
+
+def test_the_spark_extra_installs_what_works_with_delta(wheel: zipfile.ZipFile) -> None:
+    """The pinned Delta jar is built for one minor version of Spark: the extra takes no other by itself."""
+    jars = (PROJECT / "constraints" / "jars.list").read_text(encoding="utf-8")
+    (built_for,) = re.findall(r"delta-spark_(\d+)\.(\d+)_", jars)
+    major, minor = (int(part) for part in built_for)
+    assert f"\nRequires-Dist: pyspark[sql]<{major}.{minor + 1},>={major}.{minor}; extra == 'spark'\n" in metadata_of(
+        wheel
+    )
+
+
 def imported_by(statement: str) -> set[str]:
     """Top-level modules that a new interpreter has loaded after `statement`."""
     code = f"{statement}\nimport json, sys\nprint(json.dumps([m for m in sys.modules if '.' not in m]))"
@@ -191,3 +272,32 @@ def test_pins_are_exact_and_hashed() -> None:
             assert re.match(r"[\w.-]+==\S+", requirement), requirement
             assert "--hash=sha256:" in requirement, requirement
         assert "://" not in text, f"{path.name} names an address"
+
+
+def test_every_install_line_of_the_documents_works_today(wheel_file: Path, tmp_path: Path) -> None:
+    """None takes the project from an index, where it is not; a wheel is named as it is built; extras are there."""
+    lines = [
+        (path.name, said)
+        for path in [PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")]
+        for said in re.findall(r"pip install ([^`\n#&]+)", path.read_text(encoding="utf-8"))
+        if "mariadb" in said or said.strip('" ').startswith(".")
+    ]
+    assert len(lines) > 2
+    (tmp_path / wheel_file.name).touch()
+    for page, said in lines:
+        requirement = said.strip().strip('"')
+        place, _, extra = requirement.partition("[")
+        assert place == "." or list(tmp_path.glob(place.removeprefix("./"))), (page, requirement)
+        assert extra in ("", "spark]"), (page, requirement)
+
+
+def test_a_clone_can_be_installed(tmp_path: Path) -> None:
+    install = ["install", "--dry-run", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    said = subprocess.run(
+        [sys.executable, "-m", "pip", *install, "--target", str(tmp_path), ".[spark]"],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert f"Would install spark-mariadb-binlog-{__version__}" in said

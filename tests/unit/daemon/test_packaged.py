@@ -33,7 +33,7 @@ from replica.errors import (
 from replica.progress import AckLatency
 from tests.unit.daemon.records import record
 
-PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+PACKAGING = Path(__file__).resolve().parents[3] / "replica" / "packaging"
 DASHBOARD = json.loads((PACKAGING / "grafana-dashboard.json").read_text())
 UNIT = (PACKAGING / "mariadb-replica.service").read_text()
 NAME = re.compile(r"\b(mariadb_replica_\w+|process_\w+)")
@@ -126,7 +126,7 @@ def test_the_unit_does_not_start_again_what_only_people_mend_and_waits_longer_an
     decided = {kind.exit_code for kind in (*MENDED_BY_PEOPLE_ONLY, *MAY_MEND_ITSELF, *NOT_OF_THE_DAEMON)}
     assert every_exit_code() == decided, "a new exit code has to be decided about, here and in the unit"
     assert "RestartSteps=6\nRestartMaxDelaySec=1min\n" in UNIT
-    page = (PACKAGING.parent / "docs" / "daemon.md").read_text(encoding="utf-8")
+    page = (PACKAGING.parents[1] / "docs" / "daemon.md").read_text(encoding="utf-8")
     assert f"After the exit codes {', '.join(prevented[1].split()[:-1])} and 34" in page
 
 

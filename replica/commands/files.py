@@ -1,0 +1,77 @@
+"""`mariadb-replica files`: what a machine has beside the program, copied out of the installed package.
+
+In: a folder, or none for a list. Out: the files of `replica/packaging/`, byte for byte, and an example configuration
+made from the table of options. Refused before anything is written: a file that is there already and differs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+import replica
+from replica.commands.options_page import EXAMPLE, example
+from replica.errors import ConfigError
+
+PACKAGED = Path(replica.__file__).with_name("packaging")
+
+
+class Shipped(NamedTuple):
+    """One file: its name, where it belongs on a machine, and what it is."""
+
+    name: str
+    place: str
+    what: str
+
+
+SHIPPED = (
+    Shipped("mariadb-replica.service", "/etc/systemd/system/", "systemd unit of the daemon"),
+    Shipped("mariadb-replica.sysusers", "/etc/sysusers.d/mariadb-replica.conf", "the unit's user (systemd-sysusers)"),
+    Shipped(str(EXAMPLE), "/etc/mariadb-replica/replica.toml", "every option with its default"),
+    Shipped("prometheus-alerts.yml", "rule_files of Prometheus", "alert rules"),
+    Shipped("grafana-dashboard.json", "Grafana, Import", "dashboard"),
+)
+
+
+@click.command(name="files")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace files that are there already and differ.")
+def files(folder: Path | None, *, force: bool) -> None:
+    """Copy systemd unit, sysusers, alert rules, dashboard and an example configuration into FOLDER; without it, list
+    them.
+    """
+    if folder is not None:
+        _copy(folder, force=force)
+    width = max(len(one.name) for one in SHIPPED)
+    for one in SHIPPED:
+        click.echo(f"{one.name:<{width}}  {one.what}; for {one.place}")
+    if folder is not None:
+        click.echo(f"Written to {folder}. Nothing is installed: put each where it belongs.")
+
+
+def content(name: str) -> bytes:
+    """Return the bytes of one shipped file."""
+    return example().encode() if name == str(EXAMPLE) else (PACKAGED / name).read_bytes()
+
+
+def _copy(folder: Path, *, force: bool) -> None:
+    try:
+        different = [one.name for one in SHIPPED if not force and _differs(folder / one.name)]
+        if different:
+            raise ConfigError(
+                f"{' and '.join(different)} in {folder} differ from those of this version; nothing was written.",
+                hint="Name an empty folder and compare, or replace them with --force.",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in SHIPPED:
+            (folder / one.name).write_bytes(content(one.name))
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder} cannot be written: {error.strerror}.", hint="Name a folder of this user."
+        ) from None
+
+
+def _differs(path: Path) -> bool:
+    return path.exists() and path.read_bytes() != content(path.name)

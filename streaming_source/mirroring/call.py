@@ -38,6 +38,7 @@ def mirror(
     onAlter: str = "evolve",  # noqa: N803
     parallel: int = PARALLEL,
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
+    rules: Mapping[str, Mapping[str, object]] | None = None,
     trigger: Mapping[str, object] | None = None,
     **source: object,
 ) -> StreamingQuery:
@@ -57,6 +58,7 @@ def mirror(
         onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
         parallel: how many tables are written at the same time.
         tableProperties: properties of new targets, beside and over the mirror's own.
+        rules: what becomes of tables that are not copied as they are, by pattern.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
 
@@ -77,6 +79,7 @@ def mirror(
         on_alter=onAlter,
         parallel=parallel,
         properties=tableProperties,
+        rules=rules,
         source=source,
     )
     _check_session()

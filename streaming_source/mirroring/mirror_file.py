@@ -1,8 +1,8 @@
 """The file of a mirror: TOML with the arguments of `mirror()`, names and values as in the call.
 
-In: a path. Out: the arguments, by name; `trigger` and `tableProperties` are tables of TOML. Refused, with a ConfigError
-that names the file: what cannot be read, what is no TOML, arguments that are missing, values that are no single word,
-number or switch.
+In: a path. Out: the arguments, by name; `trigger`, `tableProperties` and `rules` are tables of TOML. Refused, with a
+ConfigError that names the file: what cannot be read, what is no TOML, arguments that are missing, values that are no
+single word, number or switch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from replica.errors import ConfigError
 
 NEEDED: Final = ("tables", "into", "checkpointLocation")
-_TABLES: Final = ("trigger", "tableProperties")
+_TABLES: Final = ("trigger", "tableProperties", "rules")
 
 
 def read_mirror_file(path: str | Path) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def read_mirror_file(path: str | Path) -> dict[str, Any]:
         if isinstance(value, dict) != (name in _TABLES) or not isinstance(value, (str, int, float, bool, dict)):
             raise ConfigError(
                 f"{path}: {name} has a value of the wrong kind.",
-                hint=f"Of all arguments only {' and '.join(_TABLES)} are tables; the others are texts, numbers, or "
+                hint=f"Of all arguments only {', '.join(_TABLES)} are tables; the others are texts, numbers, or "
                 "true and false.",
             )
     return given

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
 from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.table_rules import table_rules
 from streaming_source.mirroring.target_columns import PROPERTIES
 from streaming_source.options.source_options import SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.table_rules import TableRule, TableRules
 
 OnTruncate = Literal["apply", "stop"]
 OnDrop = Literal["keep", "drop"]
@@ -63,6 +67,11 @@ class MirrorSettings:
     on_alter: OnAlter
     parallel: int
     properties: Mapping[str, str]
+    rules: TableRules
+
+    def rule_of(self, name: TableName) -> TableRule:
+        """Return what becomes of a table."""
+        return self.rules.of(name)
 
     @property
     def policy(self) -> ValuePolicy:
@@ -84,6 +93,7 @@ def mirror_settings(
     on_alter: str,
     parallel: int,
     properties: Mapping[str, str] | None,
+    rules: Mapping[str, Mapping[str, object]] | None,
     source: Mapping[str, object],
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings.
@@ -109,7 +119,16 @@ def mirror_settings(
         on_alter=_word(OnAlter, "onAlter", on_alter),
         parallel=parallel,
         properties=PROPERTIES | dict(properties or {}),
+        rules=_built(table_rules(rules, has_key=False)),
     )
+
+
+def _built(rules: TableRules) -> TableRules:
+    """Refuse rules that nothing follows yet."""
+    for pattern, rule in rules.given:
+        if rule.named or rule.where is not None:
+            raise ConfigError(f"the rule {pattern} has fields that are not built.", hint="Only mode is.")
+    return rules
 
 
 def _text(value: object) -> str:

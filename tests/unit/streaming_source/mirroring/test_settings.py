@@ -21,6 +21,7 @@ GIVEN: dict[str, Any] = {
     "on_alter": "evolve",
     "parallel": 4,
     "properties": None,
+    "rules": None,
     "source": SERVER,
 }
 

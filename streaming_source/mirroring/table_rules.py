@@ -1,0 +1,181 @@
+"""The rules of a mirror's tables: what a target holds of its table, and in which form, declared in one place.
+
+In: the argument `rules` of `mirror()`: for patterns as in `tables` what holds for their tables; the first pattern that
+fits a table is its rule. Out: `TableRules`. Refused, with a ConfigError that names the rule: words that no rule has,
+values of the wrong kind, a column that two fields claim, hashes without a key file, a mode that is not built.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from replica.errors import ConfigError
+from replica.schema.patterns import matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.schema.known_tables import TableName
+
+Mode = Literal["current", "soft_delete", "history", "append_log"]
+Constant: TypeAlias = "str | int | float | bool | None"
+
+BUILT: Final = ("current",)
+"""The modes that targets can have."""
+FIELDS: Final = ("mode", "leaveOut", "mask", "hash", "where", "rename")
+_EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "hash": ["email"]}}.'
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """The rule of one table. Columns go by the names that the table has; `rename`: their names in the target."""
+
+    mode: Mode = "current"
+    leave_out: tuple[str, ...] = ()
+    mask: Mapping[str, Constant] = field(default_factory=dict)
+    hash: tuple[str, ...] = ()
+    where: str | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of the table must not be seen in its target."""
+        return bool(self.leave_out or self.mask or self.hash)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that the rule names; those in its filter are not among them."""
+        return tuple(dict.fromkeys((*self.leave_out, *self.mask, *self.hash, *self.rename)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """The rules by pattern, in the order that they were given in."""
+
+    given: tuple[tuple[str, TableRule], ...] = ()
+
+    def of(self, name: TableName) -> TableRule:
+        """Return the rule of a table: that of the first pattern which fits; without one, whole rows as they are."""
+        pattern = self.pattern_of(name)
+        return next((rule for told, rule in self.given if told == pattern), TableRule())
+
+    def pattern_of(self, name: TableName) -> str | None:
+        """Return the pattern whose rule a table has."""
+        text = ".".join(name)
+        return next((pattern for pattern, _ in self.given if matcher([pattern]).fullmatch(text)), None)
+
+
+def table_rules(given: object, *, has_key: bool) -> TableRules:
+    """Check the argument `rules` and return it as rules; `has_key`: there is a file with the key of hashes.
+
+    Raises:
+        ConfigError: a rule cannot be.
+    """
+    if given is None:
+        return TableRules()
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"rules is no table of rules but a {type(given).__name__}.", hint=_EXAMPLE)
+    rules = tuple((_pattern(pattern), _rule(str(pattern), fields)) for pattern, fields in given.items())
+    hashed = next((pattern for pattern, rule in rules if rule.hash), None)
+    if hashed is not None and not has_key:
+        raise ConfigError(
+            f"the rule {hashed} hashes columns, and there is no key.",
+            hint="Name a file with at least 32 random bytes or characters: hashKeyFile.",
+        )
+    return TableRules(rules)
+
+
+def _pattern(given: object) -> str:
+    if not isinstance(given, str) or "." not in given.strip("."):
+        raise ConfigError(f"the rule {given!r} is not for database.table.", hint=_EXAMPLE)
+    return given
+
+
+def _rule(pattern: str, given: object) -> TableRule:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"the rule {pattern} has no fields.", hint=_EXAMPLE)
+    for name in given:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(str(name), FIELDS, 1)
+            raise ConfigError(
+                f"the rule {pattern} has the field {name!r}, which no rule has.",
+                hint=f"Did you mean {near[0]}?" if near else f"Rules have {', '.join(FIELDS)}.",
+            )
+    where = given.get("where")
+    if where is not None and (not isinstance(where, str) or not where.strip()):
+        raise _wrong(pattern, "where", "a condition as Spark's SQL has them, in quotes")
+    rule = TableRule(
+        mode=_mode(pattern, given.get("mode", "current")),
+        leave_out=_names(pattern, "leaveOut", given.get("leaveOut", ())),
+        mask=_constants(pattern, given.get("mask", {})),
+        hash=_names(pattern, "hash", given.get("hash", ())),
+        where=where,
+        rename=_renames(pattern, given.get("rename", {})),
+    )
+    _check_claims(pattern, rule)
+    return rule
+
+
+def _mode(pattern: str, given: object) -> Any:
+    if given not in get_args(Mode):
+        raise _wrong(pattern, "mode", f"one of {', '.join(get_args(Mode))}")
+    if given not in BUILT:
+        raise ConfigError(
+            f"the rule {pattern} asks for the mode {given}, which is not built.", hint=f"There is {', '.join(BUILT)}."
+        )
+    return given
+
+
+def _names(pattern: str, name: str, given: object) -> tuple[str, ...]:
+    whole = isinstance(given, (list, tuple)) and all(isinstance(one, str) and one for one in given)
+    if not whole:
+        raise _wrong(pattern, name, "a list of columns")
+    return tuple(given)  # type: ignore[arg-type]  # it was looked at
+
+
+def _constants(pattern: str, given: object) -> dict[str, Constant]:
+    """Return what masked columns hold; a list of columns, which a TOML file may have, stands for NULL in each."""
+    if isinstance(given, (list, tuple)):
+        return dict.fromkeys(_names(pattern, "mask", given))
+    constants = (str, int, float, bool, type(None))
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and name and isinstance(value, constants) for name, value in given.items()
+    ):
+        raise _wrong(pattern, "mask", "a constant for each column, or a list of columns to be NULL")
+    return dict(given)
+
+
+def _renames(pattern: str, given: object) -> dict[str, str]:
+    if not isinstance(given, Mapping) or not all(
+        isinstance(word, str) and word.strip() for pair in given.items() for word in pair
+    ):
+        raise _wrong(pattern, "rename", "a new name for each column")
+    new = [name.casefold() for name in given.values()]
+    if len(set(new)) < len(new):
+        raise _wrong(pattern, "rename", "a name of its own for each column")
+    return dict(given)
+
+
+def _check_claims(pattern: str, rule: TableRule) -> None:
+    """Refuse a column that is named twice, or renamed and left out."""
+    claims: dict[str, Sequence[str]] = {"leaveOut": rule.leave_out, "mask": (*rule.mask,), "hash": rule.hash}
+    claims["rename"] = (*rule.rename,)
+    for name, columns in claims.items():
+        if len({column.casefold() for column in columns}) < len(columns):
+            raise ConfigError(f"the rule {pattern} names a column twice in {name}.", hint="Name it once.")
+    for one, other in combinations(claims, 2):
+        if other == "rename" and one != "leaveOut":
+            continue  # what is masked or hashed may have another name too
+        both = {column.casefold() for column in claims[one]} & {column.casefold() for column in claims[other]}
+        if both:
+            raise ConfigError(
+                f"the rule {pattern} names {min(both)} in {one} and in {other}.", hint="Remove it from one of them."
+            )
+
+
+def _wrong(pattern: str, name: str, wanted: str) -> ConfigError:
+    return ConfigError(f"the rule {pattern}: {name} is not {wanted}.", hint=_EXAMPLE)

@@ -47,6 +47,7 @@ _NOT_OURS: Final = {
     "failondataloss": "a mirror leaves no rows out",
     "gtidstrictmode": "a mirror begins with the tables, and that needs it",
     "geometry": "targets hold geometry as bytes",
+    "snapshotrequests": "the mirror has a folder of its own for them",
     "path": "a mirror follows a server",
     "pushfilters": "it is for batch reads",
 }

@@ -40,7 +40,12 @@ changes alone.
 `snapshot`: which rows of which tables have been read, all of them as they are at `gtid` (the frontier of
 replica/table_reader/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
 It is not there before a query that asks for changes alone, nor once the last row was read. `again`, in all versions, is
-the word of the option snapshotAgain that was done last; it is no part of where the offset is.
+the word of the option snapshotAgain that was done last; `asked`, in all versions too, is the requests that this batch
+begins to follow (reading_requests.py):
+
+    {…, "asked": {"words": ["7"], "tables": [["shop", "orders"]]}}
+
+Neither is a part of where the offset is, and releases that do not know them pass over them.
 
 `selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
 that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
@@ -57,6 +62,7 @@ from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.table_reader.frontier import Frontier
+from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.offsets.selection import Selection
 
 PLAIN_VERSION = 1
@@ -95,6 +101,8 @@ class SourceOffset:
     snapshot: Frontier | None = None
     """How far the tables are read; None: nothing of them is left to read."""
     again: str | None = field(default=None, compare=False)
+    asked: TablesAgain | None = field(default=None, compare=False)
+    """The tables that are read again from this batch on; None in all other offsets."""
 
     @property
     def through(self) -> GtidPosition:
@@ -109,7 +117,7 @@ class SourceOffset:
     @property
     def place(self) -> SourceOffset:
         """Return the end of the group alone: what marks the offset, and what it says beside, left out."""
-        return replace(self, anchor=False, part=None, begin=None, selection=None)
+        return replace(self, anchor=False, part=None, begin=None, selection=None, asked=None)
 
     def json(self) -> dict[str, Any]:
         """Return the JSON value for Spark; equal offsets give equal text."""
@@ -137,10 +145,16 @@ class SourceOffset:
             value["begin"] = self.begin.json()
         if self.highest:
             value["highest"] = {str(domain): number for domain, number in self.highest}
+        return value | self._reading_json()
+
+    def _reading_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {}
         if self.snapshot is not None:
             value["snapshot"] = self.snapshot.json()
         if self.again is not None:
             value["again"] = self.again
+        if self.asked is not None:
+            value["asked"] = self.asked.json()
         return value
 
     def _version(self, *, plain: bool) -> int:
@@ -179,6 +193,7 @@ class SourceOffset:
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
             snapshot = None if value.get("snapshot") is None else Frontier.parse(value["snapshot"])
             again = None if value.get("again") is None else str(value["again"])
+            asked = None if value.get("asked") is None else TablesAgain.parse(value["asked"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
@@ -189,5 +204,5 @@ class SourceOffset:
         anchor = bool(value.get("anchor", False))
         return cls(
             *(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last),
-            *(highest, snapshot, again),
+            *(highest, snapshot, again, asked),
         )

@@ -7,6 +7,7 @@ tables are read. Refused: what cannot go with reading tables.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from replica.errors import ConfigError
@@ -106,20 +107,32 @@ class ReadingOptions(RowOptions):
         "Read the rows of these tables again, without a new checkpoint, once for each new word behind the @: "
         "shop.orders,shop.lines_*@monday",
     )
+    snapshot_requests: Path | None = option(  # noqa: RUF009
+        "snapshotRequests",
+        Path,
+        None,
+        "A folder on the driver with requests to read tables again while the query runs, for programs such as the "
+        "mirror",
+    )
 
     def check_initial(self, *, has_server: bool) -> None:
         """Refuse what cannot go with reading the tables themselves, with a ConfigError."""
-        if not self.initial and self.snapshot_again is None:
+        asked = {
+            "startingPosition=initial": self.initial,
+            "snapshotAgain": self.snapshot_again is not None,
+            "snapshotRequests": self.snapshot_requests is not None,
+        }
+        first = next((name for name, given in asked.items() if given), None)
+        if first is None:
             return
-        asked = "startingPosition=initial" if self.initial else "snapshotAgain"
         if not has_server:
             raise ConfigError(
-                f"{asked} reads the tables themselves, and no server is named: relayDir has their changes only.",
+                f"{first} reads the tables themselves, and no server is named: relayDir has their changes only.",
                 hint="Set host and user beside relayDir: the changes still come from the daemon's relay log.",
             )
         if not self.gtid_strict_mode:
             raise ConfigError(
-                f"{asked} needs gtidStrictMode: the rows of a table are put to one place of the stream, and a position "
+                f"{first} needs gtidStrictMode: the rows of a table are put to one place of the stream, and a position "
                 "that names several places tells none.",
                 hint="Remove gtidStrictMode=false.",
             )

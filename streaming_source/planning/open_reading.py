@@ -16,6 +16,7 @@ from replica.errors import RelayError
 from replica.handshake.ask import ask
 from replica.protocol.gtid import covers
 from replica.relay_log.log import RelayLog
+from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.planning.table_rows import SnapshotRows
 
 if TYPE_CHECKING:
@@ -85,7 +86,10 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
 
     keys: list[KeyColumns] = []
     initial, again = options.initial, options.snapshot_again
-    return SnapshotRows(feed, plan.tables, opened, delivered, limits, initial=initial, again=again, judge=judge)
+    requests = None if options.snapshot_requests is None else RequestFolder(options.snapshot_requests)
+    return SnapshotRows(
+        *(feed, plan.tables, opened, delivered, limits), initial=initial, again=again, requests=requests, judge=judge
+    )
 
 
 def open_reading(

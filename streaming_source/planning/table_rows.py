@@ -19,6 +19,7 @@ from replica.errors import ConfigError, PrerequisiteError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
 from replica.table_reader.frontier import Frontier
+from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.planning.renamed import first_rename
 from streaming_source.queries.reading_progress import progress_json, progress_line
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk_choice import ReadLimit
     from replica.table_reader.snapshot import Advance, SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.ranges.places import Feed
@@ -93,8 +95,9 @@ class RowReading(Protocol):
 
 class SnapshotRows:
     """One per query, called by one thread. `initial`: a query without a checkpoint begins with all rows, unless
-    `judge` refuses; `limits`: what a batch may hold, of changes and of rows of tables together; `open_reading` makes
-    what reads, `delivered` says a frontier as tasks compare rows with it.
+    `judge` refuses; `requests`: where programs ask for tables while it runs; `limits`: what a batch may hold, of
+    changes and of rows of tables together; `open_reading` makes what reads, `delivered` says a frontier as tasks
+    compare rows with it.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class SnapshotRows:
         *,
         initial: bool,
         again: ReadAgain | None = None,
+        requests: RequestFolder | None = None,
         judge: Callable[[], None] = lambda: None,
     ) -> None:
         self._feed = feed
@@ -117,6 +121,9 @@ class SnapshotRows:
         self._limits = limits
         self._initial = initial
         self._again = again
+        self._requests = requests
+        self._asked: TablesAgain | None = None
+        self._ended_at: SourceOffset | None = None
         self._reading: RowReading | None = None
         self._started = False
         self._epoch: object = None
@@ -137,23 +144,24 @@ class SnapshotRows:
         return self.marked(replace(offset, snapshot=Frontier()), offset)
 
     def marked(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return the end of a batch with the word of what was read again last."""
-        return replace(end, again=start.again if self._again is None else self._again.word)
+        """Return the end of a batch with the word of what was read again last, and the requests it begins to follow."""
+        return replace(end, again=start.again if self._again is None else self._again.word, asked=self._asked)
 
     def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
         """Return the start of a batch where tables are to be read that the checkpoint has as delivered: those that were
-        added to the selection, and those that are asked for again.
+        added to the selection, and those that are asked for again, by the option or by requests.
 
         Raises:
-            ConfigError: no table is asked for by the option, or too many.
+            ConfigError: no table is asked for by the option, or too many; a request cannot be read.
         """
+        self._asked = self._due(start)
         names = set(added)
         if self._again is not None and start.again != self._again.word:
             asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fullmatch(".".join(name))]
             if not asked:
                 raise ConfigError(f"snapshotAgain={self._again} names none of the query's tables.")
             names.update(asked)
-        if not names or start.part is not None:
+        if start.part is not None or not (names or self._asked):
             return start
         if len(names) > MAX_NAMED:
             raise ConfigError(
@@ -161,11 +169,34 @@ class SnapshotRows:
                 f"{MAX_NAMED} at most.",
                 hint="Add them in several steps, each behind a restart of the query, or start with a new checkpoint.",
             )
+        if self._asked is not None:
+            names.update(name for name in self._asked.tables if self._tables.wants(*name))
         frontier = (start.snapshot or Frontier(done=True)).again(names)
         if frontier == start.snapshot:
             return start
         _warn_of_domains(names.difference(added), start.position)
+        if not self.is_reading(start):
+            self.close()  # what read before, if anything did, has come to its end
+            self._ended_at = start
         return replace(start, snapshot=frontier)
+
+    def _due(self, start: SourceOffset) -> TablesAgain | None:
+        """Return the requests that the batch behind an offset begins to follow; None for none.
+
+        Those that the offset has are done: Spark has logged it.
+        """
+        if self._requests is None or start.part is not None:
+            return None
+        done = () if start.asked is None else start.asked.words
+        self._requests.remove(done)
+        taken: list[ReadingRequest] = []
+        names = 0
+        for request in self._requests.due():
+            names += len(request.tables)
+            if taken and names > MAX_NAMED:
+                break  # with the next batch
+            taken.append(request)
+        return TablesAgain.of(taken) if taken else None
 
     def is_reading(self, offset: SourceOffset) -> bool:
         """Tell whether tables are left to read behind an offset."""
@@ -279,8 +310,8 @@ class SnapshotRows:
 
     def release(self, end: SourceOffset) -> None:
         """Let go what lies before an offset: Spark will not ask for it again."""
-        if self._reading is None or end.snapshot is None:
-            return
+        if self._reading is None or end.snapshot is None or end == self._ended_at:
+            return  # what reads now began behind it
         self._reading.release(end.snapshot)
         if end.snapshot.finished:
             _log.info("all tables are read, up to %s", end.position)

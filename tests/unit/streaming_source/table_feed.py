@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain
 
 A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
@@ -212,6 +213,7 @@ def reading_planner(
     inline: bool = False,
     patterns: tuple[str, ...] = TABLES.patterns,
     again: ReadAgain | None = None,
+    requests: RequestFolder | None = None,
     **limits: Any,
 ) -> ChangePlanner:
     """A planner that reads the tables first, with the fields of `BatchLimits` as limits."""
@@ -224,7 +226,9 @@ def reading_planner(
         *(feed, cutter, Admission(tables, limit, cutter), history(tables)),
         RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),
         StatementDml(tables, "fail"),
-        rows=SnapshotRows(feed, tables, lambda: made, made.delivered, limit, initial=initial, again=again),
+        rows=SnapshotRows(
+            *(feed, tables, lambda: made, made.delivered, limit), initial=initial, again=again, requests=requests
+        ),
         shared=Admission(tables, limit.shared(), cutter),
     )
 

@@ -16,6 +16,7 @@ from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.table_reader.frontier import Frontier
 from streaming_source.offsets.offset import GroupPart, SourceOffset
+from streaming_source.offsets.reading_requests import ReadingRequest, TablesAgain
 
 
 def _golden(version: int) -> list[dict[str, Any]]:
@@ -90,6 +91,17 @@ def test_offsets_of_version_4_are_read_and_written_as_ever(golden: dict[str, Any
     told = [frontier.after and list(frontier.after), {".".join(n): k.hex() for n, k in frontier.open}]
     assert [*told, frontier.rows, frontier.finished] == golden["snapshot"]
     assert json.dumps(offset.json()) == golden["text"]
+
+
+def test_requests_that_a_batch_begins_to_follow_are_no_part_of_the_place() -> None:
+    asked = TablesAgain.of([ReadingRequest("b", (("shop", "x"),)), ReadingRequest("a", (("büro", "y"), ("shop", "x")))])
+    assert asked == TablesAgain(("a", "b"), (("büro", "y"), ("shop", "x")))
+    offset = SourceOffset(GtidPosition.parse("0-1-4"), GtidPosition.parse("0-1-4"))
+    begun = replace(offset, asked=asked)
+    assert SourceOffset.parse(json.loads(json.dumps(begun.json()))).asked == asked
+    assert (begun == offset, begun.json()["v"], begun.place.asked) == (True, 1, None)
+    with pytest.raises(ConfigError, match="is damaged"):
+        SourceOffset.parse({**offset.json(), "asked": {"words": []}})
 
 
 def test_version_4_is_written_only_while_tables_are_read() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replica.errors import ConfigError
 from replica.table_reader.frontier import NOTHING, Frontier
+from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder, TablesAgain
 from streaming_source.options.reading_options import ReadAgain
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
@@ -260,6 +262,72 @@ def test_a_table_is_read_again_once_for_each_word(feed: TableFeed) -> None:
         end = following
     with pytest.raises(ConfigError, match=r"d\.x@w names none"):
         reading_planner(feed, again=ReadAgain(("d.x",), "w")).latest_offset(again(end), bounded=True)
+
+
+def test_a_running_query_reads_a_table_again_when_a_request_asks_for_it(feed: TableFeed, tmp_path: Path) -> None:
+    folder, reading, sink = RequestFolder(tmp_path / "requests"), FakeTables(feed), Sink()
+    planner = reading_planner(feed, reading, requests=folder)
+    anchor = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    end = run(planner, feed, anchor, sink)
+    assert end.snapshot is not None
+    assert end.snapshot.finished
+    folder.put(ReadingRequest("first", (("d", "no"), T)))
+    folder.put(ReadingRequest("later", (U,), time.time() + 1000))
+    feed.insert(*small(4, 5))
+    begun = planner.latest_offset(again(end), bounded=True)
+    assert begun.asked == TablesAgain(("first",), (("d", "no"), T))
+    sink.rows[T].clear()
+    sink.apply(planner.partitions(again(end), again(begun)))
+    sink.check(feed, begun)
+    reading.closed, reading.released = False, []
+    planner.commit(again(end))  # Spark tells it late: the files of the new reading have to stay
+    assert (reading.closed, reading.released) == (False, [])
+    assert len(folder.waiting()) == 2, "the request stays until the offset is in Spark's log"
+    cold = reading_planner(feed, requests=folder)
+    assert read(cold.partitions(again(end), again(begun))) == read(planner.partitions(again(end), again(begun)))
+    feed.insert(*small(6, 7))
+    last = run(cold, feed, begun, sink)
+    assert (last.snapshot and last.snapshot.finished, last.asked) == (True, None)
+    assert [request.word for request in folder.waiting()] == ["later"]
+    sink.check(feed, last)
+
+
+def test_a_request_of_a_crash_is_taken_once_and_one_that_comes_while_tables_are_read_is_too(
+    feed: TableFeed, tmp_path: Path
+) -> None:
+    folder, sink = RequestFolder(tmp_path / "requests"), Sink()
+    planner = reading_planner(feed, FakeTables(feed, chunk=2), requests=folder)
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    while not (start.snapshot and start.snapshot.open):
+        end = planner.latest_offset(again(start), bounded=True)
+        sink.apply(planner.partitions(again(start), again(end)))
+        start = end
+    folder.put(ReadingRequest("now", (T, U)))
+    lost = planner.latest_offset(again(start), bounded=True)
+    assert lost.asked == TablesAgain(("now",), (T, U))
+    planner = reading_planner(feed, FakeTables(feed, chunk=2), requests=folder)  # Spark died before it logged that
+    begun = planner.latest_offset(again(start), bounded=True)
+    assert begun == lost
+    folder.put(ReadingRequest("now", (T, U)))  # the program came again too, and asks as before
+    sink.rows[T].clear()
+    sink.rows[U].clear()
+    sink.apply(planner.partitions(again(start), again(begun)))
+    sink.check(feed, begun)
+    last = run(planner, feed, begun, sink)
+    assert last.asked is None
+    assert folder.waiting() == []
+
+
+def test_what_is_no_request_is_named(feed: TableFeed, tmp_path: Path) -> None:
+    folder = RequestFolder(tmp_path)
+    (tmp_path / "a.json").write_text("[]", encoding="utf-8")
+    planner = reading_planner(feed, initial=False, requests=folder)
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    with pytest.raises(ConfigError, match=r"a\.json is no request to read tables"):
+        planner.latest_offset(again(start), bounded=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
+        RequestFolder(tmp_path / "file" / "folder").put(ReadingRequest("w", (T,)))
 
 
 def test_without_a_server_a_checkpoint_that_is_not_done_is_refused(feed: TableFeed) -> None:

@@ -1,0 +1,135 @@
+"""Requests to read tables again, from a program on the driver to the query that runs there: files in a folder.
+
+In: the folder that the option snapshotRequests names. A request is one file, which appears as a whole: names of tables,
+a word that no other request has, and a time before which it is not taken. Out: the requests whose time has come, in the
+order of their times. The query writes the word into its next offset, so that a request counts once, and removes the
+file behind that. Refused: a file of the folder that is no request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from replica.schema.known_tables import TableName
+
+_SUFFIX: Final = ".json"
+
+
+class ReadingRequest(NamedTuple):
+    """The tables to read again, as one request names them. `not_before`: seconds since 1970."""
+
+    word: str
+    tables: tuple[TableName, ...]
+    not_before: float = 0.0
+
+
+class TablesAgain(NamedTuple):
+    """The requests that a batch begins to follow: what its offset says of them."""
+
+    words: tuple[str, ...]
+    tables: tuple[TableName, ...]
+
+    def json(self) -> dict[str, Any]:
+        """Return the JSON value; equal ones give equal text."""
+        return {"words": list(self.words), "tables": [list(name) for name in self.tables]}
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Self:
+        """Read the JSON value.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        tables = tuple((str(database), str(table)) for database, table in value["tables"])
+        return cls(tuple(str(word) for word in value["words"]), tables)
+
+    @classmethod
+    def of(cls, requests: Iterable[ReadingRequest]) -> Self:
+        """Return what several requests ask for together."""
+        taken = list(requests)
+        names = sorted({name for request in taken for name in request.tables})
+        return cls(tuple(sorted(request.word for request in taken)), tuple(names))
+
+
+class RequestFolder:
+    """The requests of one query. Any number of programs may put some in; one query takes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __repr__(self) -> str:
+        return f"RequestFolder({str(self._folder)!r})"
+
+    def put(self, request: ReadingRequest) -> None:
+        """Write a request; one of the same word that waits already is replaced.
+
+        Raises:
+            ConfigError: the folder cannot be written.
+        """
+        value = {"word": request.word, "tables": list(map(list, request.tables)), "not_before": request.not_before}
+        path = self._path(request.word)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(json.dumps(value), encoding="utf-8")
+            unfinished.replace(path)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._folder} cannot be written: {error.strerror}.",
+                hint="Name a folder that this account may write.",
+            ) from None
+
+    def due(self) -> list[ReadingRequest]:
+        """Return the requests whose time has come.
+
+        Raises:
+            ConfigError: the folder cannot be read, or holds what is no request.
+        """
+        now = time.time()
+        return sorted((one for one in self.waiting() if one.not_before <= now), key=lambda one: (one[2], one.word))
+
+    def waiting(self) -> list[ReadingRequest]:
+        """Return all requests that were not removed, also those whose time has not come.
+
+        Raises:
+            ConfigError: as `due`.
+        """
+        try:
+            found = list(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ConfigError(
+                f"{self._folder} cannot be read: {error.strerror}.", hint="Name a folder that this account may read."
+            ) from None
+        return [_read(path) for path in found if path.suffix == _SUFFIX]
+
+    def remove(self, words: Collection[str]) -> None:
+        """Remove requests that are done; those that are not there are passed over."""
+        for word in words:
+            self._path(word).unlink(missing_ok=True)
+
+    def _path(self, word: str) -> Path:
+        return self._folder / f"{hashlib.sha256(word.encode()).hexdigest()[:32]}{_SUFFIX}"
+
+
+def _read(path: Path) -> ReadingRequest:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        tables = tuple((str(database), str(table)) for database, table in value["tables"])
+        return ReadingRequest(str(value["word"]), tables, float(value["not_before"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is no request to read tables: {error}.",
+            hint="Remove it; snapshotRequests names a folder for nothing else.",
+        ) from None

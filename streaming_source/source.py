@@ -18,6 +18,7 @@ from pyspark.version import __version__ as spark_version
 
 from replica.errors import ConfigError, ReplicaError
 from streaming_source.driver.spark_border import spark_border
+from streaming_source.driver.spark_versions import require_spark, warn_of_newer_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.stream import ChangeStreamReader
-
-FIRST_SPARK = (4, 2)  # admission control and Trigger.AvailableNow for Python sources
 
 
 class MariaDbBinlogSource(DataSource):
@@ -55,7 +54,8 @@ class MariaDbBinlogSource(DataSource):
 
     @spark_border()
     def schema(self) -> StructType:
-        _require_spark()
+        require_spark(spark_version)
+        warn_of_newer_spark(spark_version)  # here alone: Spark asks for the schema once a load
         from streaming_source.options.source_options import names_files
 
         if names_files(self.options):
@@ -92,7 +92,7 @@ class MariaDbBinlogSource(DataSource):
 
     @spark_border()
     def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader | TablesReader:
-        _require_spark()
+        require_spark(spark_version)
         from streaming_source.batch.reader import BinlogFilesReader
         from streaming_source.options.source_options import names_files
 
@@ -138,7 +138,7 @@ class MariaDbBinlogSource(DataSource):
 
     @spark_border()
     def _stream_reader(self, schema: StructType) -> ChangeStreamReader:
-        _require_spark()
+        require_spark(spark_version)
         from streaming_source.options.source_options import SourceOptions, names_files
         from streaming_source.stream import ChangeStreamReader
 
@@ -183,12 +183,3 @@ class MariaDbBinlogSource(DataSource):
 
     def __repr__(self) -> str:
         return "MariaDbBinlogSource()"
-
-
-def _require_spark() -> None:
-    version = tuple(int(part) for part in spark_version.split(".")[:2])
-    if version < FIRST_SPARK:
-        raise ConfigError(
-            f"mariadb-binlog needs Spark 4.2 or newer, this is {spark_version}.",
-            hint="Older versions cannot limit micro-batches of Python sources and lose rows with Trigger.AvailableNow.",
-        )

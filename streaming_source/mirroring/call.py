@@ -13,6 +13,7 @@ from replica.errors import ConfigError
 from streaming_source.mirroring.control import exists, mirrored_tables
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
+from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.query_start import started
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def mirror(
         The running query.
 
     Raises:
-        ConfigError: an argument cannot be; the checkpoint or the control table is another mirror's.
+        ConfigError: an argument cannot be; the checkpoint or the control table is another mirror's; the session's
+            Delta is missing, or built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     settings = mirror_settings(
@@ -83,6 +85,7 @@ def mirror(
         source=source,
     )
     _check_session()
+    check_delta(spark, required=True)
     _check_whole(spark, settings)
     from streaming_source.mirroring.sink import MirrorSink
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
+from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.row_events import image_columns
 
@@ -39,12 +40,13 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
         that is none of change rows or lacks a key, and a SchemaError where the table lacks a column.
 
     Raises:
-        ConfigError: no table or no keys are named.
+        ConfigError: no table or no keys are named, or the Delta of the active session is built for another Spark.
     """
     if isinstance(keys, str) or not keys:
         raise ConfigError(f"keys={keys!r} names no columns.", hint='Give a list: keys=["id"].')
     if not table.strip():
         raise ConfigError("upsert_into needs the name of a table.", hint='For example "lake.orders".')
+    _check_session()
     return Upsert(table, tuple(keys), None if columns is None else tuple(columns))
 
 
@@ -106,6 +108,14 @@ class Upsert:
                 f"the table {self._table} has no column {', '.join(lacking)}.",
                 hint="Add what is missing with ALTER TABLE … ADD COLUMNS, or name the wanted ones: columns=[…].",
             )
+
+
+def _check_session() -> None:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        check_delta(session)
 
 
 def _short_errors() -> AbstractContextManager[None]:

@@ -1,0 +1,67 @@
+"""The check that the Delta in a session is one for its Spark, before a query begins that writes with it.
+
+In: a session. Refused: a Delta that was built for another minor version of Spark. It would end in NoSuchMethodError, in
+the middle of the first batch. What it was built for stands in the name of its jar; a Delta that is packed under another
+name, as platforms do, is believed, and so is a session of Spark Connect, whose server we cannot ask.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_JAR: Final = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?2\.\d+-((4\.\d+|\d+)\.[\w.]*\w)[\w-]*\.jar")
+"""Since 4.1 with the Spark it was built for; before, Delta 4.0 was for Spark 4.0 and Delta 3 for Spark 3."""
+
+
+def check_delta(spark: SparkSession, *, required: bool = False) -> None:
+    """Refuse a session whose Delta does not fit; with `required`, one that has none too.
+
+    Raises:
+        ConfigError: Delta is built for another Spark, or is missing.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return
+    jar = _jar(jvm)
+    if jar is None:
+        if required:
+            raise ConfigError(
+                f"this session has no Delta: the class {_CLASS} is not there.",
+                hint="Start it with Delta's package and settings (docs/recipes.md).",
+            )
+        return
+    wanted = ".".join(spark.version.split(".")[:2])
+    built_for, release = _told_by(jar)
+    if built_for not in (None, wanted):
+        raise ConfigError(
+            f"the Delta of this session, {release}, is built for Spark {built_for}, and this is Spark {spark.version}: "
+            "its first write would end in NoSuchMethodError.",
+            hint=f"Take Delta's package for {wanted} (delta-spark_{wanted}_2.13), or the Spark it is for; "
+            "docs/versions.md has what is tested.",
+        )
+
+
+def _told_by(jar: str) -> tuple[str | None, str]:
+    """Return the Spark that a jar of Delta is for, and its release; None where its name says nothing."""
+    found = _JAR.search(jar)
+    return (None, jar) if found is None else (found[1] or found[3], found[2])
+
+
+def _jar(jvm: Any) -> str | None:
+    """Return the place that Delta's classes come from; None without Delta, empty where Java does not tell."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        # As Spark finds it: spark.jars are on the class path of the session, not on that of the JVM.
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        source = jvm.java.lang.Class.forName(_CLASS, False, loader).getProtectionDomain().getCodeSource()
+    except Py4JJavaError:  # ClassNotFoundException
+        return None
+    return "" if source is None or source.getLocation() is None else str(source.getLocation().toString())

@@ -28,10 +28,17 @@ LINES: Final = 40
 ALL: Final = ("*.*",)
 
 
-def ask_initial(patterns: Sequence[str]) -> Steps[InitialVerdicts]:
-    """Ask a server about the tables of these patterns, all of its own if there are none; judge them."""
-    wanted = matcher(patterns or ALL)
-    return (yield from ask_verdicts(patterns or ALL, lambda *name: wanted.fullmatch(".".join(name)) is not None))
+def ask_initial(patterns: Sequence[str], *, unkeyed: bool = False) -> Steps[InitialVerdicts]:
+    """Ask a server about the tables of these patterns, all of its own if there are none; judge them.
+
+    `unkeyed`: for a query with snapshotUnkeyed=whole.
+    """
+    matched = matcher(patterns or ALL)
+
+    def wanted(*name: str) -> bool:
+        return matched.fullmatch(".".join(name)) is not None
+
+    return (yield from ask_verdicts(patterns or ALL, wanted, unkeyed=unkeyed))
 
 
 def initial_report(server: str, verdicts: InitialVerdicts) -> Report:
@@ -70,7 +77,8 @@ def _tables(verdicts: InitialVerdicts) -> Iterator[Result]:
 
 
 def _reading(verdict: InitialVerdict) -> str:
-    return f"read by {key_words(verdict)}: {_amount([verdict])}"
+    how = f"by {key_words(verdict)}" if verdict.key is not None else "in one go"
+    return f"read {how}: {_amount([verdict])}"
 
 
 def _rest(how: str, state: State, tables: Sequence[InitialVerdict]) -> Iterator[Result]:

@@ -41,12 +41,17 @@ if TYPE_CHECKING:
 
 
 async def check_all(
-    config: DaemonConfig, sources: Mapping[str, str], initial: Sequence[str] | None = None
+    config: DaemonConfig,
+    sources: Mapping[str, str],
+    initial: Sequence[str] | None = None,
+    *,
+    unkeyed: bool = False,
 ) -> list[Report]:
     """Report on each server in the order of the configuration, on several servers together, and on the machine.
 
     An error in a report is what a replica would end with; nothing is raised. `sources`: where options come from.
-    `initial`: patterns of tables, none for all; those of the first server that answers are reported on too.
+    `initial`: patterns of tables, none for all; those of the first server that answers are reported on too, as of a
+    query with snapshotUnkeyed=whole if `unkeyed`.
     """
     here = Report("this machine")
     end, us = _look_around(config, here)
@@ -55,7 +60,11 @@ async def check_all(
     answered = {endpoint: facts for endpoint, (_, facts) in zip(config.endpoints, asked, strict=True) if facts}
     shared = Report("the servers together", list(together(answered)))
     shared.error = _first(shared, PrerequisiteError)
-    tables = [await _tables(config, next(iter(answered)), initial)] if answered and initial is not None else []
+    tables = (
+        [await _tables(config, next(iter(answered)), initial, unkeyed=unkeyed)]
+        if answered and initial is not None
+        else []
+    )
     return [*(report for report, _ in asked), *([shared] if shared.results else []), *tables, here]
 
 
@@ -115,12 +124,12 @@ async def _check_one(
     return report, facts
 
 
-async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str]) -> Report:
+async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str], *, unkeyed: bool) -> Report:
     from replica.checks.initial import ask_initial, initial_report
 
     try:
         with contextlib.closing(await log_in(config, endpoint)) as login:
-            return initial_report(str(endpoint), await login.run(ask_initial(patterns)))
+            return initial_report(str(endpoint), await login.run(ask_initial(patterns, unkeyed=unkeyed)))
     except ReplicaError as error:
         return Report(f"the tables of {endpoint}", error=error, tables=[])
 

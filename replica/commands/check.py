@@ -38,6 +38,11 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
     help="Look at the tables too: how each will be read by a query that begins with them (startingPosition=initial).",
 )
 @tables_option
+@click.option(
+    "--unkeyed",
+    is_flag=True,
+    help="With --initial: for a query that reads tables without a key as a whole (snapshotUnkeyed=whole).",
+)
 @click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask no one.")
 @click.option(
     "--example-config",
@@ -48,7 +53,9 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
     help="Print a configuration file with every option and its default.",
 )
 @configured(DaemonConfig)
-def check_command(config: DaemonConfig, *, as_json: bool, initial: bool, tables: list[str], config_only: bool) -> None:
+def check_command(
+    config: DaemonConfig, *, as_json: bool, initial: bool, tables: list[str], unkeyed: bool, config_only: bool
+) -> None:
     """Ask every configured server, and this machine, for all that a replica needs; what is missing, each with its fix.
 
     The exit code is that of the first error a replica would end with; 0 if there is none.
@@ -58,7 +65,9 @@ def check_command(config: DaemonConfig, *, as_json: bool, initial: bool, tables:
         return
     if tables and not initial:
         raise ConfigError("--table chooses among the tables that --initial looks at.", hint="Add --initial.")
-    reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None))
+    if unkeyed and not initial:
+        raise ConfigError("--unkeyed is about the tables that --initial looks at.", hint="Add --initial.")
+    reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None, unkeyed=unkeyed))
     code = next((report.error.exit_code for report in reports if report.error is not None), 0)
     if as_json:
         click.echo(json.dumps(_as_json(reports, code)))

@@ -1,8 +1,8 @@
 """The server's catalog as the reading of tables needs it: the names of all tables, and one table's definition and key.
 
 In: a connection. Out: names in order, asked in pieces, of which nothing but the names stays in memory; or one table as
-it is now. Views and sequences have no rows to read and are left out. Refused, by name: a table without a key that rows
-can be read by, or of an engine whose rows a snapshot does not hold still.
+it is now. Views and sequences have no rows to read and are left out. Refused, by name, unless such tables may be read
+as a whole: a table without a key that rows can be read by, or of an engine whose rows a snapshot does not hold still.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from replica.errors import PrerequisiteError, SchemaError
 from replica.handshake.catalog import read_tables
 from replica.schema.catalog import SYSTEM_DATABASES
+from replica.table_reader.chunk import WHOLE_ROW
 from replica.table_reader.chunks import ReadTable
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
@@ -30,6 +31,9 @@ LOOKS: Final = 2
 """How often a key is looked for: between the columns and the indexes a statement may have changed both."""
 VERSIONED_ENGINES: Final = ("InnoDB",)
 """The engines whose rows stand still in a snapshot."""
+LOCKING_ENGINES: Final = ("Aria", "MyISAM")
+"""The engines whose rows stand still for one statement, because it locks the table: a writer holds its lock until its
+change is in the binlog, so that what a statement sees is in there."""
 
 _DATABASES: Final = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
 _TABLES: Final = (
@@ -66,8 +70,10 @@ def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[
     return sorted(found)
 
 
-def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
+def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False) -> ReadTable | None:
     """Return a table as it is now; None where there is none of that name that has rows to read.
+
+    `unkeyed`: one that can only be read as a whole may be, and has the key WHOLE_ROW.
 
     Raises:
         PrerequisiteError: it cannot be read in parts that fit together.
@@ -77,13 +83,15 @@ def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
         return None
     engine = facts[0][1]
-    if engine not in VERSIONED_ENGINES:
+    locking = unkeyed and engine in LOCKING_ENGINES
+    if engine not in VERSIONED_ENGINES and not locking:
         raise PrerequisiteError(
             f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
             "does not hold still.",
-            hint="Leave it out of the query's tables, or ALTER it to InnoDB.",
+            hint="Leave it out of the query's tables, or ALTER it to InnoDB; MyISAM and Aria can be read as a whole "
+            "(snapshotUnkeyed=whole).",
         )
-    for _ in range(LOOKS):
+    for look in range(1, LOOKS + 1):
         try:
             schema = connection.run(read_tables([name])).get(name)
         except SchemaError:
@@ -92,13 +100,17 @@ def describe_table(connection: Asked, name: TableName) -> ReadTable | None:
             raise
         if schema is None:
             return None
+        if locking:
+            return ReadTable(schema, WHOLE_ROW, locks=True)
         key = choose_key(schema, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
         if key is not None:
             return ReadTable(schema, key)
+        if unkeyed and look == LOOKS:
+            return ReadTable(schema, WHOLE_ROW)
     raise PrerequisiteError(
         f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
         "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
-        hint="Give it one, or leave it out of the query's tables.",
+        hint="Give it one, leave it out of the query's tables, or read it as a whole with snapshotUnkeyed=whole.",
     )
 
 

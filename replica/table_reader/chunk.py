@@ -7,7 +7,7 @@ own making, so that all that decodes rows of the stream decodes them too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,13 +26,23 @@ class TableKey:
     columns: tuple[int, ...]
     ordered: bool
 
+    @property
+    def is_row(self) -> bool:
+        """Whether nothing but all columns together tells rows apart, and equal rows by nothing: see whole_rows.py."""
+        return not self.columns
+
+
+WHOLE_ROW: Final = TableKey("", (), ordered=False)
+"""The key of a table that has none: the bytes of a row's key are those of its image."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
     """Row images of one table map, one behind the other, with the key bytes of each row.
 
     `table_map` is the body of a TABLE_MAP event, ours or the stream's, `width` its number of columns; every image has
-    all of them. `ends` and `key_ends` hold, per row, where its image and its key bytes end.
+    all of them. `ends` and `key_ends` hold, per row, where its image and its key bytes end. Where the key is the whole
+    row, `keys` is `images`.
     """
 
     table_map: bytes

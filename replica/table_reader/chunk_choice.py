@@ -62,11 +62,17 @@ def choose_chunks(
             rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
         upper = _upper(view, chunks, v) if chunks else None
         if upper is not None and definitions.setdefault(table.name, chunks[0].table) == chunks[0].table:
-            chosen.append((ChunkRun(table.name, tuple(chunks), upper), table))
+            chosen.append((ChunkRun(table.name, tuple(chunks), upper, shown_before(view, chunks)), table))
             if len(chunks) == len(table.chunks):
                 continue
         stopped.add(table.name)
     return chosen, gone
+
+
+def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation | None:
+    """Find the place that all rows of a table without a key stood before, which the log has got to; None for others."""
+    (first, *_) = chunks
+    return place_behind(view, first.shown or first.upper) if first.table.key.is_row else None
 
 
 def _upper(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:

@@ -1,23 +1,24 @@
 """One chunk of a table, read in a snapshot transaction of its own.
 
 In: a connection, a table, the key up to which it was read, and what the snapshot surely sees (the lower position). Out:
-the chunk with its rows in the spool, or that there is no such table. Its definition is read before the snapshot is
-opened, behind the lower position: what changes the table after that is found in the relay log between the chunk's
-`lower` and `upper`. Refused: a result that is not what the definition says; a server that is behind the lower position
-is for the caller to wait for.
+the chunk with its rows in the spool, or that there is no such table. A table without a key is one chunk. Its definition
+is read before the snapshot is opened, behind the lower position: what changes the table after that is found in the
+relay log between the chunk's `lower` and `upper`. Refused: a result that is not what the definition says; a server that
+is behind the lower position is for the caller to wait for.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from replica.errors import SchemaError, ServerError, UnsupportedColumnError
 from replica.protocol.gtid import covers
 from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.catalog import Asked, describe_table
-from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts
+from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts, whole_sql
+from replica.table_reader.frontier import NOTHING
 from replica.table_reader.kept_key import key_literals
 from replica.table_reader.pace import CHUNK_BYTES
 from replica.table_reader.result_rows import ResultRows
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
     from replica.option_values import Endpoint
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
+    from replica.table_reader.chunk import RowBlock
+    from replica.table_reader.chunks import ReadTable
     from replica.table_reader.pace import Pace
     from replica.table_reader.result_stream import ResultStream
-    from replica.table_reader.spool import Spool
+    from replica.table_reader.spool import Spool, StoredBlock
     from replica.table_reader.watch import Seen
 
 TRANSIENT: Final = {
@@ -97,9 +100,11 @@ class ChunkReader:
             BehindError: the server has not got to the lower position.
             ReplicaError: as the connection, the catalog and the rows say.
         """
-        table = describe_table(connection, wanted.name)
+        table = describe_table(connection, wanted.name, unkeyed=self.pace.unkeyed)
         if table is None:
             return Read(None, connection.position(), wanted.rows, connected=True)
+        if table.key.is_row:
+            return self._read_whole(connection, table, wanted, seen)
         begin = () if starts(wanted.begin) else key_literals(table.schema, table.key, wanted.begin)
         end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
         sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
@@ -134,9 +139,38 @@ class ChunkReader:
             upper,
             block.rows,
             size,
-            self.spool.store(block),
+            (self.spool.store(block),),
         )
         return Read(chunk, upper, more, connected=not cut)
+
+    def _read_whole(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
+        """Read a table in one go, as one chunk: nothing tells where a second one would begin."""
+        opened = connection.begin_snapshot()
+        if not covers(opened, seen.lower.position):
+            connection.end_snapshot()
+            raise BehindError
+        connection.rows("SET SESSION max_statement_time = 0")  # however large it is
+        stream = connection.select(whole_sql(table, select_list(table.schema)))
+        rows = ResultRows(table.schema, None, stream.columns, memory=self.memory)
+        count = size = 0
+        stored: list[StoredBlock] = []
+        try:
+            for stretch in stream.stretches():
+                rows.add(stretch)
+                if rows.size >= self.pace.chunk_bytes:
+                    stored.append(self.spool.store(_by_row(rows.block())))
+                    count, size = count + stored[-1].rows, size + stored[-1].size
+            stored.append(self.spool.store(_by_row(rows.block())))
+            count, size = count + stored[-1].rows, size + stored[-1].size
+            upper = self._end(connection, seen.host, cut=False)
+            connection.rows(f"SET SESSION max_statement_time = {self.pace.statement_s:g}")
+        except BaseException:
+            for block in stored:
+                block.drop()
+            raise
+        shown = None if table.locks else opened
+        chunk = TableChunk(table, NOTHING, None, seen.lower.location, upper, count, size, tuple(stored), shown)
+        return Read(chunk, upper, wanted.rows, connected=True)
 
     def _end(self, connection: SnapshotConnection, host: Endpoint, *, cut: bool) -> GtidPosition:
         """End the snapshot; return the server's position, read before that or later."""
@@ -160,6 +194,11 @@ class Read(NamedTuple):
     upper: GtidPosition
     next_rows: int
     connected: bool
+
+
+def _by_row(block: RowBlock) -> RowBlock:
+    """Return a block with its images as the keys of its rows."""
+    return replace(block, keys=block.images, key_ends=block.ends)
 
 
 def redefined(error: Exception) -> bool:

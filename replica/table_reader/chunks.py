@@ -31,10 +31,13 @@ GROWTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a chunk was read: its definition and its key."""
+    """A table as a chunk was read: its definition and its key. `locks`: its engine keeps no versions of rows, and lets
+    no one write while a statement reads.
+    """
 
     schema: TableSchema
     key: TableKey
+    locks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class TableChunk:
     """Rows of a table whose keys lie behind `begin` and up to `end` (kept keys; None: no more rows follow).
 
     `lower`: everything up to this place of the relay log is surely in them, and was done before the definition was
-    read. `upper`: nothing behind this position is, and the definition held there.
+    read. `upper`: nothing behind this position is, and the definition held there. `shown`: an earlier one behind which
+    nothing is, where it counts; None: the same.
     """
 
     table: ReadTable
@@ -52,7 +56,13 @@ class TableChunk:
     upper: GtidPosition
     rows: int
     size: int
-    stored: StoredBlock
+    stored: tuple[StoredBlock, ...]
+    shown: GtidPosition | None = None
+
+    def drop(self) -> None:
+        """Let its rows go; this may be called twice."""
+        for block in self.stored:
+            block.drop()
 
 
 def quoted(name: str) -> str:
@@ -91,6 +101,12 @@ def chunk_sql(
     where = f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
     source = f"{quoted_name((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
     return f"SELECT {columns} FROM {source}{where} ORDER BY {', '.join(names)} LIMIT {rows}"  # noqa: S608  (quoted)
+
+
+def whole_sql(table: ReadTable, columns: str) -> str:
+    """Return the SELECT of all rows, in no order."""
+    schema = table.schema
+    return f"SELECT {columns} FROM {quoted_name((schema.database, schema.table))}"  # noqa: S608  (quoted)
 
 
 def largest_sql(table: ReadTable, columns: str) -> str:

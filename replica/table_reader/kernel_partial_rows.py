@@ -56,6 +56,8 @@ def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, i
             store_u1(target + (c >> 3), load_u1(target + (c >> 3)) | (1 << (c & 7)))
         copy(end, source, size)
         end += size
+    if columns & 7:  # the server sets the bits that are left over
+        store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (columns & 7))
     return end
 
 

@@ -11,7 +11,7 @@ from replica.rows.decode.kernel_row_keys import (
     compare_bytes,
 )
 from replica.rows.scan.kernel_maps import content_hash, same_bytes
-from replica.table_reader.half_record import HalfRecord
+from replica.table_reader.half_record import PUTS, HalfRecord
 
 
 @helper
@@ -171,6 +171,55 @@ def drop_touched(
             store_u8(take + found * 8, row)
             found += 1
         begin = end
+    return found
+
+
+@kernel
+def count_images(halves: int, count: int, sign: int, table: int, mask: int, firsts: int, more: int) -> int:
+    """Count, per image that these halves have, by how many rows with it there are more behind them; with -1 as `sign`,
+    before them. Return how many different images there are; the key of a half is its image.
+
+    `table`: zeros, int32, more than twice the halves. `firsts`: takes an int64 an image, the first half that has it.
+    `more`: zeros, int64 an image, takes the counts.
+    """
+    found = 0
+    for i in range(count):
+        half = halves + i * HalfRecord.BYTES
+        number = find_key(
+            halves, firsts, load_u8(half + HalfRecord.key), load_u8(half + HalfRecord.key_size), table, mask
+        )
+        if number < 0:
+            store_u4(table + (-1 - number) * 4, found + 1)
+            store_u8(firsts + found * 8, i)
+            number = found
+            found += 1
+        step = sign if load_u8(half + HalfRecord.flags) & PUTS else -sign
+        store_u8(more + number * 8, load_u8(more + number * 8) + step)
+    return found
+
+
+@kernel
+def drop_counted(
+    images: int, ends: int, rows: int, halves: int, firsts: int, table: int, mask: int, more: int, take: int
+) -> int:
+    """Write the numbers of a block's rows to `take`, but for one with an image for each time that there is one less;
+    count those in `more`. Return how many rows are left.
+
+    `firsts`, `table`, `more`: as count_images() leaves them.
+    """
+    found = 0
+    begin = 0
+    for row in range(rows):
+        end = load_u8(ends + row * 8)
+        number = find_key(halves, firsts, images + begin, end - begin, table, mask)
+        begin = end
+        if number >= 0:
+            left = load_u8(more + number * 8)
+            if left < 0:
+                store_u8(more + number * 8, left + 1)
+                continue
+        store_u8(take + found * 8, row)
+        found += 1
     return found
 
 

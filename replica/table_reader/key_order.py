@@ -90,7 +90,9 @@ def _in_order(blocks: Sequence[RowBlock], ranges: Sequence[tuple[int, int]]) -> 
         taken = rows[begin:end]
         block = blocks[int(taken["slot"][0])]
         images, ends = _copied(taken["image"], taken["size"])
-        keys, key_ends = _copied(taken["key"], taken["key_size"])
+        keys, key_ends = images, ends
+        if block.keys is not block.images:
+            keys, key_ends = _copied(taken["key"], taken["key_size"])
         yield RowBlock(block.table_map, block.width, images, ends, keys, key_ends)
 
 

@@ -28,8 +28,10 @@ _LENGTH_BYTES: Final = 2  # before each value of a kept key
 def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
     """Return the kept keys behind which the second lane begins and all others; empty for a table that needs none."""
     schema, key = chunk.table.schema, chunk.table.key
+    if chunk.end is None or len(key.columns) != 1:
+        return []
     column = schema.columns[key.columns[0]]
-    if chunk.end is None or len(key.columns) != 1 or column.data_type not in _INTEGERS:
+    if column.data_type not in _INTEGERS:
         return []
     name = schema.database, schema.table
     count = min(MOST_LANES, count_table_rows(connection, name) // (LANE_CHUNKS * chunk_rows))

@@ -2,7 +2,8 @@
 
 In: chunks, each with the places between which its rows may stand; the position. Out: per table the blocks that hold
 there, or why not now: a statement changed the table in between, so that it has to be read again, or does so behind the
-position, which has to come first. The window of the relay log is kept and grows, while the tables are the same.
+position, which has to come first; or rows were changed, of a table that has no key, while it was read. The window of
+the relay log is kept and grows, while the tables are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from replica.table_reader.kept_key import key_bytes
 from replica.table_reader.key_order import KeyOrder
 from replica.table_reader.moved import moved
 from replica.table_reader.partial_rows import completed
-from replica.table_reader.window import TableWindow
+from replica.table_reader.whole_rows import recounted
+from replica.table_reader.window import TableWindow, location_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,15 +43,20 @@ class Fit(Enum):
     """A statement changes it behind the position, before the chunks' end."""
     FORWARD = auto()
     """Row images lack columns before the chunks' end: nothing can be taken back up to there."""
+    UNSETTLED = auto()
+    """Rows without a key were changed while they were read: which of the changes they show, nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRun:
-    """Chunks of one table, neighbours in key order. `upper`: the place that all of them were read before."""
+    """Chunks of one table, neighbours in key order. `upper`: the place that all of them were read before; `shown`: the
+    one that rows without a key show nothing behind, None for others.
+    """
 
     name: TableName
     chunks: Sequence[TableChunk]
     upper: RelayLocation
+    shown: RelayLocation | None = None
 
     @property
     def table(self) -> ReadTable:
@@ -108,6 +115,8 @@ class ChunkMover:
             return Fit.AGAIN
         if v < group.upper and window.ddl(group.name, v, group.upper):
             return Fit.LATER
+        if group.shown is not None and len(window.changes(group.name, group.lower, group.shown)):
+            return Fit.UNSETTLED
         if v < group.upper and window.lacks_columns(group.name, min(group.lower, v), group.upper):
             return Fit.FORWARD
         return Fit.FITS
@@ -119,9 +128,17 @@ class ChunkMover:
             BlockLostError: the file of a chunk is not there any more.
             PartialRowError: the relay log has a change of a row of them whose images lack columns that are needed.
             PrerequisiteError: it has one whose images do not tell the row's key.
+            UnlikeRowsError: rows without a key are not those that it says were changed.
         """
         window = self._known()
         table = group.table
+        if group.shown is not None:
+            forward = v > group.shown
+            behind, upto = (group.shown, v) if forward else (v, max(v, group.lower))
+            changes = window.changes(group.name, behind, upto)
+            rows = (block for chunk in group.chunks for block in _loaded(chunk))
+            yield from self._sorted(recounted(rows, changes, window.table_maps, back=not forward))
+            return
         states = window.state_at(group.name, min(group.lower, v), v, group.upper)
         if not table.key.ordered:
             yield from self._in_key_order(group, states)
@@ -129,21 +146,26 @@ class ChunkMover:
         for chunk in group.chunks:
             begin = None if starts(chunk.begin) else key_bytes(table.schema, table.key, chunk.begin)
             end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
-            yield from moved(_loaded(chunk), states, begin, end)
+            for block in _loaded(chunk):
+                yield from moved(block, states, begin, end)
 
     def _in_key_order(self, group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
         """Yield the rows of a table that only comes as a whole."""
+        return self._sorted(_moved_as_whole(group, states))
+
+    def _sorted(self, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
         order = KeyOrder(self._spool)
         try:
-            for number, chunk in enumerate(group.chunks):
-                last = number == len(group.chunks) - 1
-                loaded = _loaded(chunk)
-                states = completed(states, loaded, 0, len(states), final=last)
-                for block in moved(loaded, states, None, None, puts=last):
-                    order.add(block)
+            for block in blocks:
+                order.add(block)
             yield from order.blocks()
         finally:
             order.drop()
+
+    def last_change(self, group: ChunkRun) -> RelayLocation:
+        """Return the place of the last change of rows without a key before the one that they show nothing behind."""
+        places = self._known().changes(group.name, group.lower, group.shown or group.upper)["place"]
+        return location_at(int(places.max())) if len(places) else group.lower
 
     def partial_error(self, name: TableName, place: int) -> PrerequisiteError:
         """Make the error for rows that stay unknown because their images lack columns."""
@@ -155,8 +177,18 @@ class ChunkMover:
         return self._window
 
 
-def _loaded(chunk: TableChunk) -> RowBlock:
-    block = chunk.stored.load()
-    if block is None:
-        raise BlockLostError
-    return block
+def _moved_as_whole(group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
+    for number, chunk in enumerate(group.chunks):
+        last = number == len(group.chunks) - 1
+        for block in _loaded(chunk):
+            states = completed(states, block, 0, len(states), final=last)
+            yield from moved(block, states, None, None, puts=last)
+
+
+def _loaded(chunk: TableChunk) -> Iterator[RowBlock]:
+    """Yield the blocks of a chunk: one, where it has a key."""
+    for stored in chunk.stored:
+        block = stored.load()
+        if block is None:
+            raise BlockLostError
+        yield block

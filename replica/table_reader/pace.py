@@ -24,6 +24,9 @@ MOST_THREADS_RUNNING: Final = 64
 """Reading pauses while the server runs more statements at once: more than its cores, on most machines."""
 MOST_HISTORY: Final = 1_000_000
 """Reading pauses while InnoDB's history is longer: purge is behind then, and read views are what holds it up."""
+MOST_UNSETTLED: Final = 12
+"""How often a table without a key is read, before it is said that its rows are always changed meanwhile: each time but
+the first waits for a position behind the last change, ten seconds old on a server that commits all the time."""
 BURST_S: Final = 1.0
 """How far the rate of rows may be ahead: a chunk is one step."""
 
@@ -32,7 +35,8 @@ BURST_S: Final = 1.0
 class Pace:
     """The cost to the server that reading may have. `host`: the one that is read, where it is not that of the stream.
 
-    `spool_bytes`: the most that waits on disk; None: as much as the relay log may hold.
+    `spool_bytes`: the most that waits on disk; None: as much as the relay log may hold. `unkeyed`: tables that have no
+    key, or of whose rows no snapshot is to be had, are read in one go.
     """
 
     connections: int = 2
@@ -45,6 +49,7 @@ class Pace:
     lock_wait_s: float = 5.0
     host: Endpoint | None = None
     spool_bytes: int | None = None
+    unkeyed: bool = False
 
 
 class RowRate:

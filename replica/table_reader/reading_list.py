@@ -148,7 +148,7 @@ class ReadingList:
                 try:
                     _keep_key(table, chunk)
                 except SchemaError:
-                    chunk.stored.drop()
+                    chunk.drop()
                     raise
                 table.chunks.append(chunk)
                 table.whole = not chunk.table.key.ordered
@@ -158,7 +158,7 @@ class ReadingList:
                     self._divide(table, borders)
             self.changed.notify_all()
         if not taken:
-            chunk.stored.drop()
+            chunk.drop()
         return taken
 
     def give_back(self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None) -> None:
@@ -211,7 +211,7 @@ class ReadingList:
             for _ in range(chunks):
                 chunk = table.chunks.popleft()
                 table.delivered = chunk.end or table.delivered
-                chunk.stored.drop()
+                chunk.drop()
             if ended:
                 self._begun.pop((table.name, table.lane), None)
             self.changed.notify_all()
@@ -338,7 +338,7 @@ class ReadingList:
 
 def _drop_chunks(table: TableReading) -> None:
     for chunk in table.chunks:
-        chunk.stored.drop()
+        chunk.drop()
     table.chunks.clear()
 
 

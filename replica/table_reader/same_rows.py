@@ -15,15 +15,18 @@ from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
 from replica.table_reader.catalog import list_tables
+from replica.table_reader.chunk_choice import shown_before
 from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.lagging import await_position
 from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
+from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_threads import SAME_MISFIT
 from replica.table_reader.transaction import transaction_at
+from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
 from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class RangeReader:
         self._spool.open()
         transaction = transaction or transaction_at(self._view.log, v)
         deadline = time.monotonic() + self._config.reconnect_retry_s
-        failed = 0
+        failed = unsettled = 0
         while True:
             writer = BatchWriter(self._spool, name.before.rows, transaction)
             connection = None
@@ -97,6 +100,12 @@ class RangeReader:
                 return _finished(writer, name)
             except (BehindError, BlockLostError, _ReadAgainError):
                 writer.abandon()
+            except _UnsettledError as error:
+                writer.abandon()
+                unsettled += 1
+                if unsettled >= MOST_UNSETTLED:
+                    raise unsettled_error(error.name, MOST_UNSETTLED) from None
+                self._await_settled(error.place)
             except ReplicaError as error:
                 writer.abandon()
                 failed += 1
@@ -147,14 +156,20 @@ class RangeReader:
             upper = max(self._await_place(chunk, v) for chunk in chunks)
             if any(chunk.table != chunks[0].table for chunk in chunks):
                 raise _ReadAgainError
-            group = ChunkRun(wanted[0], tuple(chunks), upper)
+            group = ChunkRun(wanted[0], tuple(chunks), upper, shown_before(self._view, chunks))
             self._mover.look([group], v.location)
             fit = self._mover.fit(group, v.location)
             if fit is Fit.LATER:
                 raise _changed(f"a statement changed table {'.'.join(wanted[0])} since")
             if fit is Fit.AGAIN:
                 raise _ReadAgainError  # until the lower position has passed the batch's
+            if fit is Fit.UNSETTLED:
+                raise _UnsettledError(wanted[0], self._mover.last_change(group))
             writer.write(group.name, self._mover.blocks(group, v.location))
+        except UnlikeRowsError:
+            raise _changed(
+                f"rows of {'.'.join(wanted[0])}, which has no key, are not those that were changed"
+            ) from None
         except PartialRowError as error:
             if location_at(error.place) <= v.location:
                 raise _ReadAgainError from None  # the same
@@ -162,7 +177,7 @@ class RangeReader:
             raise _changed(f"{what} taken back") from None
         finally:
             for chunk in chunks:
-                chunk.stored.drop()
+                chunk.drop()
 
     def _chunks(self, connection: SnapshotConnection, seen: Seen, wanted: Range) -> list[TableChunk]:
         name, begin, end = wanted
@@ -184,7 +199,7 @@ class RangeReader:
                     others.append(connection := self._connect(seen.host))
         except BaseException:
             for chunk in chunks:
-                chunk.stored.drop()
+                chunk.drop()
             raise
         finally:
             for other in others:
@@ -203,6 +218,13 @@ class RangeReader:
                 raise _ReadAgainError
             time.sleep(POLL_S)
         return seen
+
+    def _await_settled(self, place: RelayLocation) -> None:
+        """Wait until what lies before a place is surely seen."""
+        while (seen := self._watch.seen) is None or seen.lower.location < place:
+            self._watch.check()
+            self._view.head()  # raises what ended the stream
+            time.sleep(POLL_S)
 
     def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
         while True:
@@ -224,6 +246,14 @@ def _passes(error: ReplicaError, count: int) -> bool:
     if isinstance(error, DisconnectedError) or passes(error) or code in REDEFINED:
         return True
     return redefined(error) and count < SAME_MISFIT
+
+
+class _UnsettledError(Exception):
+    """Rows without a key were changed while they were read, at `place` last; it never leaves this module."""
+
+    def __init__(self, name: TableName, place: RelayLocation) -> None:
+        super().__init__(name, place)
+        self.name, self.place = name, place
 
 
 class _ReadAgainError(Exception):

@@ -8,6 +8,7 @@ method.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,7 @@ from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
+from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
@@ -30,6 +32,7 @@ from replica.table_reader.same_rows import RangeReader
 from replica.table_reader.spool import Spool
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.watch import SourceWatch
+from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
 from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ CONNECT_POLL_S: Final = 0.2
 MOST_UNKNOWN: Final = 10
 """How often a table is read again because row images leave out columns of rows that it did not have yet: each time a
 change in ten seconds may do that again, so that it takes a pause of the writers, or none that leaves columns out."""
+
+_log = logging.getLogger(__name__)
 
 
 class Advance(NamedTuple):
@@ -124,6 +129,7 @@ class TableSnapshot:
         self.held_back: tuple[TableName, ...] = ()
         self.forward_only: tuple[TableName, ...] = ()
         self._unknown: Counter[TableName] = Counter()
+        self._unsettled: Counter[TableName] = Counter()
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
@@ -309,6 +315,8 @@ class TableSnapshot:
                 again.append(table)
             elif fit is Fit.FORWARD:
                 forward.append(table)
+            elif fit is Fit.UNSETTLED:
+                self._read_settled(table, self._mover.last_change(group))
             else:
                 later.append(table)
         if later:
@@ -336,13 +344,9 @@ class TableSnapshot:
                 before = writer.rows
                 try:
                     writer.write(group.name, self._mover.blocks(group, v.location))
-                except BlockLostError:
-                    self._list.read_again(table)
+                except (BlockLostError, PartialRowError, UnlikeRowsError) as error:
                     writer.abandon()
-                    return None
-                except PartialRowError as error:
-                    writer.abandon()
-                    self._read_later(table, error.place)
+                    self._read_better(table, error, v.location)
                     return None
                 end = group.chunks[-1].end
                 ended |= {group.name} if end is None else set()
@@ -359,7 +363,7 @@ class TableSnapshot:
             writer.abandon()
             raise
         for group, table in taken:
-            del self._unknown[table.name]
+            del self._unknown[table.name], self._unsettled[table.name]
             self._list.delivered(table, len(group.chunks), ended=group.chunks[-1].end == table.upto)
         for table in gone:
             self._list.delivered(table, 0, ended=True)
@@ -367,6 +371,23 @@ class TableSnapshot:
             self._mover.forget()
         self._reached = new
         return Advance(new, new.rows - frontier.rows, size)
+
+    def _read_better(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
+        """Read a table again whose rows could not be moved to a place."""
+        if isinstance(error, PartialRowError):
+            self._read_later(table, error.place)
+        elif isinstance(error, UnlikeRowsError):
+            self._read_settled(table, v)
+        else:
+            self._list.read_again(table)
+
+    def _read_settled(self, table: TableReading, place: RelayLocation) -> None:
+        """Read a table without a key again, from a position on that is behind a change."""
+        self._unsettled[table.name] += 1
+        if self._unsettled[table.name] >= MOST_UNSETTLED:
+            raise unsettled_error(table.name, MOST_UNSETTLED)
+        _log.info("%s was changed while it was read, and has no key: it is read again", ".".join(table.name))
+        self._list.read_again(table, not_before=place)
 
     def _read_later(self, table: TableReading, place: int) -> None:
         """Read a table again when what its images leave out is surely seen."""

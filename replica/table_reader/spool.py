@@ -114,17 +114,18 @@ class Spool:
         """
         size = _size(block)
         if size <= IN_MEMORY_BYTES or self._hold(size):
-            return StoredBlock(self, size, block=block)
+            return StoredBlock(self, size, block.rows, block=block)
         self.reserve(size)
         path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
-        arrays = (block.ends, block.key_ends, block.images, block.keys)
+        keys, key_ends = (block.keys[:0], block.key_ends[:0]) if _by_row(block) else (block.keys, block.key_ends)
+        arrays = (block.ends, key_ends, block.images, keys)
         head = _HEAD.pack(_MAGIC, block.width, *(array.nbytes for array in arrays), len(block.table_map))
         try:
             write_file(path, [head, *(np.ascontiguousarray(array).data for array in arrays), block.table_map])
         except OSError as error:
             self.give_back(size)
             raise spool_error(self.folder, error) from error
-        return StoredBlock(self, size, path=path)
+        return StoredBlock(self, size, block.rows, path=path)
 
     def remove(self, path: Path) -> None:
         """Remove a file of ours that was reserved for; one that is gone is no error."""
@@ -160,8 +161,11 @@ class Spool:
 class StoredBlock:
     """A block that waits, in memory or in a file. `lost` where someone removed the file."""
 
-    def __init__(self, spool: Spool, size: int, *, block: RowBlock | None = None, path: Path | None = None) -> None:
+    def __init__(
+        self, spool: Spool, size: int, rows: int, *, block: RowBlock | None = None, path: Path | None = None
+    ) -> None:
         self.size = size
+        self.rows = rows
         self._spool = spool
         self._block = block
         self._path = path
@@ -232,8 +236,14 @@ def spool_error(folder: Path, error: OSError) -> RelayError:
     return RelayError(what, hint="Repair the disk or the folder, then start again: nothing that was delivered is lost.")
 
 
+def _by_row(block: RowBlock) -> bool:
+    """Tell whether its keys are its images, which are kept once."""
+    return block.keys is block.images
+
+
 def _size(block: RowBlock) -> int:
-    arrays = (block.images, block.ends, block.keys, block.key_ends)
+    keys = () if _by_row(block) else (block.keys, block.key_ends)
+    arrays = (block.images, block.ends, *keys)
     return _HEAD.size + len(block.table_map) + sum(array.nbytes for array in arrays)
 
 
@@ -250,4 +260,6 @@ def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
         parts.append(data[at : at + size])
         at += size
     ends, key_ends, images, keys, table_map = parts
+    if len(key_ends) < len(ends):
+        keys, key_ends = images, ends
     return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64))

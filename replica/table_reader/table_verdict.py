@@ -13,7 +13,9 @@ from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.generated import omits_generated
+from replica.table_reader.catalog import LOCKING_ENGINES
 from replica.table_reader.key import choose_key
+from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.table_facts import INNODB
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ BYTES_A_SECOND: Final = 40.0 * (1 << 20)
 WHOLE_WARNED: Final = 1 << 30
 """The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
 
+_OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
 _WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
     "MyISAM": "its rows are never as of one moment",
@@ -77,13 +80,15 @@ class InitialVerdict:
         return ".".join(self.name)
 
 
-def judge_table(table: ListedTable, facts: TableFacts) -> InitialVerdict:
-    """Return the verdict on one table that the catalog lists."""
+def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False) -> InitialVerdict:
+    """Return the verdict on one table that the catalog lists; `unkeyed`: those that can only be read as a whole are."""
     if table.type == "SEQUENCE" and table.name not in facts.named:
         what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
         return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
     key = choose_key(table.schema, table.indexes) if table.schema is not None else None
-    reasons = tuple(_refusals(table, facts, key))
+    if unkeyed and table.engine in LOCKING_ENGINES:
+        key = None
+    reasons = tuple(_refusals(table, facts, key, unkeyed=unkeyed))
     columns = () if key is None or table.schema is None else tuple(table.schema.columns[i].name for i in key.columns)
     return InitialVerdict(
         name=table.name,
@@ -113,7 +118,7 @@ def quoted(name: tuple[str, str]) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in name)
 
 
-def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> Iterator[Reason]:
+def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, unkeyed: bool) -> Iterator[Reason]:
     leave = f"leave it out (excludeTables={'.'.join(table.name)})"
     if table.type == "SEQUENCE":
         yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
@@ -129,9 +134,9 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None) -> It
         what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
         yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
         return  # the catalog hid the rest
-    if table.engine != INNODB:
+    if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
         yield _engine(table, leave)
-    elif key is None:
+    elif key is None and not unkeyed:
         yield _no_key(table)
     if table.type == "SYSTEM VERSIONED":
         yield from _versioned(table, facts, leave)
@@ -175,16 +180,16 @@ def _engine(table: ListedTable, leave: str) -> Reason:
     if engine.upper() in _FOREIGN:
         return Reason("engine", f"its engine is {engine}: its rows are not this server's", leave)
     why = _WITHOUT_VERSIONS.get(engine, "only InnoDB keeps the versions of rows that a position needs")
-    return Reason(
-        "engine", f"its engine is {engine}: {why}", f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}"
-    )
+    whole = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
+    fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}{whole}"
+    return Reason("engine", f"its engine is {engine}: {why}", fix)
 
 
 def _no_key(table: ListedTable) -> Reason:
     kind = "UNIQUE" if any(index.name == "PRIMARY" for index in table.indexes) else "PRIMARY KEY"
     add = (
         f"ALTER TABLE {quoted(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
-        f" {kind}; (a copy of the table is made)"
+        f" {kind}; (a copy of the table is made) or {_OPT_IN}"
     )
     unique = [index for index in table.indexes if index.unique]
     if not unique or table.schema is None:
@@ -230,12 +235,23 @@ def _warnings(table: ListedTable, key: TableKey | None) -> Iterator[Reason]:
         yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")
     for cascade in table.cascades or ():
         yield _cascade(table, cascade)
-    if key is not None and not key.ordered and table.octets >= WHOLE_WARNED:
+    if key is None:
+        yield _whole(table)
+    elif not key.ordered and table.octets >= WHOLE_WARNED:
         what = (
             "only the server knows the order of its key (text in a collation): it comes as a whole, when all of it was "
             "read and lies on the driver's disk; after a restart before that it is read from its beginning"
         )
         yield Reason("whole", what)
+
+
+def _whole(table: ListedTable) -> Reason:
+    meanwhile = "no one can write to it meanwhile, and " if table.engine in LOCKING_ENGINES else ""
+    what = (
+        f"it is read in one SELECT: {meanwhile}it is read again if its rows were changed in the seconds before or "
+        f"meanwhile, {MOST_UNSETTLED} times at most; it comes when all of it lies on the driver's disk"
+    )
+    return Reason("unkeyed", what, "start while no one writes to it")
 
 
 def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
@@ -247,7 +263,7 @@ def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
 
 
 def key_words(verdict: InitialVerdict) -> str:
-    """Return by what a table is read, for people."""
+    """Return by what a table is read, for people; '' for one that is read as a whole."""
     if verdict.key is None:
         return ""
     columns = ", ".join(verdict.key_columns)

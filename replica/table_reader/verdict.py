@@ -63,17 +63,19 @@ class InitialVerdicts:
 
 
 def ask_verdicts(
-    patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False
+    patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False, unkeyed: bool = False
 ) -> Steps[InitialVerdicts]:
-    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them (`settled` as in `judge`)."""
-    return judge((yield from ask_table_facts(patterns, wants)), settled=settled)
+    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them as `judge` does."""
+    return judge((yield from ask_table_facts(patterns, wants)), settled=settled, unkeyed=unkeyed)
 
 
-def judge(facts: TableFacts, *, settled: bool = False) -> InitialVerdicts:
-    """Return the verdicts on a server and on all wanted tables; `settled`: for rows at a position that stands before
-    they are read (content=tables), so that changes have to be taken back.
+def judge(facts: TableFacts, *, settled: bool = False, unkeyed: bool = False) -> InitialVerdicts:
+    """Return the verdicts on a server and on all wanted tables.
+
+    `settled`: for rows at a position that stands before they are read (content=tables), so that changes have to be
+    taken back. `unkeyed`: tables that can only be read as a whole are (snapshotUnkeyed).
     """
-    tables = [judge_table(one, facts) for one in facts.tables]
+    tables = [judge_table(one, facts, unkeyed=unkeyed) for one in facts.tables]
     tables += [_unseen(name, answer, facts) for name, answer in facts.unseen]
     tables.sort(key=lambda one: (one.name[0].encode(), one.name[1].encode()))
     seconds = sum(one.seconds for one in tables if one.state == "read")

@@ -27,15 +27,16 @@ from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
-from replica.table_reader.half_record import IS_WHOLE
+from replica.table_reader.half_record import IS_WHOLE, HalfRecord
 from replica.table_reader.key_states import Untold, latest, states_of
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.row_halves import HalfReader, HalfSegment, UnreadableChange
 from replica.table_reader.table_statements import TableStatements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from replica.native.record import Records
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.relay_log.xa import Prepared, RangeNeeds
     from replica.rows.scan.xa import XaGroup
@@ -174,6 +175,24 @@ class TableWindow:
             for half in (segment.halves for segment in self._segments[table])
         )
 
+    @property
+    def table_maps(self) -> Sequence[bytes]:
+        """The bodies of the table maps that `slot` of halves counts."""
+        return self._reader.table_maps
+
+    def changes(self, table: TableName, start: RelayLocation, upto: RelayLocation) -> Records:
+        """Return the halves of all changes behind `start` and up to `upto`, in order; the window holds their images.
+
+        Raises:
+            DataLossError, SchemaError, StatementDmlError: as `state_at`.
+            ValueError: the window does not go back to `start`.
+        """
+        self.extend(upto)
+        behind, last = place_of(start), place_of(upto)
+        halves = [segment.halves for segment in self._behind(table, start)]
+        found: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *halves])
+        return found[(found["place"] > behind) & (found["place"] <= last)]
+
     def state_at(
         self, table: TableName, start: RelayLocation, upto: RelayLocation, until: RelayLocation | None = None
     ) -> KeyStates:
@@ -190,6 +209,19 @@ class TableWindow:
         """
         self.extend(upto)
         start = min(start, upto)
+        segments = self._behind(table, start)
+        table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
+        last = place_of(max(upto, self.end if until is None else until))
+        states = states_of(segments, table_maps, place_of(start), place_of(upto), last, ordered=ordered)
+        if isinstance(states, Untold):
+            raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
+        if states.chains is not None and table in self._computing:
+            # Images leave out generated columns also where their values change (measured on 11.8, all but FULL).
+            raise PartialRowError(states.chains.last)
+        return states
+
+    def _behind(self, table: TableName, start: RelayLocation) -> list[HalfSegment]:
+        """Return the segments with changes behind a place, if all of them can be read."""
         if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):
             raise ValueError(f"the window begins at {self.start}, behind {start}")
         for statement in self._statements:
@@ -199,16 +231,7 @@ class TableWindow:
         for change in self._unreadable[table]:
             if change.place > behind:
                 raise type(change.error)(change.error.message, hint=change.error.hint)
-        segments = [one for one in self._segments[table] if one.last > behind]
-        table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
-        last = place_of(max(upto, self.end if until is None else until))
-        states = states_of(segments, table_maps, behind, place_of(upto), last, ordered=ordered)
-        if isinstance(states, Untold):
-            raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
-        if states.chains is not None and table in self._computing:
-            # Images leave out generated columns also where their values change (measured on 11.8, all but FULL).
-            raise PartialRowError(states.chains.last)
-        return states
+        return [one for one in self._segments[table] if one.last > behind]
 
     def _take_statements(self, begin: RelayLocation, end: RelayLocation, needs: RangeNeeds) -> None:
         for group in needs.carried:
@@ -238,6 +261,8 @@ class TableWindow:
 
     def _settle(self, place: int) -> None:
         for name, segments in self._segments.items():
+            if self._keys[name].is_row:
+                continue  # each change of equal rows counts
             done = [one for one in segments if one.last <= place]
             merged = latest(done) if len(done) > 1 else None
             if merged is not None:

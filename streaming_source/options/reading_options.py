@@ -19,6 +19,7 @@ from streaming_source.options.row_options import RowOptions, option
 Start = Position | Literal["initial"]
 """A place of the stream; or the tables themselves first, and then the stream behind them."""
 Content = Literal["changes", "tables"]
+Unkeyed = Literal["refuse", "whole"]
 
 MAX_ROWS = 2**63 - 1
 MAX_CONNECTIONS = 64
@@ -99,6 +100,13 @@ class ReadingOptions(RowOptions):
         None,
         "Reading the tables themselves: from this host, db2:3307, a replica of the primary with the same GTIDs; unset: "
         "from the server that the changes come from",
+    )
+    snapshot_unkeyed: Unkeyed = option(  # noqa: RUF009
+        "snapshotUnkeyed",
+        one_of(Unkeyed),
+        "refuse",
+        "Reading the tables themselves: what becomes of a table without a usable key, or of MyISAM or Aria: refuse, or "
+        "whole: read in one go, as often as it takes until no one changes it meanwhile",
     )
     snapshot_again: ReadAgain | None = option(  # noqa: RUF009
         "snapshotAgain",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
@@ -109,6 +110,7 @@ def open_reading(
         chunk_bytes=min(CHUNK_BYTES, beside.max_bytes),
         rows_a_second=None if rate is None else float(rate),
         host=options.snapshot_endpoint,
+        unkeyed=options.snapshot_unkeyed == "whole",
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 
@@ -123,7 +125,9 @@ def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = Fals
     config, tables = options.connection, plan.tables
     if options.snapshot_endpoint is not None:
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
-    verdicts = asyncio.run(ask(config, lambda _: ask_verdicts(tables.patterns, tables.wants, settled=settled)))
+    unkeyed = options.snapshot_unkeyed == "whole"
+    steps = partial(ask_verdicts, tables.patterns, tables.wants, settled=settled, unkeyed=unkeyed)
+    verdicts = asyncio.run(ask(config, lambda _: steps()))
     for warning in warnings_of(verdicts):
         _log.warning("%s", warning)
     require(verdicts)

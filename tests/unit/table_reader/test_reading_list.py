@@ -33,7 +33,7 @@ def spool(tmp_path: Path) -> Spool:
 def chunk(spool: Spool, begin: bytes = NOTHING, end: bytes | None = b"1", *, ordered: bool = True) -> TableChunk:
     columns = (ColumnSchema(name="id", data_type="int", column_type="int(11)"),)
     table = ReadTable(TableSchema(database="d", table="t", columns=columns), TableKey("PRIMARY", (0,), ordered))
-    return TableChunk(table, begin, end, HERE, U, 3, 100, spool.store(block_of(range(20_000))))
+    return TableChunk(table, begin, end, HERE, U, 3, 100, (spool.store(block_of(range(20_000))),))
 
 
 def take(tables: ReadingList) -> TableReading:

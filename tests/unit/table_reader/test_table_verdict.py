@@ -18,6 +18,7 @@ from tests.unit.table_reader.facts import column, index, listed, told
 
 if TYPE_CHECKING:
     from replica.table_reader.indexes import TableIndex
+    from replica.table_reader.table_facts import ListedTable
 
 LATIN = {"charset": "latin1", "collation": "latin1_swedish_ci", "nullable": False}
 
@@ -109,7 +110,27 @@ def test_a_table_without_a_usable_key_is_refused_with_its_reason(
     (reason,) = verdict.reasons
     assert (verdict.state, reason.check, what in reason.what) == ("refused", "key", True), reason
     added = f"ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE {fix};"
-    assert reason.fix == f"ALTER TABLE `shop`.`t` {added} (a copy of the table is made)"
+    assert reason.fix.startswith(f"ALTER TABLE `shop`.`t` {added} (a copy of the table is made) or ")
+    assert reason.fix.endswith("(snapshotUnkeyed=whole)")
+
+
+@pytest.mark.parametrize(
+    "table", [listed(engine="MyISAM"), listed(engine="Aria"), listed(key=()), listed(indexes=(index("f", "total"),))]
+)
+def test_what_has_no_key_or_no_versions_is_read_as_a_whole_if_that_is_asked_for(table: ListedTable) -> None:
+    assert judge_table(table, told(table)).state == "refused"
+    verdict = judge_table(table, told(table), unkeyed=True)
+    assert (verdict.state, verdict.key, verdict.reasons, key_words(verdict)) == ("read", None, (), "")
+    (warning,) = verdict.warnings
+    assert (warning.check, "12 times at most" in warning.what) == ("unkeyed", True)
+    assert ("no one can write to it" in warning.what) == (table.engine != "InnoDB")
+
+
+@pytest.mark.parametrize("engine", ["MEMORY", "ARCHIVE", "CSV", "FEDERATED"])
+def test_other_engines_are_refused_whatever_is_asked_for(engine: str) -> None:
+    table = listed(engine=engine)
+    assert judge_table(table, told(table), unkeyed=True).state == "refused"
+    assert "snapshotUnkeyed" not in judge_table(table, told(table)).reasons[0].fix
 
 
 def test_what_may_not_be_read_is_refused_with_the_grant_and_nothing_else() -> None:

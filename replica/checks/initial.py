@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LINES: Final = 40
 """The most lines of each kind of finding: a screen. What is behind them is counted, and all of it is in --json."""
 ALL: Final = ("*.*",)
+PURPOSE: Final = "begin with the tables"
 
 
 def ask_initial(patterns: Sequence[str], *, unkeyed: bool = False) -> Steps[InitialVerdicts]:
@@ -43,7 +44,7 @@ def ask_initial(patterns: Sequence[str], *, unkeyed: bool = False) -> Steps[Init
 
 def initial_report(server: str, verdicts: InitialVerdicts) -> Report:
     """Return the report on the tables of a server."""
-    report = Report(f"the tables of {server}")
+    report = Report(f"the tables of {server}", purpose=PURPOSE)
     report.results += [Result(one.check, "missing", one.what, one.fix) for one in verdicts.refusals]
     report.results += [Result(one.check, "warning", one.what, one.fix) for one in verdicts.warnings]
     report.results += [Result(one.check, "note", one.what, one.fix) for one in verdicts.notes]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replica.checks.result import REPLICATE
 from replica.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -68,15 +69,13 @@ def _conclusion(report: Report) -> str:
 
 
 def _verdict(reports: Sequence[Report]) -> str:
-    tables = [report for report in reports if report.tables is not None]
-    others = _failed([report for report in reports if report.tables is None])
-    begun = _failed(tables)
-    verdict = f"NOT ready to replicate ({others})" if others else "ready to replicate"
-    if not tables:
-        return verdict
-    return (
-        f"{verdict}; {f'NOT ready to begin with the tables ({begun})' if begun else 'ready to begin with the tables'}"
-    )
+    purposes = dict.fromkeys([REPLICATE, *(report.purpose for report in reports)])
+    return "; ".join(_ready([report for report in reports if report.purpose == one], one) for one in purposes)
+
+
+def _ready(reports: Sequence[Report], purpose: str) -> str:
+    failed = _failed(reports)
+    return f"NOT ready to {purpose} ({failed})" if failed else f"ready to {purpose}"
 
 
 def _failed(reports: Sequence[Report]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from replica.errors import ReplicaError
 
 State = Literal["ok", "note", "warning", "missing"]
+
+REPLICATE: Final = "replicate"
+"""The purpose of most reports."""
 
 
 class Result(NamedTuple):
@@ -35,6 +38,8 @@ class Report:
     account: str | None = None
     tables: list[dict[str, object]] | None = None
     """Each table of a report on tables, for programs."""
+    purpose: str = REPLICATE
+    """The word for what the subject is ready for, or not: one verdict for each."""
 
     @property
     def missing(self) -> list[Result]:

@@ -125,13 +125,13 @@ async def _check_one(
 
 
 async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str], *, unkeyed: bool) -> Report:
-    from replica.checks.initial import ask_initial, initial_report
+    from replica.checks.initial import PURPOSE, ask_initial, initial_report
 
     try:
         with contextlib.closing(await log_in(config, endpoint)) as login:
             return initial_report(str(endpoint), await login.run(ask_initial(patterns, unkeyed=unkeyed)))
     except ReplicaError as error:
-        return Report(f"the tables of {endpoint}", error=error, tables=[])
+        return Report(f"the tables of {endpoint}", error=error, tables=[], purpose=PURPOSE)
 
 
 async def _reached(

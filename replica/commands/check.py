@@ -12,6 +12,7 @@ import click
 
 from replica.checks.print import lines
 from replica.checks.run import check_all
+from replica.checks.spark import spark_report
 from replica.command_options import tables_option
 from replica.commands.options import configured, gathered
 from replica.commands.options_page import effective, example
@@ -43,6 +44,11 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
     is_flag=True,
     help="With --initial: for a query that reads tables without a key as a whole (snapshotUnkeyed=whole).",
 )
+@click.option(
+    "--spark",
+    is_flag=True,
+    help="Look at this machine's Spark too: the Python that it starts (PYSPARK_PYTHON), what that has, and Java.",
+)
 @click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask no one.")
 @click.option(
     "--example-config",
@@ -54,7 +60,14 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
 )
 @configured(DaemonConfig)
 def check_command(
-    config: DaemonConfig, *, as_json: bool, initial: bool, tables: list[str], unkeyed: bool, config_only: bool
+    config: DaemonConfig,
+    *,
+    as_json: bool,
+    initial: bool,
+    tables: list[str],
+    unkeyed: bool,
+    spark: bool,
+    config_only: bool,
 ) -> None:
     """Ask every configured server, and this machine, for all that a replica needs; what is missing, each with its fix.
 
@@ -68,6 +81,8 @@ def check_command(
     if unkeyed and not initial:
         raise ConfigError("--unkeyed is about the tables that --initial looks at.", hint="Add --initial.")
     reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None, unkeyed=unkeyed))
+    if spark:
+        reports.append(spark_report(os.environ))
     code = next((report.error.exit_code for report in reports if report.error is not None), 0)
     if as_json:
         click.echo(json.dumps(_as_json(reports, code)))

@@ -1,0 +1,161 @@
+"""Spark on this machine: the Python that it starts its own Python processes with, and the Java under it.
+
+In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter itself is asked, in a
+process of its own, because the one that runs this command may be another: Spark takes PYSPARK_PYTHON, and the `python3`
+on the PATH where that is not set. Where that one lacks this package, Spark says DATA_SOURCE_NOT_FOUND and nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.checks.result import Report, Result
+from replica.errors import InstallationError
+from replica.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+VARIABLE: Final = "PYSPARK_PYTHON"
+ANSWER_S: Final = 60.0
+"""The longest that an interpreter may take to import everything, on a machine that is busy."""
+OLDEST_JAVA: Final = 17
+_OURS: Final = ("pyspark_mariadb_binlog", "replica", "streaming_source")
+_PROBE: Final = """
+import json, sys
+told = {"python": ".".join(map(str, sys.version_info[:3]))}
+try:
+    import pyspark
+    told["spark"] = pyspark.__version__
+    import pyspark_mariadb_binlog, replica.version, streaming_source
+    told["package"] = replica.version.__version__
+    import numba, pandas, pyarrow
+    from streaming_source.driver.spark_versions import SPARK_VERSIONS, require_spark
+    told["refused"] = getattr(pyspark_mariadb_binlog.DefaultSource, "reason", "")
+    told["newest"] = SPARK_VERSIONS[-1].name
+    require_spark(pyspark.__version__)
+except ImportError as error:
+    told["lacks"], told["refused"] = error.name, str(error)
+except Exception as error:
+    told["refused"] = str(error)
+print(json.dumps(told))
+"""
+
+
+def spark_report(environment: Mapping[str, str]) -> Report:
+    """Return the report on what a Spark that is started in this environment will find."""
+    report = Report("Spark on this machine", purpose="run in Spark")
+    report.results += [*_python(environment), _java(environment)]
+    if report.missing:
+        one = report.missing[0]
+        report.error = InstallationError(f"{one.what}.", hint=f"Fix: {one.fix}.")
+    return report
+
+
+def _python(environment: Mapping[str, str]) -> Iterator[Result]:
+    """Judge the interpreter, and what it has."""
+    named = environment.get(VARIABLE, "")
+    fix = f"export {VARIABLE}={sys.executable}"
+    found = shutil.which(named or "python3", path=environment.get("PATH"))
+    whose = f"{VARIABLE} is {named}" if named else f"{VARIABLE} is not set, so Spark starts the python3 on the PATH"
+    if found is None:
+        what = f"{whose}, and there is no such program" if named else f"{whose}, and there is none"
+        yield Result(VARIABLE, "missing", what, fix)
+        return
+    if " " in found:
+        what = f"{whose}, and Spark gives a path with a space to a shell unquoted"
+        yield Result(VARIABLE, "missing", what, "install the package into an environment whose path has no space")
+        return
+    who = whose if named else f"{whose}, {found}"
+    told = _asked(found, environment)
+    lacking = _lacking(told)
+    if lacking:
+        yield Result(VARIABLE, "missing", f"{who}, {lacking}", fix if found != sys.executable else _install(found))
+        return
+    if told["package"] != __version__:
+        what = f"{who}, which has version {told['package']} of this package, and this program is {__version__}"
+        yield Result(VARIABLE, "warning", what, f"{_install(found)}, or {fix}")
+    elif named:
+        yield Result(VARIABLE, "ok", f"{found}: Python {told['python']}, this package {told['package']}")
+    else:
+        yield Result(VARIABLE, "note", f"{who}: it has this package. Another PATH would be another Python", fix)
+    yield _spark(told, found)
+
+
+def _spark(told: Mapping[str, Any], found: str) -> Result:
+    version = str(told["spark"])
+    if told["refused"]:
+        return Result("spark", "missing", str(told["refused"]).partition("\n")[0].rstrip("."), _install(found))
+    newest = str(told["newest"])
+    if _numbers(version) > _numbers(newest):
+        fix = "nothing, or the newest tested one; docs/versions.md has them"
+        return Result("spark", "warning", f"{version} is newer than any that is tested ({newest})", fix)
+    return Result("spark", "ok", version)
+
+
+def _asked(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what an interpreter tells of itself; under `refused` why it does not."""
+    home = environment.get("SPARK_HOME", "")
+    # As Spark's own launcher does: a distribution brings its pyspark along.
+    brought = [str(path) for path in sorted(Path(home, "python", "lib").glob("*.zip"))] if home else []
+    path = os.pathsep.join([*brought, *filter(None, [environment.get("PYTHONPATH", "")])])
+    try:
+        done = subprocess.run(
+            [program, "-c", _PROBE],
+            env={**environment, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+        )
+        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"refused": f"does not answer within {ANSWER_S:.0f} seconds"}
+    except (OSError, ValueError, IndexError) as error:
+        return {"refused": f"does not run as a Python: {error}"}
+    return told
+
+
+def _lacking(told: Mapping[str, Any]) -> str:
+    """Return what an interpreter is short of, as the end of a sentence; empty for nothing."""
+    if "python" not in told:
+        return f"which {told['refused']}"
+    lacks = told.get("lacks")
+    if lacks and str(lacks).partition(".")[0] in _OURS:
+        return "which lacks this package: Spark would say DATA_SOURCE_NOT_FOUND"
+    if lacks:
+        return f"which lacks {lacks}"
+    return "" if "package" in told else f"where the package does not load: {told['refused']}"
+
+
+def _install(found: str) -> str:
+    return f"install this package with its extra [spark] into it (README.md): {found} -m pip install …"
+
+
+def _java(environment: Mapping[str, str]) -> Result:
+    home = environment.get("JAVA_HOME", "")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    fix = f"install a Java runtime, {OLDEST_JAVA} or newer, as java on the PATH or in JAVA_HOME"
+    if program is None:
+        return Result("java", "missing", "no java is on the PATH, and JAVA_HOME is not set", fix)
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Result("java", "missing", f"{program} does not run: {error}", fix)
+    version = re.search(r'version "(\d+)', done.stderr)
+    if version is None:
+        return Result("java", "warning", f"{program} does not tell its version", fix)
+    if int(version[1]) < OLDEST_JAVA:
+        return Result("java", "missing", f"{program} is {version[1]}", fix)
+    return Result("java", "ok", f"{version[1]}, {program}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

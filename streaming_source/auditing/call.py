@@ -15,6 +15,7 @@ from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucke
 from streaming_source.auditing.columns import compared_columns, key_columns
 from streaming_source.auditing.differences import FoundDifferences, find_differences
 from streaming_source.auditing.from_mirror import mirrored_copies
+from streaming_source.auditing.records import make_records, write_records
 from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now, read_source, source_options
 from streaming_source.auditing.targets import read_target
@@ -43,6 +44,7 @@ def audit(
     ignore: Collection[str] = (),
     buckets: int = BUCKETS,
     shown: int = SHOWN,
+    record: bool = True,
     **source: object,
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
@@ -60,6 +62,8 @@ def audit(
         ignore: columns that are not compared: those that only the copies have.
         buckets: how many groups of keys the rows are summed up in.
         shown: how many rows of each kind are shown.
+        record: of a mirror, whether the result is written into `<control table>_audits`, where `mirror_status` finds
+            it; False for a session that may only read.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 
     Returns:
@@ -80,7 +84,7 @@ def audit(
             raise ConfigError(
                 "a mirror's control table tells tables and position itself.", hint="Leave out tables and at, or mirror."
             )
-        return _of_mirror(compared, mirror, keys or {})
+        return _of_mirror(compared, mirror, keys or {}, record=record)
     if not tables or not isinstance(tables, Mapping):
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
@@ -89,8 +93,12 @@ def audit(
     return AuditResult(position, tuple(found))
 
 
-def _of_mirror(compared: _Comparison, control: str, keys: Mapping[str, Collection[str]]) -> AuditResult:
+def _of_mirror(
+    compared: _Comparison, control: str, keys: Mapping[str, Collection[str]], *, record: bool
+) -> AuditResult:
     copies, left_out = mirrored_copies(compared.spark, control)
+    if record:
+        make_records(compared.spark, control)  # before the hours that a comparison may take
     found = []
     for copy in copies:
         try:
@@ -98,7 +106,10 @@ def _of_mirror(compared: _Comparison, control: str, keys: Mapping[str, Collectio
             found.append(compared.audited(copy.table, copy.target, copy.position, key))
         except ReplicaError as error:
             left_out.append(LeftOut(copy.table, f"{type(error).__name__}: {error}"))
-    return AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
+    result = AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
+    if record:
+        write_records(compared.spark, control, result)
+    return result
 
 
 class _Comparison(NamedTuple):

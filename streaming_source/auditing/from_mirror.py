@@ -1,17 +1,16 @@
 """The tables of a mirror as an audit compares them: each target in the version that its control row speaks of.
 
 In: the session and the name of the control table. Out: a copy a table that is current, with its position and key; the
-tables that cannot be compared now, with the reason. The control table is read once, so all of it is of one moment. A
-target's version is the one before the mirror's first commit of a later batch: whatever anyone else wrote into the
-target is in it. Refused: what is no control table.
+tables that cannot be compared now, with the reason. The control table is read once, so all of it is of one moment.
+Refused: what is no control table.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
+from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
 
 if TYPE_CHECKING:
@@ -63,26 +62,4 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
 
 
 def _versioned(spark: SparkSession, row: Row) -> str:
-    history = spark.sql(f"DESCRIBE HISTORY {row['target']}").select("version", "userMetadata").collect()
-    found = None
-    for version, told in sorted(history, key=lambda commit: int(commit[0])):
-        if batch_of(told, row["mirror"]) > row["batch"]:
-            break
-        found = int(version)
-    if found is None:
-        raise DataLossError(
-            f"{row['target']} has no version of the batch {row['batch']} any more.",
-            hint="Audit again: the control table has gone on. Keep the target's log (delta.logRetentionDuration).",
-        )
-    return f"{row['target']}@v{found}"
-
-
-def batch_of(told: str | None, mirror: str) -> int:
-    """Return the batch that a commit of the mirror is of; -1 for the commits of others."""
-    try:
-        about = json.loads(told or "{}")
-    except ValueError:
-        return -1
-    if not isinstance(about, dict) or about.get("mirror") != mirror:
-        return -1
-    return int(str(about.get("batch", -1)))
+    return f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}"

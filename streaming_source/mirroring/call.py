@@ -1,4 +1,4 @@
-"""The call that starts a mirror, `mirror()`, and the one that tells how far it is, `mirror_status()`.
+"""The call that starts a mirror, `mirror()`.
 
 In: the session, which tables, the template of the targets' names, the source's options. Out: a running StreamingQuery.
 Refused before anything starts: arguments that cannot be, a checkpoint and a control table that do not belong together.
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import exists, mirrored_tables
-from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.query_start import started
@@ -19,12 +18,10 @@ from streaming_source.queries.query_start import started
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from streaming_source.mirroring.settings import MirrorSettings
-
-SHOWN = ("source", "state", "position", "rows", "committed_at", "target", "error")
 
 
 def mirror(
@@ -94,33 +91,6 @@ def mirror(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return started(writer.start())
-
-
-def mirror_status(spark: SparkSession, *, into: str | None = None, control: str | None = None) -> DataFrame:
-    """Print how far each table of a mirror is, and return the control table.
-
-    Args:
-        spark: a session that sees the control table.
-        into: the template that the mirror was started with; or
-        control: the name of its control table.
-
-    Returns:
-        A DataFrame of the control table: one row a table.
-
-    Raises:
-        ConfigError: neither is given, or there is no such control table.
-    """
-    if into is None and control is None:
-        raise ConfigError("mirror_status needs into or control.", hint="Give what the mirror was started with.")
-    name = TargetNames("{table}" if into is None else into, control).control
-    rows = mirrored_tables(spark, name)
-    if not rows and not exists(spark, name):
-        raise ConfigError(f"there is no control table {name}.", hint="Give what the mirror was started with.")
-    for row in rows:
-        told = f": {row.error}" if row.error else ""
-        at = f", at {row.position}" if row.position else ""
-        print(f"{'.'.join(row.name)} -> {row.target.replace('`', '')}: {row.state}{at}, {row.rows} rows in{told}")
-    return spark.table(name)
 
 
 def _check_session() -> None:

@@ -39,6 +39,7 @@ COLUMNS: Final = (
     ("batch", "BIGINT", "the last micro-batch that is in the target"),
     ("rows", "BIGINT", "rows read and changes applied since the beginning"),
     ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
+    ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
     ("error", "STRING", "why the table was set aside"),
     ("definition", "STRING", "the table's definition at the position"),
@@ -62,6 +63,7 @@ class ControlRow(NamedTuple):
     batch: int
     rows: int
     committed_at: dt.datetime | None
+    lag: float | None
     updated_at: dt.datetime
     error: str | None
     definition: str

@@ -27,6 +27,7 @@ from streaming_source.mirroring.control import (
     mirrored_tables,
     write_control,
 )
+from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.source_tables import read_source_tables
 from streaming_source.mirroring.table_work import TableWork
 from streaming_source.mirroring.targets import Targets
@@ -111,12 +112,15 @@ class MirrorSink:
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
+        behind = lag_at(now, [table.committed_at for table in facts.tables.values()], end)
         for name, row in {**self._rows, **done}.items():
             if row.live:
                 whole = end.snapshot is None or end.snapshot.reached(name) is None
                 row = row._replace(  # noqa: PLW2901
-                    state=CURRENT if whole else READING, position=str(end.position), batch=number
+                    state=CURRENT if whole else READING, position=str(end.position), batch=number, lag=behind
                 )
+            else:
+                row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
 

@@ -78,6 +78,7 @@ class Targets:
             batch=NO_BATCH,
             rows=0,
             committed_at=None,
+            lag=None,
             updated_at=dt.datetime.now(dt.UTC),
             error=None,
             definition=tables_to_json({name: table.definition}),

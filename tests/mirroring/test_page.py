@@ -10,6 +10,7 @@ import pytest
 
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
+from streaming_source.mirroring.status import AUDITED
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 
@@ -32,7 +33,8 @@ while not {what}:
 
 
 def test_the_control_table_is_as_the_page_says() -> None:
-    assert [f"| `{name}` | {about} |" for name, _, about in COLUMNS if f"| `{name}` | {about} |" not in PAGE] == []
+    told = [*((name, about) for name, _, about in COLUMNS), *AUDITED]
+    assert [line for name, about in told if (line := f"| `{name}` | {about} |") not in PAGE] == []
 
 
 def test_the_arguments_are_those_of_the_call() -> None:
@@ -45,7 +47,7 @@ def test_the_arguments_are_those_of_the_call() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    assert set(BLOCKS) == {"call", "file", "again", "status", "audit"}
+    assert set(BLOCKS) == {"call", "file", "again", "status", "position", "audit"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
 
@@ -72,6 +74,7 @@ def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> N
         assert workbench.run(program.format(str(file))) == 0
         status = f"{BLOCKS['status']}\nresult = [list(r) for r in status.select('target', 'state', 'rows').collect()]"
         assert workbench.run(status) == [["`lake`.`shop_orders`", "current", 2]]
+        assert workbench.run(f"{BLOCKS['position']}\nresult = tables['shop.orders'].count()") == 2
         equal = "result = [result.equal, [table.target_rows for table in result.tables]]"
         assert workbench.run(f"{BLOCKS['audit']}\n{equal}") == [True, [2]]
         primary.sql("DELETE FROM shop.orders WHERE id = 1")

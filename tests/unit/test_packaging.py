@@ -37,7 +37,8 @@ PUBLIC = {
     },
     "streaming_source": {
         *("AuditResult", "Difference", "TableAudit", "audit"),
-        *("Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "mirror", "mirror_status", "started", "upsert_into"),
+        *("Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "started", "upsert_into"),
+        *("mirror", "mirror_status", "mirror_tables"),
     },
     "replica.errors": {
         "AmbiguousPositionError",

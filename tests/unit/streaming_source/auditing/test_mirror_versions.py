@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from streaming_source.auditing.from_mirror import batch_of
+from streaming_source.auditing.mirror_versions import batch_of
 
 
 @pytest.mark.parametrize(

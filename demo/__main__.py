@@ -1,4 +1,4 @@
-"""The demo from start to verdict: server, Spark, live changes, proof. Exit code 0: equal; 1: not equal or failed."""
+"""The demo from start to verdict: full tables, a mirror, what it has to follow, the audit. Exit code 0: equal."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from demo.proof import prove
-from demo.shop import BIG_IMAGE_BYTES, Shop
-from demo.stream import Stream, session
-from demo.view import REFRESH_S, Screen, thousands
+from demo.lake import Lake, session
+from demo.shop import DATABASE, Shop
+from demo.view import REFRESH_S, LoadBar, Screen, thousands
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from demo.proof import Verdict
+    from streaming_source.auditing.result import AuditResult
 
 LOG = Path(__file__).resolve().parents[1] / ".cache" / "demo.log"
-PATIENCE_S = 180.0
-"""How long nothing at all may arrive while something is on its way. Two idle cores need a second or two, busy ones a
-minute; the first rows also wait for Spark's Python workers."""
+PATIENCE_S = 300.0
+"""How long nothing at all may arrive while something is on its way. Two idle cores need a few seconds, busy ones a
+minute or two; the first rows also wait for Spark's Python workers."""
 SERVER_OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--max-allowed-packet=64M",
@@ -41,8 +40,8 @@ SERVER_OPTIONS = (
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long the shop writes (default 20)")
-    parser.add_argument("--rate", type=int, default=600, help="transactions a second (default 600)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long the shop writes (default 30)")
+    parser.add_argument("--rate", type=int, default=300, help="transactions a second (default 300)")
     parser.add_argument("--server", choices=list(installations()), help="MariaDB version (default: the newest)")
     return parser.parse_args()
 
@@ -63,91 +62,103 @@ def run(console: Console, options: argparse.Namespace) -> bool:
             server = stack.enter_context(MariaDb(version, *SERVER_OPTIONS))
             release = str(server.value("SELECT version()")).split("-")[0]
             done.append(f"MariaDB {release} on {server.host}:{server.port}, a private one")
-        shop = Shop(server, orders_per_second=options.rate)
-        position = shop.create()
-        with step(console, "starting Spark") as done:
-            spark = session(LOG)
-            stack.callback(spark.stop)
-            done.append(f"Spark {spark.version}, local, two cores")
+        with step(console, "filling the shop's tables") as done:
+            shop = Shop(server, transactions_per_second=options.rate)
+            stack.callback(shop.stop)
+            rows = shop.fill()
+            done.append(f"a shop with {len(shop.names)} tables and {thousands(rows)} rows: {', '.join(shop.names)}")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
-        stream = Stream(spark, server, position, folder, shop.written)
-        stack.callback(stream.stop)
-        stack.callback(shop.stop)
-        with step(console, "starting two queries") as done:
-            stream.start()
-            done.append(f'spark.readStream.format("mariadb-binlog"), two queries, from GTID {position}')
-        with step(console, "waiting for the first rows") as done:
-            shop.open()
-            settle(stream, shop, lambda: None)
-            done.append(f"the first {stream.arrived.rows} rows arrived")
-        watch(console, shop, stream, options.seconds, f"MariaDB {release} → Spark {spark.version}")
-        with step(console, "comparing the tables") as done:
-            verdict = prove(server, stream.arrived.rebuilt, written=shop.written.rows)
-            done.append("every row of the server read, and compared with the stream's")
-        report(console, shop, stream, verdict)
-    return verdict.equal
+        with step(console, "starting Spark") as done:
+            spark = session(LOG, folder)
+            stack.callback(spark.stop)
+            done.append(f"Spark {spark.version}, local, two cores, with Delta tables")
+        say = lambda text: console.print(f"[yellow]·[/] {text}", highlight=False)  # noqa: E731
+        lake = Lake(spark, server, folder, shop.written, say)
+        stack.callback(lake.stop)
+        with step(console, "starting the mirror") as done:
+            lake.start()
+            done.append(f'mirror(spark, tables="{DATABASE}.*", into="lake.{{table}}", …)')
+        load(console, lake, rows)
+        watch(console, shop, lake, options.seconds, f"MariaDB {release} → Delta tables on Spark {spark.version}")
+        with step(console, "comparing every row of every table") as done:
+            result = lake.audited()
+            done.append("the audit: both sides read, every row compared, the mirror still running")
+        report(console, shop, lake, result)
+        if result.equal:
+            doubt(console, lake, result)
+    return result.equal
 
 
-def watch(console: Console, shop: Shop, stream: Stream, seconds: float, title: str) -> None:
-    """Let the shop write, show what arrives, and return when both queries are at the server's last GTID."""
-    with Screen(console, shop.written, stream.arrived, title=title, seconds=seconds) as screen:
+def load(console: Console, lake: Lake, rows: int) -> None:
+    """Return when the rows that there were are in the lake."""
+    begin = time.monotonic()
+    with LoadBar(console, rows) as bar:
+        patient(lake, lambda: bar.show(lake.loaded), until=lambda: lake.whole)
+    seconds = time.monotonic() - begin
+    console.print(
+        f"[green]✓[/] all {thousands(lake.loaded)} rows are in the lake, {thousands(lake.loaded / seconds)} rows/s; "
+        f"{len(lake.tables)} Delta tables made from the server's catalog [dim]({seconds:.1f} s)[/]",
+        highlight=False,
+    )
+
+
+def watch(console: Console, shop: Shop, lake: Lake, seconds: float, title: str) -> None:
+    """Let the shop write, show what arrives, and return when all tables are at the server's last GTID."""
+    with Screen(console, shop.written, lake, title=title, seconds=seconds) as screen:
         shop.start(seconds)
-        while not shop.done():
-            stream.check()
-            screen.update()
-            time.sleep(REFRESH_S)
-        settle(stream, shop, screen.update)
+        patient(lake, screen.update, until=shop.done)
+        end = sorted(shop.server.gtid_binlog_pos().split(","))
+        patient(lake, screen.update, until=lambda: lake.whole and sorted(lake.position.split(",")) == end)
+        screen.update()
 
 
-def settle(stream: Stream, shop: Shop, meanwhile: Callable[[], None]) -> None:
-    """Return when both queries have finished a batch that ends at the server's GTID position."""
-    end = sorted(shop.server.gtid_binlog_pos().split(","))
-    before, since = "", time.monotonic()
-    while any(sorted(position.split(",")) != end for position in stream.positions()):
-        stream.check()
+def patient(lake: Lake, meanwhile: Callable[[], None], *, until: Callable[[], bool]) -> None:
+    """Look at the mirror again and again, until something is so; not for ever where nothing arrives."""
+    since = time.monotonic()
+    while not until():
+        if lake.look():
+            since = time.monotonic()
+        if time.monotonic() - since > PATIENCE_S:
+            raise TimeoutError(f"nothing arrives: the mirror is still at {lake.position or 'its start'}")
         meanwhile()
-        now = f"{' and '.join(stream.positions())}, {stream.arrived.rows} rows"
-        if now != before:
-            before, since = now, time.monotonic()
-        elif time.monotonic() - since > PATIENCE_S:
-            raise TimeoutError(f"nothing arrives: the server is at {','.join(end)}, the queries still at {now}")
         time.sleep(REFRESH_S)
 
 
-def report(console: Console, shop: Shop, stream: Stream, verdict: Verdict) -> None:
-    written, arrived = shop.written, stream.arrived
-    delays = arrived.delays or [0.0]
+def report(console: Console, shop: Shop, lake: Lake, result: AuditResult) -> None:
+    written, delays = shop.written, lake.delays or [0.0]
     console.print(
-        f"[green]✓[/] {thousands(written.rows)} row changes in {thousands(written.transactions)} transactions arrived "
-        f"in {arrived.batches} batches; from commit to your code {statistics.median(delays):.2f} s in the median, "
-        f"{max(delays):.2f} s at most",
+        f"[green]✓[/] {thousands(written.rows)} row changes in {thousands(written.transactions)} transactions, in "
+        f"{lake.batches} micro-batches; from commit to a table that readers see {statistics.median(delays):.1f} s in "
+        f"the median, {max(delays):.1f} s at most",
         highlight=False,
     )
-    console.print(
-        f"[green]✓[/] among them one image of {BIG_IMAGE_BYTES / 1e6:.1f} MB, and an ALTER TABLE half-way",
-        highlight=False,
-    )
-    console.print(f"\nThe tables rebuilt from the stream against the server's, both at GTID {verdict.position}:\n")
+    console.print(f"\nThe Delta tables against the server's, both at GTID position {result.position}:\n")
     table = Table(box=None, header_style="bold")
-    table.add_column("table")
-    for heading in ("changes arrived", "rows rebuilt", "rows on the server", "rows that differ"):
-        table.add_column(heading, justify="right")
-    for row in verdict.tables:
-        style = "red" if row.differing else ""
-        cells = (row.changes, row.rebuilt_rows, row.server_rows, row.differing)
-        table.add_row(row.table, *map(thousands, cells), style=style)
+    for heading in ("table", "rows on the server", "rows in the lake", "rows that differ", "hash of all rows"):
+        table.add_column(heading, justify="right" if heading.startswith("rows") else "left")
+    for one in result.tables:
+        cells = (one.source_rows, one.target_rows, sum(one.counts.values()))
+        table.add_row(one.table, *map(thousands, cells), one.source_hash, style="" if one.equal else "red")
     console.print(table)
     console.print()
-    for reason in (*verdict.faults, *(f"{t.table}: {example}" for t in verdict.tables for example in t.examples)):
-        console.print(f"[red]✗[/] {reason}", highlight=False)
-    if verdict.written != verdict.arrived:
-        console.print(
-            f"[red]✗[/] {verdict.written} row changes were written, {verdict.arrived} arrived", highlight=False
-        )
-    if verdict.equal:
-        console.print("[bold green]EQUAL[/]: every row of every table, and every change arrived exactly once.")
+    if result.equal:
+        console.print("[bold green]EQUAL[/]: every value of every row of every table, at one position.")
     else:
-        console.print("[bold red]NOT EQUAL[/]: see above.")
+        console.print(f"[bold red]NOT EQUAL[/]\n{result}", highlight=False)
+
+
+def doubt(console: Console, lake: Lake, result: AuditResult) -> None:
+    """Show that the audit sees one cent.
+
+    Raises:
+        AssertionError: it does not.
+    """
+    with step(console, "adding one cent to one row of a copy") as done:
+        seen = lake.with_one_cent(result.position)
+        found = [(each.kind, dict(each.key)) for table in seen.tables for each in table.differences]
+        if found != [("different", {"id": "4711"})]:
+            raise AssertionError(f"the audit does not see one cent: {found}")
+        done.append("and would it see one cent? A copy of customers with one cent more in one row: NOT EQUAL, id=4711")
 
 
 def main() -> int:

@@ -1,70 +1,38 @@
-"""The terminal while rows arrive: a live screen, or a line every other second where there is no terminal.
+"""The terminal while the mirror works: a bar, then a live screen; a line now and then where there is no terminal.
 
-In: the writer's and the stream's counters, read while they grow. Out: figures (written, arrived, rates, delay) and the
-newest change rows in words: what was inserted or deleted, and for updates only the columns that changed.
+In: what the shop has written and up to where the lake has it, read while both grow. Out: figures (written, in the
+lake, rates, lag), the state of each table, and a line for each thing that a mirror has to follow, when it is
+followed.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
-from rich.text import Text
 
-from demo.shop import KEYS
+from demo.written import covers
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from demo.replay import Change
-    from demo.shop import Written
-    from demo.stream import Arrived
+    from demo.lake import Lake
+    from demo.written import Written
 
-REFRESH_S = 0.25
-LINE_EVERY_S = 2.0
-RATE_OVER_S = 2.0
-SPARKS = "▁▂▃▄▅▆▇█"
-SPARK_SAMPLES = 24
-FRAME_LINES = 12  # lines of the screen that are not change rows
-COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
-
-
-def short(value: object) -> str:
-    """Shorten a value as a person wants to see it in passing: sizes for bytes, texts cut, times to the millisecond."""
-    if isinstance(value, (bytes, bytearray)):
-        size = len(value)
-        return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
-    if isinstance(value, dt.datetime):
-        return value.replace(tzinfo=None).isoformat(" ", "milliseconds")
-    text = "NULL" if value is None else str(value)
-    return text if len(text) <= 28 else f"{text[:27]}…"
-
-
-def describe(change: Change) -> str:
-    """Describe the change in words: the changed columns of an update, the row of an insert or delete; without the
-    key.
-    """
-    before, after, key = change.before or {}, change.after or {}, KEYS[change.table]
-    if change.op == "update":
-        return ", ".join(
-            f"{name} {short(before.get(name))} → {short(value)}"
-            for name, value in after.items()
-            if before.get(name) != value
-        )
-    row = {name: value for name, value in (after or before).items() if value is not None and name not in key}
-    return ", ".join(f"{name} {short(value)}" for name, value in row.items())
-
-
-def key_of(change: Change) -> str:
-    row = change.after or change.before or {}
-    return "-".join(str(row.get(name)) for name in KEYS[change.table])
+REFRESH_S: Final = 0.25
+LINE_EVERY_S: Final = 5.0
+RATE_OVER_S: Final = 10.0
+"""Batches come every few seconds: a rate over less would jump between nothing and all of it."""
+SPARKS: Final = "▁▂▃▄▅▆▇█"
+SPARK_SAMPLES: Final = 160
+STATES: Final = {"current": "green", "reading": "yellow", "failed": "red"}
 
 
 def thousands(number: float) -> str:
@@ -72,7 +40,7 @@ def thousands(number: float) -> str:
 
 
 class Meter:
-    """Rows a second over the last two seconds, and a small curve of the last samples."""
+    """Rows a second over the last seconds, and a small curve of the last samples."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=SPARK_SAMPLES + 1)
@@ -90,23 +58,53 @@ class Meter:
 
     @property
     def curve(self) -> str:
-        samples = list(self._samples)
-        steps = [after[1] - before[1] for before, after in itertools.pairwise(samples)]
+        samples = [rows for _, rows in list(self._samples)[:: max(1, SPARK_SAMPLES // 20)]]
+        steps = [after - before for before, after in itertools.pairwise(samples)]
         top = max([*steps, 1])
         return "".join(SPARKS[min(step * len(SPARKS) // (top + 1), len(SPARKS) - 1)] for step in steps)
+
+
+class LoadBar:
+    """`with LoadBar(...) as bar: bar.show(rows)`: how much of the tables has been read."""
+
+    def __init__(self, console: Console, rows: int) -> None:
+        self._rows = rows
+        self._begin = time.monotonic()
+        self._due = self._begin + LINE_EVERY_S
+        self._console = console
+        words = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[told]}")
+        self._bar = Progress(*words, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("the tables into the lake", total=rows, told="")
+
+    def __enter__(self) -> Self:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.__exit__(None, None, None)
+
+    def show(self, rows: int) -> None:
+        """Show so many rows as read."""
+        seconds = time.monotonic() - self._begin
+        told = f"{thousands(rows)} of {thousands(self._rows)} rows" if rows else "Spark makes the tables"
+        self._bar.update(self._task, completed=rows, told=told)
+        if self._bar.disable and time.monotonic() >= self._due:
+            self._due += LINE_EVERY_S
+            self._console.print(f"{seconds:4.0f} s   {told}", highlight=False)
 
 
 class Screen:
     """`with Screen(...) as screen: screen.update()` as often as one likes; it shows what is due."""
 
-    def __init__(self, console: Console, written: Written, arrived: Arrived, *, title: str, seconds: float) -> None:
+    def __init__(self, console: Console, written: Written, lake: Lake, *, title: str, seconds: float) -> None:
         self._console = console
         self._written = written
-        self._arrived = arrived
+        self._lake = lake
         self._title = title
         self._seconds = seconds
         self._begin = time.monotonic()
         self._meters = Meter(), Meter()
+        self._followed = 0
         self._live: Live | None = None
         self._due = self._begin + LINE_EVERY_S
 
@@ -120,24 +118,41 @@ class Screen:
         if self._live:
             self._live.__exit__(None, None, None)
 
+    @property
+    def _arrived(self) -> int:
+        return self._written.reached(self._lake.position).rows
+
     def update(self) -> None:
-        for meter, rows in zip(self._meters, (self._written.rows, self._arrived.rows), strict=True):
+        for meter, rows in zip(self._meters, (self._written.rows, self._arrived), strict=True):
             meter.sample(rows)
+        self._tell_followed()
         if self._live:
             self._live.update(self._render())
         elif time.monotonic() >= self._due:
             self._due += LINE_EVERY_S
             self._print_line()
 
+    def _tell_followed(self) -> None:
+        """Print a line for what the mirror had to follow, once all tables are current behind it."""
+        while self._followed < len(self._written.told) and self._lake.whole:
+            gtid, sent, told = self._written.told[self._followed]
+            if not covers(self._lake.position, gtid):
+                break
+            self._followed += 1
+            self._console.print(f"[green]✓[/] {told}: in the lake {time.time() - sent:.1f} s later", highlight=False)
+
     def _print_line(self) -> None:
-        written, arrived = self._written.rows, self._arrived.rows
-        delay = f"{self._arrived.delays[-1]:.1f}" if self._arrived.delays else "-"
+        written, arrived = self._written.rows, self._arrived
         self._console.print(
-            f"{time.monotonic() - self._begin:4.0f} s   written {thousands(written):>8}   "
-            f"arrived {thousands(arrived):>8}   {thousands(self._meters[1].rate):>6} rows/s   "
-            f"{delay:>4} s behind commit   {self._arrived.batches} batches",
+            f"{time.monotonic() - self._begin:4.0f} s   written {thousands(written):>7}   "
+            f"in the lake {thousands(arrived):>7}   {thousands(self._meters[1].rate):>6} rows/s   "
+            f"{self._lag()} behind",
             highlight=False,
         )
+
+    def _lag(self) -> str:
+        since = self._written.reached(self._lake.position).waiting_since
+        return f"{0.0 if since is None else time.time() - since:.1f} s"
 
     # -- the live screen -------------------------------------------------------------------------------------------
 
@@ -145,44 +160,34 @@ class Screen:
         elapsed = time.monotonic() - self._begin
         clock = f"{elapsed:.0f} s of {self._seconds:.0f} s" if elapsed < self._seconds else "the last rows arrive"
         figures = Panel(self._figures(), title=self._title, subtitle=clock, border_style="blue")
-        return Group(figures, Panel(self._changes(), title="newest changes, as Spark sees them", border_style="blue"))
+        return Group(figures, Panel(self._tables(), title="the mirror's control table", border_style="blue"))
 
     def _figures(self) -> RenderableType:
-        written, arrived = self._written, self._arrived
+        written, arrived = self._written.rows, self._arrived
         grid = Table.grid(padding=(0, 2), expand=True)
         for justify in ("left", "right", "right"):
             grid.add_column(justify=justify, no_wrap=True)
         grid.add_column(ratio=1)  # the one that gives way on a narrow terminal
         for name, rows, meter in zip(
-            ("written to MariaDB", "arrived in Spark"), (written.rows, arrived.rows), self._meters, strict=True
+            ("changes in MariaDB", "changes in the lake"), (written, arrived), self._meters, strict=True
         ):
             grid.add_row(
                 name, f"[bold]{thousands(rows)}[/] rows", f"{thousands(meter.rate)} rows/s", f"[cyan]{meter.curve}"
             )
-        delay = f"{arrived.delays[-1]:.1f} s old" if arrived.delays else ""
-        operations = "  ".join(f"[{COLOURS[op]}]{op} {thousands(n)}[/]" for op, n in sorted(arrived.operations.items()))
-        behind = max(0, written.rows - arrived.rows)
-        grid.add_row("on the way", f"{thousands(behind)} rows", delay, operations)
-        grid.add_row("micro-batches", thousands(arrived.batches), "", self._specials())
+        batches = f"{self._lake.batches} micro-batches, each one MERGE a table"
+        grid.add_row("on the way", f"{thousands(max(0, written - arrived))} rows", f"{self._lag()} behind", batches)
         return grid
 
-    def _specials(self) -> str:
-        image = "[green]✓ 17 MB image[/]" if self._written.big_image else "[dim]· 17 MB image[/]"
-        ddl = "[green]✓ ALTER TABLE[/]" if self._written.ddl else "[dim]· ALTER TABLE[/]"
-        return f"{image}  {ddl}"
-
-    def _changes(self) -> RenderableType:
-        room = max(4, self._console.height - FRAME_LINES)
-        with self._arrived.lock:
-            newest = list(self._arrived.newest)[-room:]
-        grid = Table.grid(padding=(0, 2), expand=True)
-        for ratio in (None, None, None, None, 1):
-            grid.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
-        for change in newest:
-            domain, server, sequence, _ = change.identity
-            operation = Text(change.op, style=COLOURS[change.op])
-            gtid = Text(f"{domain}-{server}-{sequence}", style="dim")
-            grid.add_row(
-                gtid, operation, Text(change.table), Text(key_of(change), style="bold"), Text(describe(change))
-            )
+    def _tables(self) -> RenderableType:
+        grid = Table(box=None, expand=True, header_style="dim")
+        for name in ("table", "target", "state", "rows read and changed", "at GTID position"):
+            grid.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if "rows" in name else "left")
+        for row in self._lake.tables:
+            grid.add_row(*_cells(row))
         return grid
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    state = f"[{STATES.get(row.state, 'red')}]{row.state}[/]"
+    name = f"{row.source_database}.{row.source_table}"
+    return name, row.target.replace("`", ""), state, thousands(row.rows), row.position

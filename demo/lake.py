@@ -1,0 +1,234 @@
+"""The Spark side of the demo, written as a user would: one call of `mirror()`, its progress, one call of `audit()`.
+
+In: where the server is. Out: `Lake`, which knows up to which GTID position the Delta tables are, and how long the
+oldest transaction of each micro-batch took to get there. A query that Spark ends because a Python process of its own
+took more than ten seconds to start, as on a busy machine, is started again where it was; so is a table read again that
+the mirror has set aside. Both are said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from demo.shop import DATABASE
+from streaming_source import audit, mirror
+from tests.fixtures.jars import delta_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql.streaming import StreamingQuery
+
+    from demo.written import Written
+    from streaming_source.auditing.result import AuditResult
+    from tests.fixtures.mariadb import MariaDb
+
+CONTROL: Final = "lake.mirror_control"
+GOODBYE_S: Final = 20.0
+"""A replica that is told to stop needs well under one."""
+TOO_SLOW: Final = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, and no setting changes that."""
+TRIES: Final = 6
+Result = TypeVar("Result")
+
+
+@contextlib.contextmanager
+def output_to(log: Path) -> Iterator[None]:
+    """Send this process's output, and that of children started meanwhile for good, to a file: Spark talks a lot."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, copy in enumerate(kept, start=1):
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def session(log: Path, folder: Path) -> SparkSession:
+    """Make a local Spark session with Delta tables in a folder.
+
+    Raises:
+        JarsMissingError: Delta's jars are not there.
+    """
+    settings = {
+        **delta_settings(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "lake"),
+        "spark.driver.memory": "2g",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog demo")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with output_to(log):
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def let_go(folder: Path) -> bool:
+    """Tell whether no replica writes a relay log there: it holds `relay.lock` for as long."""
+    try:
+        with (folder / "relay.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Lake:
+    """`start()` the mirror, `look()` often, `stop()` it.
+
+    `say` gets what a viewer has to know; `delays` are seconds from the commit of the oldest transaction of each batch
+    to the moment when the batch was in all tables.
+    """
+
+    def __init__(
+        self, spark: SparkSession, server: MariaDb, folder: Path, written: Written, say: Callable[[str], None]
+    ) -> None:
+        self.position = ""
+        self.batches = 0
+        self.delays: list[float] = []
+        self.tables: list[Any] = []
+        """Rows of the control table behind the last batch."""
+        self._spark = spark
+        self._folder = folder
+        self._written = written
+        self._say = say
+        self._slow = 0
+        self._again = 0
+        self._query: StreamingQuery | None = None
+        self._seen = -1
+        user, password = server.add_user("shop_mirror", "not-a-secret", grants="REPLICATION SLAVE, SELECT")
+        secret = folder / "password"
+        secret.write_text(password)
+        secret.chmod(0o600)
+        self._server: dict[str, Any] = {
+            "host": server.host,
+            "port": server.port,
+            "user": user,
+            "passwordFile": str(secret),
+        }
+
+    def start(self, **more: Any) -> None:
+        self._query = mirror(
+            self._spark,
+            tables=f"{DATABASE}.*",
+            into="lake.{table}",
+            checkpointLocation=str(self._folder / "checkpoint"),
+            relayDir=str(self._folder / "relay"),
+            **self._server,
+            **more,
+        )
+
+    @property
+    def loaded(self) -> int:
+        """The rows that are in the targets by the last batch, and changes."""
+        return sum(row.rows for row in self.tables)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every table is current: all of its rows were read, and it is not set aside."""
+        return bool(self.tables) and all(row.state == "current" for row in self.tables)
+
+    def look(self) -> bool:
+        """Tell whether batches have come in since the last look; start again what has ended and can go on.
+
+        Raises:
+            StreamingQueryException: what the query died of.
+        """
+        assert self._query is not None  # noqa: S101
+        if (failure := self._query.exception()) is not None:
+            if TOO_SLOW not in str(failure) or self._slow >= TRIES:
+                raise failure
+            self._slow += 1
+            self._say(
+                "this machine is busy: Spark ended the query because one of its Python processes took over ten seconds "
+                "to start. It is started again where it was"
+            )
+            self.start()
+            return False
+        new = [each for each in self._query.recentProgress if each["batchId"] > self._seen]
+        for progress in new:
+            self._take(progress)
+        if new:
+            self.tables = self.patiently(lambda: self._spark.table(CONTROL).sort("source_table").collect())
+            self._read_again()
+        return bool(new)
+
+    def _take(self, progress: Any) -> None:
+        self._seen = progress["batchId"]
+        self.batches += 1
+        waiting = self._written.reached(self.position).waiting_since
+        self.position = str(json.loads(progress["sources"][0]["endOffset"])["gtid"])
+        began = dt.datetime.fromisoformat(progress["timestamp"]).timestamp()
+        ended = began + progress["durationMs"]["triggerExecution"] / 1000
+        if waiting is not None and waiting < ended and waiting != self._written.reached(self.position).waiting_since:
+            self.delays.append(ended - waiting)
+
+    def _read_again(self) -> None:
+        """Have tables read again that were set aside."""
+        aside = [row for row in self.tables if row.state == "failed"]
+        if not aside:
+            return
+        self._again += 1
+        for row in aside:
+            self._say(f"set aside: {row.error.partition(': ')[2].partition('. Read')[0]}")
+        names = ",".join(f"{DATABASE}.{row.source_table}" for row in aside)
+        self._say(f"so {names} is read again, while the others go on (snapshotAgain={names}@again{self._again})")
+        self.stop()
+        self.start(snapshotAgain=f"{names}@again{self._again}")
+
+    def audited(self) -> AuditResult:
+        """Compare every table with its target."""
+        return self.patiently(lambda: audit(self._spark, mirror=CONTROL, **self._server))
+
+    def with_one_cent(self, position: str) -> AuditResult:
+        """Compare a table with a copy of its target that has one cent more in one row."""
+        customers = self._spark.table("lake.customers")
+        credit = f.expr("IF(id = 4711, credit + 0.01, credit)").cast(customers.schema["credit"].dataType)
+        copy = {f"{DATABASE}.customers": customers.withColumn("credit", credit)}
+        return self.patiently(lambda: audit(self._spark, tables=copy, at=position, **self._server))
+
+    def patiently(self, asked: Callable[[], Result]) -> Result:
+        """Ask Spark; ask again where it was too slow to start its own process."""
+        while True:
+            try:
+                return asked()
+            except Exception as error:
+                if TOO_SLOW not in str(error) or self._slow >= TRIES:
+                    raise
+                self._slow += 1
+                self._say("this machine is busy: Spark could not start a Python process within ten seconds. Once more")
+
+    def stop(self) -> None:
+        """End the query, and return when its replica has let go of the relay folder.
+
+        Spark only sends SIGTERM and waits for nothing: a caller that then removes the folder races with the last write.
+        """
+        if self._query:
+            self._query.stop()
+        patience = time.monotonic() + GOODBYE_S
+        while not let_go(self._folder / "relay") and time.monotonic() < patience:
+            time.sleep(0.05)

@@ -40,6 +40,13 @@ GOODBYE_S: Final = 20.0
 TOO_SLOW: Final = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, and no setting changes that."""
 TRIES: Final = 6
+FOR_A_MINUTE: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""A session that lives for a minute or two: compiling code well would take longer than running it. And a query that is
+stopped inside of foreachBatch needs a large stack (docs/spark.md)."""
 Result = TypeVar("Result")
 
 
@@ -75,6 +82,7 @@ def session(log: Path, folder: Path) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "lake"),
         "spark.driver.memory": "2g",
+        **FOR_A_MINUTE,
     }
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog demo")
     for name, value in settings.items():

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb
 
 DATABASE: Final = "shop"
-CUSTOMERS: Final = 20_000
-ORDERS: Final = 100_000
-VISITS: Final = 60_000
+CUSTOMERS: Final = 10_000
+ORDERS: Final = 60_000
+VISITS: Final = 30_000
 IMAGES: Final = 40
 TABLES: Final = (
     """customers (id INT UNSIGNED PRIMARY KEY, name VARCHAR(80) NOT NULL, email VARCHAR(120) NOT NULL, born DATE,

@@ -70,7 +70,7 @@ class LoadBar:
     def __init__(self, console: Console, rows: int) -> None:
         self._rows = rows
         self._begin = time.monotonic()
-        self._due = self._begin + LINE_EVERY_S
+        self._said = ""
         self._console = console
         words = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[told]}")
         self._bar = Progress(*words, console=console, transient=True, disable=not console.is_terminal)
@@ -88,8 +88,8 @@ class LoadBar:
         seconds = time.monotonic() - self._begin
         told = f"{thousands(rows)} of {thousands(self._rows)} rows" if rows else "Spark makes the tables"
         self._bar.update(self._task, completed=rows, told=told)
-        if self._bar.disable and time.monotonic() >= self._due:
-            self._due += LINE_EVERY_S
+        if self._bar.disable and told != self._said:
+            self._said = told
             self._console.print(f"{seconds:4.0f} s   {told}", highlight=False)
 
 

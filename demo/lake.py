@@ -196,7 +196,7 @@ class Lake:
             self.delays.append(ended - waiting)
 
     def _read_again(self) -> None:
-        """Have tables read again that were set aside."""
+        """Read tables again that were set aside."""
         aside = [row for row in self.tables if row.state == "failed"]
         if not aside:
             return

@@ -129,7 +129,7 @@ class Screen:
         if self._live:
             self._live.update(self._render())
         elif time.monotonic() >= self._due:
-            self._due += LINE_EVERY_S
+            self._due = time.monotonic() + LINE_EVERY_S  # not more often behind a long pause
             self._print_line()
 
     def _tell_followed(self) -> None:

@@ -1,4 +1,4 @@
-"""What the shop has written, and up to where a GTID position has it.
+"""The writes of the shop, and how many of them lie up to a GTID position.
 
 In: a note for each round trip to the server: the last GTID, the clock before it was sent, the row changes in it. Out:
 of a position, how many row changes lie up to it, and when the first ones behind it were sent. The writer's thread adds,
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Reached(NamedTuple):
-    """What of the written lies up to a position. `waiting_since`: the clock when the oldest of the rest was sent."""
+    """The row changes up to a position. `waiting_since`: the clock when the oldest of the rest was sent."""
 
     rows: int
     waiting_since: float | None
@@ -35,7 +35,7 @@ class Domain:
 
 @dataclass
 class Written:
-    """All that the shop has written since it was opened."""
+    """The notes of all domains."""
 
     rows: int = 0
     transactions: int = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 _COLUMNS: Final = (
-    *("mirror", "source_database", "source_table", "target", "state", "keys", "position", "batch", "error"),
+    *("mirror", "source_database", "source_table", "target", "state", "keys", "position", "batch", "error", "rules"),
 )
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
@@ -51,7 +51,9 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
         table = f"{row['source_database']}.{row['source_table']}"
-        if row["state"] == _CURRENT:
+        if row["state"] == _CURRENT and row["rules"] is not None:
+            left_out.append(LeftOut(table, "a rule of the mirror gives its target other columns or rows"))
+        elif row["state"] == _CURRENT:
             try:
                 copies.append(MirroredCopy(table, _versioned(spark, row), row["position"], tuple(row["keys"] or ())))
             except DataLossError as error:

@@ -22,13 +22,14 @@ from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import tokenize
 from replica.schema.statements import Verb, read_statement
-from streaming_source.mirroring.target_columns import identifier, target_columns
+from streaming_source.mirroring.target_columns import WHOLE, identifier, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.schema.alteration import Alteration
     from replica.schema.table import ColumnSchema, TableSchema
+    from streaming_source.mirroring.table_rules import TableRule
     from streaming_source.mirroring.target_columns import TargetColumn
 
 _FILLS: Final = frozenset({"DEFAULT", "AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
@@ -70,7 +71,9 @@ class Evolved:
 Asked: TypeAlias = Emptied | Dropped | Made | Renamed | Evolved
 
 
-def asked_of(sql: str, before: TableSchema, policy: ValuePolicy) -> Asked:  # noqa: PLR0911  (one for each kind)
+def asked_of(  # noqa: PLR0911  (one for each kind)
+    sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE
+) -> Asked:
     """Return what the statement asks of the target of the table `before`.
 
     Raises:
@@ -97,7 +100,7 @@ def asked_of(sql: str, before: TableSchema, policy: ValuePolicy) -> Asked:  # no
         case Verb.ALTER_TABLE:
             if changed is not None and (not changed.tables or name in changed.tables):
                 raise SchemaError("it moves or removes rows of partitions, which no row of the stream tells.")
-            return _altered(sql, before, policy, fills=_fills(words))
+            return _altered(sql, before, policy, rule, fills=_fills(words))
         case _:
             return Evolved(before)
 
@@ -108,7 +111,7 @@ def _fills(words: Sequence[str]) -> bool:
     return any(word in _FILLS and place not in null for place, word in enumerate(words))
 
 
-def _altered(sql: str, before: TableSchema, policy: ValuePolicy, *, fills: bool) -> Asked:
+def _altered(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, fills: bool) -> Asked:
     session = StatementContext(database=before.database)
     name = (before.database, before.table)
     statement = read_statement(sql, session)
@@ -123,11 +126,11 @@ def _altered(sql: str, before: TableSchema, policy: ValuePolicy, *, fills: bool)
     after = history.table(*name)
     if after is None:
         raise SchemaError(history.reason(*name) or "it is not understood.")
-    return Evolved(after, tuple(_actions(before, after, change, policy, fills=fills)))
+    return Evolved(after, tuple(_actions(before, after, change, policy, rule, fills=fills)))
 
 
 def _actions(
-    before: TableSchema, after: TableSchema, change: Alteration, policy: ValuePolicy, *, fills: bool
+    before: TableSchema, after: TableSchema, change: Alteration, policy: ValuePolicy, rule: TableRule, *, fills: bool
 ) -> list[str]:
     if before.versioned != after.versioned:
         raise SchemaError("it changes whether the table is system-versioned.")
@@ -135,8 +138,8 @@ def _actions(
     old = {column.name.casefold(): column for column in before.columns}
     came_from = {names.get(key, key): key for key in old if key not in change.dropped}
     _check_key(before, after)
-    shown = {column.name: column for column in target_columns(after, policy)}
-    was = {column.name.casefold(): column for column in target_columns(before, policy)}
+    shown = {column.of: column for column in target_columns(after, policy, rule)}
+    was = {column.of.casefold(): column for column in target_columns(before, policy, rule)}
     kept, added = set(), []
     actions = []
     for column in after.columns:
@@ -146,9 +149,10 @@ def _actions(
             added.append(shown[column.name].nullable_sql)
             continue
         kept.add(key)
-        _check_values(old[key], column)
-        actions += _kept(was[key], shown[column.name])
-    gone = [column.name for column in before.columns if column.name.casefold() not in kept]
+        if key in was and column.name in shown:
+            _check_values(old[key], column)
+            actions += _kept(was[key], shown[column.name])
+    gone = [column.name for key, column in was.items() if key not in kept]
     actions = [f"DROP COLUMNS ({', '.join(map(identifier, gone))})"] * bool(gone) + actions
     return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
 

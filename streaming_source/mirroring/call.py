@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import exists, mirrored_tables
+from streaming_source.mirroring.rules_at_start import check_rules
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.query_start import started
@@ -37,6 +38,7 @@ def mirror(
     parallel: int = PARALLEL,
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
+    hashKeyFile: str | None = None,  # noqa: N803
     trigger: Mapping[str, object] | None = None,
     **source: object,
 ) -> StreamingQuery:
@@ -56,7 +58,9 @@ def mirror(
         onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
         parallel: how many tables are written at the same time.
         tableProperties: properties of new targets, beside and over the mirror's own.
-        rules: what becomes of tables that are not copied as they are, by pattern.
+        rules: what becomes of tables that are not copied as they are, by pattern:
+            `{"shop.orders": {"leaveOut": ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
+        hashKeyFile: a file with the key of all hashes.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
 
@@ -79,11 +83,13 @@ def mirror(
         parallel=parallel,
         properties=tableProperties,
         rules=rules,
+        hash_key_file=hashKeyFile,
         source=source,
     )
     _check_session()
     check_delta(spark, required=True)
     _check_whole(spark, settings)
+    check_rules(spark, settings)
     from streaming_source.mirroring.sink import MirrorSink
 
     changes = spark.readStream.format("mariadb-binlog").options(**settings.given).load()

@@ -45,6 +45,7 @@ COLUMNS: Final = (
     ("definition", "STRING", "the table's definition at the position"),
     ("defined_at", "STRING", "GTID position that the definition was first read at"),
     ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
+    ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
 )
 """Name, type and meaning of each column."""
 
@@ -69,6 +70,7 @@ class ControlRow(NamedTuple):
     definition: str
     defined_at: str
     again: str | None
+    rules: str | None
 
     @property
     def name(self) -> TableName:

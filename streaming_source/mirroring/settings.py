@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
+from streaming_source.mirroring.hash_key import read_hash_key
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.table_rules import table_rules
 from streaming_source.mirroring.target_columns import PROPERTIES
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.hash_key import HashKey
     from streaming_source.mirroring.table_rules import TableRule, TableRules
 
 OnTruncate = Literal["apply", "stop"]
@@ -69,10 +71,16 @@ class MirrorSettings:
     parallel: int
     properties: Mapping[str, str]
     rules: TableRules
+    hash_key: HashKey | None
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
         return self.rules.of(name)
+
+    @property
+    def hides(self) -> bool:
+        """Whether values of a table must not be seen behind its rule."""
+        return any(rule.hides for _, rule in self.rules.given)
 
     @property
     def policy(self) -> ValuePolicy:
@@ -95,6 +103,7 @@ def mirror_settings(
     parallel: int,
     properties: Mapping[str, str] | None,
     rules: Mapping[str, Mapping[str, object]] | None,
+    hash_key_file: str | None,
     source: Mapping[str, object],
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings.
@@ -109,6 +118,8 @@ def mirror_settings(
         raise ConfigError("checkpointLocation is missing.", hint="Name a folder that belongs to this mirror alone.")
     if not 1 <= parallel <= MOST_PARALLEL:
         raise ConfigError(f"parallel={parallel} is not from 1 to {MOST_PARALLEL}.", hint=f"The default is {PARALLEL}.")
+    ruled = table_rules(rules, has_key=hash_key_file is not None)
+    _check_sql(ruled, source)
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
     return MirrorSettings(
         given=given,
@@ -120,16 +131,16 @@ def mirror_settings(
         on_alter=_word(OnAlter, "onAlter", on_alter),
         parallel=parallel,
         properties=PROPERTIES | dict(properties or {}),
-        rules=_built(table_rules(rules, has_key=False)),
+        rules=ruled,
+        hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
     )
 
 
-def _built(rules: TableRules) -> TableRules:
-    """Refuse rules that nothing follows yet."""
-    for pattern, rule in rules.given:
-        if rule.named or rule.where is not None:
-            raise ConfigError(f"the rule {pattern} has fields that are not built.", hint="Only mode is.")
-    return rules
+def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
+    """Refuse the statements' texts where values are hidden: they have them as literals."""
+    asked = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
+    if asked is not None and any(rule.hides for _, rule in rules.given):
+        raise ConfigError(f"option {asked} would show values that the rules hide.", hint="Remove it.")
 
 
 def _text(value: object) -> str:

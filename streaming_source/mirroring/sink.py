@@ -13,9 +13,10 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.control import (
@@ -27,9 +28,11 @@ from streaming_source.mirroring.control import (
     mirrored_tables,
     write_control,
 )
+from streaming_source.mirroring.error_names import error_name
+from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.source_tables import read_source_tables
-from streaming_source.mirroring.table_work import TableWork
+from streaming_source.mirroring.table_work import RESYNC, TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
@@ -102,7 +105,7 @@ class MirrorSink:
 
     def _apply(self, batch: DataFrame, number: int, end: SourceOffset) -> None:
         assert self._rows is not None  # noqa: S101
-        batch.persist()  # every action on a batch reads its range of the binlog again
+        batch.persist(self._kept_in(batch.sparkSession))  # every action on a batch reads its range of the binlog again
         try:
             facts = look_through(batch)
             self._read_again(batch.sparkSession, number, end)
@@ -124,14 +127,24 @@ class MirrorSink:
             self._rows[name] = row._replace(updated_at=now)
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
 
+    def _kept_in(self, spark: SparkSession) -> StorageLevel:
+        """Return where a batch is kept: not on disk where its rows have values that rules hide."""
+        encrypted = spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true"
+        in_memory = self._settings.hides and not encrypted
+        return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER
+
     def _works(self, batch: DataFrame, number: int, facts: BatchFacts) -> list[TableWork]:
         assert self._rows is not None  # noqa: S101
         works = []
-        for name, row in self._rows.items():
+        for name, row in list(self._rows.items()):
             statements = sorted(
                 [*facts.statements.get(name, ()), *facts.databases.get(name[0], ())], key=lambda one: one[1:3]
             )
-            if row.live and (name in facts.tables or statements):
+            if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
+                self._rows[name] = _aside(
+                    row, ConfigError("its rule has changed.", hint=RESYNC.format(table=".".join(name)))
+                )
+            elif row.live and (name in facts.tables or statements):
                 changes = facts.tables.get(name, TableChanges())
                 work = TableWork(self._settings, batch, number, row, changes, statements, self._first)
                 works.append(work)
@@ -200,6 +213,8 @@ def _done(work: TableWork) -> ControlRow:
     try:
         return work.done()
     except (ReplicaError, PySparkException) as error:
+        if work.settings.rule_of(work.row.name).hides and isinstance(error, PySparkException):
+            error = SchemaError(error_name(error), hint=RESYNC.format(table=".".join(work.row.name)))
         return _aside(work.row, error)
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.errors import SchemaError
+from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, asked_of
 from streaming_source.mirroring.control import DROPPED, NO_BATCH
-from streaming_source.mirroring.target_columns import image_type, target_columns
+from streaming_source.mirroring.rule_check import checked_rule, ruled_table
+from streaming_source.mirroring.ruled_images import target_images
+from streaming_source.mirroring.target_columns import target_keys
 from streaming_source.mirroring.versions import newest_batch, version_at
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.upserts import merge_statement
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.ruled_images import Ruled
     from streaming_source.mirroring.settings import MirrorSettings
 
 RESYNC = "Read the table again: start the mirror with snapshotAgain={table}@WORD, with a new word."
@@ -87,20 +90,21 @@ class TableWork:
 
     def _append(self) -> None:
         """Append the rows that were read; once, however often the batch comes."""
-        image = image_type(target_columns(self.row.table, self.settings.policy))
-        rows = self._rows().where("op = 'read'")
-        rows = rows.select(rows["after"].cast(image).alias("row")).select("row.*")
+        rows = target_images(self._rows().where("op = 'read'"), self._ruled()).select("after.*")
         once = {"txnAppId": f"{self.row.mirror}/read", "txnVersion": str(self.number)}
         rows.writeTo(self.row.target).options(**once).append()
 
     def _merge(self, rows: DataFrame) -> None:
-        columns = target_columns(self.row.table, self.settings.policy)
-        image = image_type(columns)
-        rows = rows.withColumns({side: rows[side].cast(image) for side in ("before", "after")})
-        latest = reduced(rows, self.row.keys, partial=self.facts.partial, domains=self.facts.domains > 1)
-        names = [column.name for column in columns]
-        merge = merge_statement(self.row.target, self.row.keys, names, partial=self.facts.partial)
+        ruled = self._ruled()
+        keys = target_keys(self.row.keys, ruled.columns)
+        changes = target_images(rows, ruled)
+        latest = reduced(changes, keys, partial=self.facts.partial, domains=self.facts.domains > 1)
+        names = [column.name for column in ruled.columns]
+        merge = merge_statement(self.row.target, keys, names, partial=self.facts.partial)
         self._spark.sql(merge, changes=latest)
+
+    def _ruled(self) -> Ruled:
+        return ruled_table(self._spark, self.row.table, self.settings)
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -137,7 +141,7 @@ class TableWork:
 
     def _follow(self, statement: StatementRow) -> None:
         try:
-            asked = asked_of(statement.sql, self.row.table, self.settings.policy)
+            asked = asked_of(statement.sql, self.row.table, self.settings.policy, self.settings.rule_of(self.row.name))
         except SchemaError as error:
             raise self._error(statement, error.message) from None
         if isinstance(asked, Emptied):
@@ -183,6 +187,10 @@ class TableWork:
         lost = [key for key in self.row.keys if key not in {column.name for column in asked.definition.columns}]
         if lost:
             raise self._error(statement, f"it takes away the key column {lost[0]}.")
+        try:
+            checked_rule(self._spark, asked.definition, self.row.keys, self.settings)
+        except ConfigError as error:
+            raise self._error(statement, error.message) from None
         for action in asked.actions:
             self._spark.sql(f"ALTER TABLE {self.row.target} {action}")
         self.row = self.row._replace(definition=tables_to_json({self.row.name: asked.definition}))

@@ -1,8 +1,9 @@
 """The columns of a target: those of the table's rows in the stream, as Delta can hold them.
 
-In: a table definition and the policy for values. Out: `TargetColumn`s, their SQL, and the statement that makes the
-target. A TIME is text as SELECT prints it, because Delta has no intervals. NOT NULL stands where no row can break it:
-not at types whose impossible values become NULL. Refused: a column whose type cannot be decoded.
+In: a table definition, the policy for values, and the table's rule. Out: `TargetColumn`s, their SQL, and the statement
+that makes the target. A TIME is text as SELECT prints it, because Delta has no intervals. NOT NULL stands where no row
+can break it: not at types whose impossible values become NULL. Columns that the rule leaves out are not there; hashes
+are text. Refused: a column whose type cannot be decoded.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.rows.types.types import output_column
+from streaming_source.mirroring.table_rules import TableRule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -28,17 +30,25 @@ PROPERTIES: Final = {
     "delta.enableTypeWidening": "true",
 }
 """The properties that every target has, unless the call says otherwise."""
+WHOLE: Final = TableRule()
+"""The rule of tables that are copied as they are."""
 _MAY_BECOME_NULL: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 _INTERVAL: Final = "INTERVAL DAY TO SECOND"
 
 
 class TargetColumn(NamedTuple):
-    """A column as it stands in the target."""
+    """A column as it stands in the target. `source`: its name in the table, where it has another one here."""
 
     name: str
     type: str
     nullable: bool
     comment: str
+    source: str = ""
+
+    @property
+    def of(self) -> str:
+        """The column of the table that it is made of."""
+        return self.source or self.name
 
     @property
     def sql(self) -> str:
@@ -51,16 +61,30 @@ class TargetColumn(NamedTuple):
         return f"{identifier(self.name)} {self.type}{_comment(self.comment)}"
 
 
-def target_columns(table: TableSchema, policy: ValuePolicy) -> tuple[TargetColumn, ...]:
+def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> tuple[TargetColumn, ...]:
     """Return the columns in the table's order."""
+    left_out, hashes = _folded(rule.leave_out), _folded(rule.hash)
+    null = _folded(name for name, value in rule.mask.items() if value is None)
+    renamed = {name.casefold(): new for name, new in rule.rename.items()}
     found = []
     for column in table.columns:
+        key = column.name.casefold()
+        if key in left_out:
+            continue
         kind = output_column(column, policy).spark
         kind = "STRING" if kind == _INTERVAL else kind
         # Under the policy null, an impossible date of a NOT NULL column is NULL in its row.
-        nullable = column.nullable or (kind in _MAY_BECOME_NULL and policy.invalid_dates == "null")
-        found.append(TargetColumn(column.name, kind, nullable, column.comment))
+        nullable = column.nullable or (kind in _MAY_BECOME_NULL and policy.invalid_dates == "null") or key in null
+        name = renamed.get(key, column.name)
+        source = column.name if name != column.name else ""
+        found.append(TargetColumn(name, "STRING" if key in hashes else kind, nullable, column.comment, source))
     return tuple(found)
+
+
+def target_keys(keys: Sequence[str], columns: Sequence[TargetColumn]) -> tuple[str, ...]:
+    """Return the names that these columns of the table have in the target."""
+    names = {column.of: column.name for column in columns}
+    return tuple(names.get(key, key) for key in keys)
 
 
 def create_statement(target: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> str:
@@ -91,6 +115,10 @@ def identifier(name: str) -> str:
 def text(value: str) -> str:
     """Return a literal of SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _folded(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.casefold() for name in names)
 
 
 def _comment(comment: str) -> str:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, exists
-from streaming_source.mirroring.target_columns import KEY, MIRROR, SOURCE, create_statement, target_columns
+from streaming_source.mirroring.kept_rule import kept_rule
+from streaming_source.mirroring.rule_check import checked_rule
+from streaming_source.mirroring.target_columns import KEY, MIRROR, SOURCE, create_statement, target_keys
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class Targets:
         space = self._settings.names.namespace(name)
         if space is not None:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
-        columns = target_columns(table.definition, self._settings.policy)
+        ruled = checked_rule(self._spark, table.definition, table.keys, self._settings)
+        columns = ruled.columns
         if self._is_own(target) and self._settings.names.folders:
             self._empty(target, columns)
             return self.row(name, table, position, again=again)
@@ -59,7 +62,7 @@ class Targets:
             **self._settings.properties,
             MIRROR: self._mirror,
             SOURCE: ".".join(name),
-            KEY: ",".join(table.keys),
+            KEY: ",".join(target_keys(table.keys, columns)),
         }
         self._spark.sql(create_statement(target, columns, table.comment, properties))
         return self.row(name, table, position, again=again)
@@ -84,6 +87,7 @@ class Targets:
             definition=tables_to_json({name: table.definition}),
             defined_at=position,
             again=again,
+            rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
         )
 
     def _empty(self, target: str, columns: tuple[TargetColumn, ...]) -> None:

@@ -10,7 +10,10 @@ import pytest
 
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
+from streaming_source.mirroring.hash_key import read_hash_key
+from streaming_source.mirroring.mirror_file import read_mirror_file
 from streaming_source.mirroring.status import AUDITED
+from streaming_source.mirroring.table_rules import FIELDS, TableRule, table_rules
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 
@@ -47,8 +50,30 @@ def test_the_arguments_are_those_of_the_call() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    assert set(BLOCKS) == {"call", "file", "again", "status", "position", "audit"}
+    assert set(BLOCKS) == {"call", "file", "rules", "again", "status", "position", "audit"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
+
+
+def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("k" * 32, encoding="utf-8")
+    key_line, _, rules = BLOCKS["rules"].partition("\n")
+    file = tmp_path / "mirror.toml"
+    file.write_text(
+        key_line.replace("/run/secrets/hash-key", str(key)) + "\n" + BLOCKS["file"] + rules, encoding="utf-8"
+    )
+    given = read_mirror_file(file)
+    read = table_rules(given["rules"], has_key=True).of(("shop", "orders"))
+    assert read_hash_key(given["hashKeyFile"]).fingerprint
+    assert read == TableRule(
+        leave_out=("secret",),
+        mask={"card": "xxxx"},
+        hash=("email",),
+        where="country = 'DE'",
+        rename={"cust_nm": "customer_name"},
+    )
+    section = PAGE.partition("## Columns and rows by rule")[2].partition("**Hashes**")[0]
+    assert {"mode", *re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)} == set(FIELDS)
 
 
 @pytest.mark.spark

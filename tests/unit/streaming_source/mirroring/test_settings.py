@@ -22,6 +22,7 @@ GIVEN: dict[str, Any] = {
     "parallel": 4,
     "properties": None,
     "rules": None,
+    "hash_key_file": None,
     "source": SERVER,
 }
 

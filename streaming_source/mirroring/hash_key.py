@@ -1,0 +1,71 @@
+"""The key of hashes: read from a file, known by a fingerprint, and shown nowhere.
+
+In: the path that `hashKeyFile` names. Out: a `HashKey`. All bytes of the file count, except white space at its end,
+which editors add. The fingerprint is kept beside the targets, so that another key is noticed; it tells nothing of the
+key. Refused, with a ConfigError: a file that cannot be read, is too short to be a key, or too long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from pathlib import Path
+from typing import Final
+
+from replica.errors import ConfigError
+from replica.secret_files import exposed
+
+FEWEST_BYTES: Final = 32
+"""The length of what SHA-256 gives: a shorter key is easier to guess than the hash."""
+MOST_BYTES: Final = 4096
+"""No key is longer; a file that is, is another one than was meant."""
+_LABEL: Final = b"mariadb mirror: fingerprint of the key"
+_DIGITS: Final = 32
+_HINT: Final = "Make one: `openssl rand -hex 32 > FILE`, and keep it: without it, values get other hashes."
+
+_log = logging.getLogger(__name__)
+
+
+class HashKey:
+    """A key that no text shows."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, key: bytes) -> None:
+        self._bytes = key
+
+    def __repr__(self) -> str:
+        return "HashKey(…)"
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the key: equal for equal keys, and it tells nothing of the key."""
+        return self.hash(_LABEL)[:_DIGITS]
+
+    def hash(self, value: bytes) -> str:
+        """Return the HMAC-SHA-256 of some bytes as 64 hexadecimal digits."""
+        return hmac.digest(self._bytes, value, hashlib.sha256).hex()
+
+
+def read_hash_key(path: str | Path) -> HashKey:
+    """Return the key of a file; warn of one that every user of the machine can read.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no key.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            key = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"hashKeyFile {path} cannot be read: {error.strerror}.", hint=_HINT) from None
+    if len(key) > MOST_BYTES:
+        raise ConfigError(f"hashKeyFile {path} has more than {MOST_BYTES} bytes: it is no key.", hint=_HINT)
+    key = key.rstrip()
+    if len(key) < FEWEST_BYTES:
+        raise ConfigError(
+            f"hashKeyFile {path} has {len(key)} bytes, and a key has at least {FEWEST_BYTES}.", hint=_HINT
+        )
+    for warning in exposed([Path(path)]):
+        _log.warning("%s", warning)
+    return HashKey(key)

@@ -1,0 +1,115 @@
+"""The check of a table's rule against the table: refused is what the rule cannot do there.
+
+In: the rule, the table's definition and key. Out: the table with its rule, as its rows are read by. Refused, with a
+ConfigError that names table and column: a column that the table has not; a key column that is left out or masked;
+names that meet; a hash of a type that has no one text; a constant that is none of the column's type; a filter that is
+none.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+from streaming_source.mirroring.hash_text import HASHED
+from streaming_source.mirroring.row_filter import check_filter
+from streaming_source.mirroring.ruled_images import Ruled, folded
+from streaming_source.mirroring.target_columns import image_type, target_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.table_rules import TableRule
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+
+def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], settings: MirrorSettings) -> Ruled:
+    """Return the table with its rule.
+
+    Raises:
+        ConfigError: the rule cannot be followed for this table.
+    """
+    rule = settings.rule_of((table.database, table.table))
+    if rule.named:
+        _check_names(table, rule)
+        _check_keys(table, keys, rule)
+        _check_new_names(table, target_columns(table, settings.policy, rule))
+        _check_hashes(table, rule)
+    ruled = ruled_table(spark, table, settings)
+    _check_masks(spark, ruled)
+    return ruled
+
+
+def ruled_table(spark: SparkSession, table: TableSchema, settings: MirrorSettings) -> Ruled:
+    """Return a table with its rule, which was checked for this definition."""
+    rule = settings.rule_of((table.database, table.table))
+    filtered: frozenset[str] = frozenset()
+    if rule.where is not None:
+        columns = image_type(target_columns(table, settings.policy))
+        filtered = check_filter(spark, table.name, rule.where, columns)
+    return Ruled(table, settings.policy, rule, settings.hash_key, filtered)
+
+
+def _check_names(table: TableSchema, rule: TableRule) -> None:
+    there = {column.name.casefold(): column.name for column in table.columns}
+    for name in rule.named:
+        if name.casefold() not in there:
+            near = difflib.get_close_matches(name.casefold(), there, 1)
+            raise ConfigError(
+                f"the rule of {table.name} names the column {name}, which the table has not.",
+                hint=f"Did you mean {there[near[0]]}?" if near else f"Its columns are {', '.join(there.values())}.",
+            )
+
+
+def _check_keys(table: TableSchema, keys: Sequence[str], rule: TableRule) -> None:
+    lost = folded((*rule.leave_out, *rule.mask))
+    for name in keys:
+        if name.casefold() in lost:
+            raise ConfigError(
+                f"the rule of {table.name} leaves out or masks {name}, which is of the key that tells its rows apart.",
+                hint="Hash it instead.",
+            )
+
+
+def _check_new_names(table: TableSchema, columns: Sequence[TargetColumn]) -> None:
+    taken: dict[str, str] = {}
+    for column in columns:
+        other = taken.setdefault(column.name.casefold(), column.of)
+        if other != column.of:
+            raise ConfigError(
+                f"the rule of {table.name} gives the columns {other} and {column.of} one name, {column.name}.",
+                hint="Choose another name.",
+            )
+
+
+def _check_hashes(table: TableSchema, rule: TableRule) -> None:
+    hashes = folded(rule.hash)
+    for column in table.columns:
+        if column.name.casefold() in hashes and column.data_type not in HASHED:
+            raise ConfigError(
+                f"the rule of {table.name} hashes {column.name}, and a {column.data_type.upper()} has no one text.",
+                hint="Leave it out, or mask it.",
+            )
+
+
+def _check_masks(spark: SparkSession, ruled: Ruled) -> None:
+    from pyspark.sql import functions as f
+
+    masks = {name.casefold(): value for name, value in ruled.rule.mask.items() if value is not None}
+    columns = [column for column in ruled.source_columns if column.name.casefold() in masks]
+    if not columns:
+        return
+    tried = [f.lit(masks[column.name.casefold()]).try_cast(column.type).isNotNull() for column in columns]
+    (answer,) = spark.range(1).select(f.array(*tried)).collect()
+    for column, holds in zip(columns, answer[0], strict=True):
+        if not holds:
+            raise ConfigError(
+                f"the rule of {ruled.table.name} masks {column.name} with {masks[column.name.casefold()]!r}, which is "
+                f"no {column.type}.",
+                hint="Give a constant of the column's type, or None.",
+            )

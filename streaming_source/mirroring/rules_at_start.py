@@ -1,0 +1,87 @@
+"""The check of a mirror's rules when it is started: against the tables, and against what the targets were made by.
+
+In: the session and the settings. Out: nothing. Refused, with one ConfigError that names each table: a rule that its
+table does not allow; a pattern that fits no table, or none first; a rule or a key that is not the one that a target was
+made by, unless the table is read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+from replica.schema.patterns import matcher
+from streaming_source.mirroring.control import mirrored_tables
+from streaming_source.mirroring.kept_rule import fingerprint_of_text, kept_rule
+from streaming_source.mirroring.rule_check import checked_rule
+from streaming_source.mirroring.source_tables import read_source_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.settings import MirrorSettings
+
+_SHOWN = 10
+
+
+def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
+    """Refuse rules that cannot be followed from here on.
+
+    Raises:
+        ConfigError: a rule, or the key of the hashes, cannot be.
+    """
+    rows = {row.name: row for row in mirrored_tables(spark, settings.names.control)}
+    again = {name for name, row in rows.items() if _is_read_again(settings, row)}
+    kept = [row for name, row in rows.items() if name not in again]
+    changed = [row for row in kept if row.rules != kept_rule(settings.rule_of(row.name), settings.hash_key)]
+    if changed:
+        _refuse_changes(settings, changed)
+    if not settings.rules.given:
+        return
+    found = read_source_tables(settings.options).tables
+    wrong = []
+    for name, table in sorted(found.items()):
+        if name not in rows or name in again:  # of the others, the stream tells what became of their columns
+            try:
+                checked_rule(spark, table.definition, table.keys, settings)
+            except ConfigError as error:
+                wrong.append(str(error))
+    if wrong:
+        raise ConfigError("\n".join(wrong[:_SHOWN]))
+    _check_used(settings, {*found, *rows})
+
+
+def _is_read_again(settings: MirrorSettings, row: ControlRow) -> bool:
+    asked = settings.options.snapshot_again
+    if asked is None or asked.word == row.again:
+        return False
+    return matcher(asked.patterns).fullmatch(".".join(row.name)) is not None
+
+
+def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
+    names = [".".join(row.name) for row in rows]
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    key = None if settings.hash_key is None else settings.hash_key.fingerprint
+    only_key = all(
+        fingerprint_of_text(row.rules) not in (None, key) and settings.rule_of(row.name).hash for row in rows
+    )
+    what = "hashKeyFile has another key than the one" if only_key else "the rules are others than those"
+    raise ConfigError(
+        f"{what} that the targets of {shown} were made by.",
+        hint="Start with those, or have the tables read again with the new ones: "
+        f"snapshotAgain={names[0]}@WORD, with a new word.",
+    )
+
+
+def _check_used(settings: MirrorSettings, names: Iterable[TableName]) -> None:
+    used = {settings.rules.pattern_of(name) for name in names}
+    for pattern, _ in settings.rules.given:
+        if pattern not in used:
+            raise ConfigError(
+                f"the rule {pattern} holds for no table: none has that name, or a pattern before it fits them all.",
+                hint="Correct it, or remove it. A pattern with * that comes last holds for tables that are made later.",
+            )

@@ -9,10 +9,22 @@ leave them out of updates.
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from replica.schema.table import TableSchema
 
 FIRST_WITHOUT: Final = (11, 8, 9)
 """The first version that was seen to leave them out; those between 11.8.6 and this were not tried."""
+
+
+def without_generated(schema: TableSchema) -> TableSchema:
+    """Return a table without its generated columns."""
+    kept = [number for number, column in enumerate(schema.columns) if not column.computed]
+    key = tuple(kept.index(number) for number in schema.primary_key if number in kept)
+    whole = len(key) == len(schema.primary_key)
+    return replace(schema, columns=tuple(schema.columns[n] for n in kept), primary_key=key if whole else ())
 
 
 def omits_generated(version: str) -> bool:

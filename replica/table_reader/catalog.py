@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from replica.errors import PrerequisiteError, SchemaError
 from replica.handshake.catalog import read_tables
 from replica.schema.catalog import SYSTEM_DATABASES
+from replica.schema.generated import omits_generated, without_generated
 from replica.table_reader.chunk import WHOLE_ROW
 from replica.table_reader.chunks import ReadTable
 from replica.table_reader.indexes import ask_indexes
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.registration import Rows, Steps
     from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
 
 _Result = TypeVar("_Result")
 
@@ -100,18 +102,27 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
             raise
         if schema is None:
             return None
+        read, defined = _told(connection, schema)
         if locking:
-            return ReadTable(schema, WHOLE_ROW, locks=True)
-        key = choose_key(schema, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
+            return ReadTable(read, WHOLE_ROW, locks=True, defined=defined)
+        key = choose_key(read, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
         if key is not None:
-            return ReadTable(schema, key)
+            return ReadTable(read, key, defined=defined)
         if unkeyed and look == LOOKS:
-            return ReadTable(schema, WHOLE_ROW)
+            return ReadTable(read, WHOLE_ROW, defined=defined)
     raise PrerequisiteError(
         f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
         "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
         hint="Give it one, leave it out of the query's tables, or read it as a whole with snapshotUnkeyed=whole.",
     )
+
+
+def _told(connection: Asked, schema: TableSchema) -> tuple[TableSchema, TableSchema | None]:
+    """Return a table with the columns that row images tell, and with all of them, None: the same."""
+    if not any(column.computed for column in schema.columns):
+        return schema, None
+    version = connection.rows("SELECT VERSION()")[0][0] or ""
+    return (without_generated(schema), schema) if omits_generated(version) else (schema, None)
 
 
 def count_rows(connection: Asked, names: Collection[TableName]) -> int:

@@ -41,8 +41,8 @@ class RowBlock:
     """Row images of one table map, one behind the other, with the key bytes of each row.
 
     `table_map` is the body of a TABLE_MAP event, ours or the stream's, `width` its number of columns; every image has
-    all of them. `ends` and `key_ends` hold, per row, where its image and its key bytes end. Where the key is the whole
-    row, `keys` is `images`.
+    all of them but those whose numbers are in `left_out`. `ends` and `key_ends` hold, per row, where its image and its
+    key bytes end. Where the key is the whole row, `keys` is `images`.
     """
 
     table_map: bytes
@@ -51,6 +51,7 @@ class RowBlock:
     ends: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     key_ends: npt.NDArray[np.int64]
+    left_out: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:

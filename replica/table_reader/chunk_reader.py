@@ -113,7 +113,13 @@ class ChunkReader:
             connection.end_snapshot()
             raise BehindError
         stream = connection.select(sql)
-        rows = ResultRows(table.schema, table.key, stream.columns, expected=wanted.rows, memory=self.memory)
+        rows = ResultRows(
+            *(table.schema, table.key, stream.columns),
+            expected=wanted.rows,
+            memory=self.memory,
+            defined=table.defined,
+            left_out=table.left_out,
+        )
         grown = wanted.rows > self.pace.chunk_rows  # at the end of a table: see table_end.py
         most_bytes = OVERRUN * max(self.pace.chunk_bytes, CHUNK_BYTES if grown else 0)
         size, cut = 0, False
@@ -151,7 +157,12 @@ class ChunkReader:
             raise BehindError
         connection.rows("SET SESSION max_statement_time = 0")  # however large it is
         stream = connection.select(whole_sql(table, select_list(table.schema)))
-        rows = ResultRows(table.schema, None, stream.columns, memory=self.memory)
+        rows = ResultRows(
+            *(table.schema, None, stream.columns),
+            memory=self.memory,
+            defined=table.defined,
+            left_out=table.left_out,
+        )
         count = size = 0
         stored: list[StoredBlock] = []
         try:

@@ -31,13 +31,25 @@ GROWTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a chunk was read: its definition and its key. `locks`: its engine keeps no versions of rows, and lets
-    no one write while a statement reads.
+    """A table as a chunk was read: the columns that are read of it, and its key. `locks`: its engine keeps no versions
+    of rows, and lets no one write while a statement reads. `defined`: the table with all its columns, None: the same.
     """
 
     schema: TableSchema
     key: TableKey
     locks: bool = False
+    defined: TableSchema | None = None
+
+    @property
+    def whole(self) -> TableSchema:
+        """The table with all its columns, as row images are told apart by."""
+        return self.defined or self.schema
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """The numbers of the columns that are not read."""
+        names = {column.name for column in self.schema.columns}
+        return tuple(number for number, column in enumerate(self.whole.columns) if column.name not in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,45 @@ def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, i
 
 
 @helper
+def bits_in_both(one: int, other: int, count: int) -> int:
+    """Count the bits among the first `count` that are set in both."""
+    total = 0
+    for i in range(count):
+        total += is_bit(one, i) & is_bit(other, i)
+    return total
+
+
+@helper
+def project_image(
+    plan: int, columns: int, bitmap: int, present: int, image: int, wanted: int, some: int, target: int
+) -> int:
+    """Write the columns of an image that are wanted, `some` of those in `bitmap`; return where it ends."""
+    nulls = (some + 7) >> 3
+    for i in range(nulls):
+        store_u1(target + i, 0)
+    end = target + nulls
+    p = image + ((present + 7) >> 3)
+    k = 0
+    n = 0
+    for c in range(columns):
+        if is_bit(bitmap, c) == 0:
+            continue
+        null = is_bit(image, k)
+        k += 1
+        size = 0 if null else value_size(plan, c, p)
+        if is_bit(wanted, c):
+            if null:
+                store_u1(target + (n >> 3), load_u1(target + (n >> 3)) | (1 << (n & 7)))
+            copy(end, p, size)
+            end += size
+            n += 1
+        p += size
+    if some & 7:  # the server sets the bits that are left over
+        store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (some & 7))
+    return end
+
+
+@helper
 def row_end_column(plan: int, columns: int) -> int:
     """Return the column that ends the period of a system-versioned row, -1: the table has none."""
     for c in range(columns):

@@ -18,14 +18,14 @@ from replica.rows.decode.kernel_row_keys import (
     inherit_values,
     most_key_bytes,
 )
-from replica.rows.decode.kernel_walk import open_event
+from replica.rows.decode.kernel_walk import bits_set, open_event
 from replica.rows.decode.records import RunState
 from replica.rows.scan import records as r
 from replica.rows.scan.kernel_maps import same_bytes
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_keys import write_key
 from replica.table_reader.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
-from replica.table_reader.kernel_partial_rows import is_past, merge_image, row_end_column
+from replica.table_reader.kernel_partial_rows import bits_in_both, is_past, merge_image, project_image, row_end_column
 
 
 class HalfTotals(Record):
@@ -53,18 +53,26 @@ def write_half(
     present: int,
     bitmap: int,
     base: int,
+    wanted: int,
 ) -> None:
     """Count one half; where there is memory for it, write it.
 
     `base`: the whole image before the change, just before this one, which gives what it lacks; 0: there is none.
+    `wanted`: the bitmap of the columns that images are written with, 0: with all.
     """
     number = load_u8(totals + HalfTotals.halves)
     used = load_u8(totals + HalfTotals.keys)
     room = most_key_bytes(parts, count, values)
     store_u8(totals + HalfTotals.halves, number + 1)
     told = (columns + 7) >> 3
+    asked = columns
+    some = present
+    if wanted:
+        base = 0
+        asked = bits_set(wanted, columns)
+        some = bits_in_both(bitmap, wanted, columns)
     if halves == 0:
-        more = 0 if present == columns else size + (image - base if base else told)
+        more = 0 if present == columns == asked else size + (image - base if base else told)
         store_u8(totals + HalfTotals.keys, used + max(room, 0) + more)
         return
     half = halves + number * HalfRecord.BYTES
@@ -72,8 +80,12 @@ def write_half(
     if room >= 0:
         target = write_key(parts, count, values, keys + used)
         room = target - keys - used
-    if present == columns:
+    if some == asked:
         flags |= IS_WHOLE
+        if some != present:
+            size = project_image(plan, columns, bitmap, present, image, wanted, some, target) - target
+            image = target
+            target += size
     elif base:
         size = merge_image(plan, columns, base, bitmap, present, image, target) - target
         image = target
@@ -117,6 +129,7 @@ def find_row_halves(
     work_size: int,
     slots: int,
     row_keys: int,
+    wants: int,
     places: int,
     before_values: int,
     after_values: int,
@@ -129,7 +142,8 @@ def find_row_halves(
     DONE, or a code with its fault. Rows of the past of a system-versioned table have the keys of those of now, and are
     none of the table's.
 
-    `places`: int64 per event group of the range. `before_values`, `after_values`: KeyValueRecords of the longest key.
+    `wants`: int64 a table map, the bitmap of the columns that images are written with, 0: all of them. `places`: int64
+    per event group of the range. `before_values`, `after_values`: KeyValueRecords of the longest key.
     """
     store_u8(totals + HalfTotals.halves, 0)
     store_u8(totals + HalfTotals.keys, 0)
@@ -141,6 +155,7 @@ def find_row_halves(
         ranks = load_u8(row_key + RowKeyRecord.ranks)
         parts = load_u8(row_key + RowKeyRecord.parts)
         count = load_u8(row_key + RowKeyRecord.count)
+        wanted = load_u8(wants + slot_number * 8)
         place = load_u8(places + load_u8(event + EventRecord.group) * 8)
         op = load_u8(event + EventRecord.op)
         position = data + load_u8(event + EventRecord.images)
@@ -179,6 +194,7 @@ def find_row_halves(
                     present_before,
                     before,
                     0,
+                    wanted,
                 )
             position = middle
             if op == r.OP_UPDATE:
@@ -208,6 +224,7 @@ def find_row_halves(
                         present_after,
                         after,
                         first if present_before == columns else 0,
+                        wanted,
                     )
                 position = middle
     return d.DONE

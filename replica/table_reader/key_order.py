@@ -93,7 +93,7 @@ def _in_order(blocks: Sequence[RowBlock], ranges: Sequence[tuple[int, int]]) -> 
         keys, key_ends = images, ends
         if block.keys is not block.images:
             keys, key_ends = _copied(taken["key"], taken["key_size"])
-        yield RowBlock(block.table_map, block.width, images, ends, keys, key_ends)
+        yield RowBlock(block.table_map, block.width, images, ends, keys, key_ends, block.left_out)
 
 
 def _rows(block: RowBlock, number: int, begin: int, end: int) -> Records:

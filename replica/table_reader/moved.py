@@ -107,7 +107,7 @@ def _blocks(chunk: RowBlock, states: KeyStates, taken: Ints) -> list[RowBlock]:
         width = chunk.width if number < 0 else len(parse_table_map(body).columns)
         images, ends = _copied(image[begin:end], image_sizes[begin:end])
         keys, key_ends = _copied(key[begin:end], key_sizes[begin:end])
-        made.append(RowBlock(body, width, images, ends, keys, key_ends))
+        made.append(RowBlock(body, width, images, ends, keys, key_ends, chunk.left_out))
     return made
 
 

@@ -101,7 +101,8 @@ class ChunkMover:
             return
         keys = {name: table.key for name, table in tables.items()}
         schemas = {name: table.schema for name, table in tables.items()}
-        self._window = TableWindow.read(self._log, start, end, keys, schemas, settled=v)
+        defined = {name: table.whole for name, table in tables.items()}
+        self._window = TableWindow.read(self._log, start, end, keys, schemas, defined=defined, settled=v)
         self._tables, self._settled = tables, v
 
     def forget(self) -> None:

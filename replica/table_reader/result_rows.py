@@ -54,6 +54,8 @@ class ResultRows:
         *,
         expected: int = FIRST_ROWS,
         memory: ArrayMemory | None = None,
+        defined: TableSchema | None = None,
+        left_out: tuple[int, ...] = (),
     ) -> None:
         """Check the result's columns; SchemaError if they are not those of the definition.
 
@@ -63,12 +65,15 @@ class ResultRows:
             columns: those of the result.
             expected: so many rows are likely to come: their room is made once, not again and again.
             memory: where the room for images comes from.
+            defined: the table with all its columns, where `schema` is without some.
+            left_out: the numbers of those.
         """
         self._memory = memory or ArrayMemory()
         self._schema, self._key = schema, key
         self._expected = expected
         self._plans = plan_result(schema, columns)
-        self._table_map = table_map_body(schema)
+        self._table_map = table_map_body(defined or schema)
+        self._left_out = left_out
         parts = key_parts(schema, key) if key is not None else ()
         self._parts = key_records(parts)
         self._spots = np.zeros(_SPOT_WORDS * max(1, len(parts)), np.int64)
@@ -132,11 +137,12 @@ class ResultRows:
         rows, images, keys = self.rows, int(self._state["images_used"]), int(self._state["keys_used"])
         block = RowBlock(
             self._table_map,
-            len(self._plans),
+            len(self._plans) + len(self._left_out),
             self._images[:images],
             self._ends[:rows],
             self._keys[:keys],
             self._key_ends[:rows],
+            self._left_out,
         )
         if rows:
             self._last_key = block.key(rows - 1)

@@ -29,7 +29,7 @@ from replica.table_reader.half_record import HalfRecord
 from replica.table_reader.kernel_row_halves import HalfTotals, find_row_halves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -82,8 +82,20 @@ class HalfReader:
     of the halves counts.
     """
 
-    def __init__(self, tables: Mapping[TableName, TableKey], schemas: Mapping[TableName, TableSchema]) -> None:
-        self._schemas = dict(schemas)
+    def __init__(
+        self,
+        tables: Mapping[TableName, TableKey],
+        schemas: Mapping[TableName, TableSchema],
+        defined: Mapping[TableName, TableSchema],
+    ) -> None:
+        """Make it. `defined`: the tables with all their columns; images are made without those that `schemas` lack."""
+        self._schemas = dict(defined)
+        self._left_out = {
+            name: {one.name.casefold() for one in defined[name].columns}.difference(
+                one.name.casefold() for one in schema.columns
+            )
+            for name, schema in schemas.items()
+        }
         self._keys = {
             name: tuple(schemas[name].columns[column] for column in key.columns) for name, key in tables.items()
         }
@@ -116,9 +128,26 @@ class HalfReader:
                     yield name, UnreadableChange(int(places[groups].max()), error)
             work = np.flatnonzero(keys.asked[found.events["slot"]]).astype(np.uint32)
             if len(work):
-                segment = _segment(found, slots, work, keys, places)
+                segment = _segment(found, slots, work, keys, places, self._wants(slots, keys, name))
                 self._number_maps(segment, found)
                 yield name, segment
+
+    def _wants(self, slots: SlotTable, keys: RowKeys, name: TableName) -> list[npt.NDArray[np.uint8] | None]:
+        """Return, per table map, the bitmap of the columns that images are wanted with; None: all."""
+        left_out = self._left_out[name]
+        if not left_out:
+            return [None] * len(slots.records)
+        wants: list[npt.NDArray[np.uint8] | None] = []
+        for slot, asked in enumerate(keys.asked.tolist()):
+            if not asked:
+                wants.append(None)
+                continue
+            table = slots.table(slot)
+            kept = np.ones(len(table.table_map.columns), np.bool_)
+            for number, plan in enumerate(table.layout.columns):
+                kept[number] = plan.name.casefold() not in left_out
+            wants.append(np.packbits(kept, bitorder="little"))
+        return wants
 
     def _number_maps(self, segment: HalfSegment, found: Scan) -> None:
         numbers = np.zeros(len(found.maps), np.int64)
@@ -131,11 +160,17 @@ class HalfReader:
 
 
 def _segment(
-    found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], keys: RowKeys, places: npt.NDArray[np.int64]
+    found: Scan,
+    slots: SlotTable,
+    work: npt.NDArray[np.uint32],
+    keys: RowKeys,
+    places: npt.NDArray[np.int64],
+    wants: Sequence[npt.NDArray[np.uint8] | None],
 ) -> HalfSegment:
     slots.load(found, work, walk_only=True)
     found, copied = _plain(found, slots, work)
     values = np.zeros((2, keys.most), KeyValueRecord.dtype)
+    wanted = np.array([0 if bitmap is None else address(bitmap) for bitmap in wants], np.int64)
     totals, run = np.zeros((), HalfTotals.dtype), np.zeros((), d.RunState.dtype)
     halves: Records = np.empty(0, HalfRecord.dtype)
     room: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -145,7 +180,7 @@ def _segment(
             room = np.empty(int(totals["keys"]) + 1, np.uint8)
         status = find_row_halves(
             *(address(found.data), address(found.events), address(work), len(work), address(slots.records)),
-            *(address(keys.records), address(places), address(values[0]), address(values[1])),
+            *(address(keys.records), address(wanted), address(places), address(values[0]), address(values[1])),
             *(address(halves) if writes else 0, address(room), address(totals), address(run)),
         )
         if status != d.DONE:

@@ -73,7 +73,9 @@ def rows_events(block: RowBlock, table_id: int, transaction: LastTransaction) ->
         last = max(first + 1, int(np.searchsorted(ends, start + EVENT_BYTES, side="right")))
         end = int(ends[last - 1])
         images = np.ascontiguousarray(block.images[start:end]).data
-        yield WrittenRows(_rows_head(table_id, block.width, end - start, transaction), images, last - first)
+        yield WrittenRows(
+            _rows_head(table_id, block.width, end - start, transaction, left_out=block.left_out), images, last - first
+        )
         first, start = last, end
 
 
@@ -82,9 +84,18 @@ def end_statement(table_id: int, width: int, transaction: LastTransaction) -> by
     return _rows_head(table_id, width, 0, transaction, flags=_STMT_END)
 
 
-def _rows_head(table_id: int, width: int, size: int, transaction: LastTransaction, flags: int = 0) -> bytes:
+def _rows_head(
+    table_id: int,
+    width: int,
+    size: int,
+    transaction: LastTransaction,
+    *,
+    flags: int = 0,
+    left_out: tuple[int, ...] = (),
+) -> bytes:
     packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
-    bitmap = ((1 << width) - 1).to_bytes((width + 7) // 8, "little")
+    told = (1 << width) - 1 - sum(1 << number for number in left_out)
+    bitmap = told.to_bytes((width + 7) // 8, "little")
     fixed = _id(table_id) + struct.pack("<H", flags) + packed + bitmap
     length = HEADER_LENGTH + len(fixed) + size
     return HEADER.pack(transaction.time, EventType.WRITE_ROWS_V1, transaction.gtid.server_id, length, 0, 0) + fixed

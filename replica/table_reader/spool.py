@@ -39,7 +39,7 @@ FILE_MODE: Final = 0o600
 
 _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
-_HEAD: Final = struct.Struct("<8sQQQQQQ")
+_HEAD: Final = struct.Struct("<8sQQQQQQQ")
 _MAGIC: Final = b"ROWBLOCK"
 _LEAVE: Final = "Leave the folder to the query, and start it again: nothing that was delivered is lost."
 
@@ -119,9 +119,12 @@ class Spool:
         path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
         keys, key_ends = (block.keys[:0], block.key_ends[:0]) if _by_row(block) else (block.keys, block.key_ends)
         arrays = (block.ends, key_ends, block.images, keys)
-        head = _HEAD.pack(_MAGIC, block.width, *(array.nbytes for array in arrays), len(block.table_map))
+        left_out = np.array(block.left_out, np.int64).tobytes()
+        sizes = (*(array.nbytes for array in arrays), len(left_out), len(block.table_map))
+        head = _HEAD.pack(_MAGIC, block.width, *sizes)
+        parts = [np.ascontiguousarray(array).data for array in arrays]
         try:
-            write_file(path, [head, *(np.ascontiguousarray(array).data for array in arrays), block.table_map])
+            write_file(path, [head, *parts, left_out, block.table_map])
         except OSError as error:
             self.give_back(size)
             raise spool_error(self.folder, error) from error
@@ -244,7 +247,7 @@ def _by_row(block: RowBlock) -> bool:
 def _size(block: RowBlock) -> int:
     keys = () if _by_row(block) else (block.keys, block.key_ends)
     arrays = (block.images, block.ends, *keys)
-    return _HEAD.size + len(block.table_map) + sum(array.nbytes for array in arrays)
+    return _HEAD.size + len(block.table_map) + 8 * len(block.left_out) + sum(array.nbytes for array in arrays)
 
 
 def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
@@ -259,7 +262,8 @@ def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
     for size in sizes:
         parts.append(data[at : at + size])
         at += size
-    ends, key_ends, images, keys, table_map = parts
+    ends, key_ends, images, keys, left_out, table_map = parts
     if len(key_ends) < len(ends):
         keys, key_ends = images, ends
-    return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64))
+    numbers = tuple(np.frombuffer(left_out.tobytes(), np.int64).tolist())
+    return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64), numbers)

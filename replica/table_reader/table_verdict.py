@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
-from replica.schema.generated import omits_generated
+from replica.schema.generated import omits_generated, without_generated
 from replica.table_reader.catalog import LOCKING_ENGINES
 from replica.table_reader.key import choose_key
 from replica.table_reader.pace import MOST_UNSETTLED
@@ -36,6 +36,8 @@ BYTES_A_SECOND: Final = 40.0 * (1 << 20)
 WHOLE_WARNED: Final = 1 << 30
 """The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
 
+SHOWN: Final = 5
+"""The most columns that a warning names."""
 _OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
 _WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
@@ -62,7 +64,9 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialVerdict:
-    """A table's lot. `octets` and `seconds` are estimates, as `rows` is; a sequence is left out, its changes come."""
+    """A table's lot. `octets` and `seconds` are estimates, as `rows` is; a sequence is left out, its changes come.
+    `without`: its columns that are not read.
+    """
 
     name: tuple[str, str]
     state: State
@@ -73,6 +77,7 @@ class InitialVerdict:
     seconds: float = 0.0
     reasons: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -85,11 +90,14 @@ def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False)
     if table.type == "SEQUENCE" and table.name not in facts.named:
         what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
         return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
-    key = choose_key(table.schema, table.indexes) if table.schema is not None else None
+    schema, without = table.schema, tuple[str, ...]()
+    if schema is not None and omits_generated(facts.variables.get("version", "")):
+        schema, without = without_generated(schema), _generated(table)
+    key = choose_key(schema, table.indexes) if schema is not None else None
     if unkeyed and table.engine in LOCKING_ENGINES:
         key = None
     reasons = tuple(_refusals(table, facts, key, unkeyed=unkeyed))
-    columns = () if key is None or table.schema is None else tuple(table.schema.columns[i].name for i in key.columns)
+    columns = () if key is None or schema is None else tuple(schema.columns[i].name for i in key.columns)
     return InitialVerdict(
         name=table.name,
         state="refused" if reasons else "read",
@@ -99,7 +107,8 @@ def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False)
         octets=table.octets,
         seconds=estimate(table.rows, table.octets),
         reasons=reasons,
-        warnings=() if reasons else tuple(_warnings(table, key)),
+        warnings=() if reasons else tuple(_warnings(table, facts, key, without)),
+        without=without,
     )
 
 
@@ -164,15 +173,15 @@ def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Re
 
 
 def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
-    """Refuse generated columns that no row image of an update tells (`replica/schema/generated.py`)."""
-    image, version = facts.variables.get("binlog_row_image"), facts.variables.get("version", "")
-    names = [] if table.schema is None else [column.name for column in table.schema.columns if column.computed]
-    if names and omits_generated(version):
-        what = f"{names[0]} is a generated column, which MariaDB {version} leaves out of the row images of updates"
-        yield Reason("computed", what, leave)
-    elif names and image != "FULL":
+    """Refuse generated columns where more than these is left out of row images (`replica/schema/generated.py`)."""
+    image, names = facts.variables.get("binlog_row_image"), _generated(table)
+    if names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"
         yield Reason("computed", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
+
+
+def _generated(table: ListedTable) -> tuple[str, ...]:
+    return () if table.schema is None else tuple(column.name for column in table.schema.columns if column.computed)
 
 
 def _engine(table: ListedTable, leave: str) -> Reason:
@@ -229,7 +238,17 @@ def _filtered(database: str, facts: TableFacts) -> bool:
     return database not in only if only else database in ignored
 
 
-def _warnings(table: ListedTable, key: TableKey | None) -> Iterator[Reason]:
+def _warnings(
+    table: ListedTable, facts: TableFacts, key: TableKey | None, without: tuple[str, ...]
+) -> Iterator[Reason]:
+    if without:
+        named = ", ".join([*without[:SHOWN], *["…"] * (len(without) > SHOWN)])
+        version = facts.variables.get("version")
+        what = (
+            f"it is read without its generated columns ({named}), which MariaDB {version} leaves out of the row images "
+            "of updates and deletes"
+        )
+        yield Reason("computed", what, "leave them out with the option columns, and compute them from the others")
     if table.cascades is None:
         what = "whether a foreign key changes its rows (CASCADE, SET NULL) was not told; no binlog has such changes"
         yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")

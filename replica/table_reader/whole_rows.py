@@ -67,7 +67,9 @@ def recounted(
         raise PartialRowError(int(lacking.max()))
     counts = _Counts(changes, back=back)
     ours = b""
+    left_out: tuple[int, ...] = ()
     for block in blocks:
+        left_out = block.left_out
         if block.table_map != ours:
             ours = block.table_map
             if not all(same_layout(ours, table_maps[slot]) for slot in counts.slots):
@@ -75,7 +77,7 @@ def recounted(
         yield counts.take_from(block)
     if (counts.more < 0).any():
         raise UnlikeRowsError
-    yield from counts.put(ours, table_maps)
+    yield from counts.put(ours, table_maps, left_out)
 
 
 class _Counts:
@@ -105,9 +107,10 @@ class _Counts:
             return block
         taken = taken[:count]
         starts = np.concatenate((np.zeros(1, np.int64), block.ends))
-        return _block(block.table_map, address(block.images) + starts[taken], block.ends[taken] - starts[taken])
+        addresses, sizes = address(block.images) + starts[taken], block.ends[taken] - starts[taken]
+        return _block(block.table_map, addresses, sizes, block.left_out)
 
-    def put(self, ours: bytes, table_maps: Sequence[bytes]) -> Iterator[RowBlock]:
+    def put(self, ours: bytes, table_maps: Sequence[bytes], left_out: tuple[int, ...]) -> Iterator[RowBlock]:
         """Yield the rows that are to come."""
         coming = np.flatnonzero(self.more > 0)
         images, times = self._halves[self._firsts[coming]], self.more[coming]
@@ -115,12 +118,15 @@ class _Counts:
             chosen = images["slot"] == slot
             body = ours if same_images(ours, table_maps[slot]) else table_maps[slot]
             addresses, sizes = (np.repeat(images[field][chosen], times[chosen]) for field in ("image", "size"))
-            yield _block(body, addresses, sizes)
+            yield _block(body, addresses, sizes, left_out)
 
 
-def _block(table_map: bytes, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> RowBlock:
+def _block(
+    table_map: bytes, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], left_out: tuple[int, ...]
+) -> RowBlock:
     addresses, sizes = np.ascontiguousarray(addresses), np.ascontiguousarray(sizes)
     ends = sizes.cumsum()
     images = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     copy_pieces(address(addresses), address(sizes), len(sizes), address(images))
-    return RowBlock(table_map, len(parse_table_map(table_map).columns), images, ends, images, ends)
+    width = len(parse_table_map(table_map).columns)
+    return RowBlock(table_map, width, images, ends, images, ends, left_out)

@@ -73,9 +73,11 @@ class TableWindow:
         tables: Mapping[TableName, TableKey],
         schemas: Mapping[TableName, TableSchema],
         *,
+        defined: Mapping[TableName, TableSchema] | None = None,
         max_bytes: int = MAX_WINDOW_BYTES,
     ) -> None:
-        """Make an empty window at `start`.
+        """Make an empty window at `start`. `defined`: the tables with all their columns, where `schemas` are without
+        some, which images are made without then.
 
         Raises:
             DataLossError: the log no longer has the place.
@@ -86,9 +88,9 @@ class TableWindow:
         self._computing = {
             name
             for name in tables
-            if schemas[name].versioned or any(column.computed for column in schemas[name].columns)
+            if schemas[name].versioned or any(one.computed for one in (defined or schemas)[name].columns)
         }
-        self._reader = HalfReader(tables, schemas)
+        self._reader = HalfReader(tables, schemas, defined or schemas)
         self._max_bytes = max_bytes
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
         self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
@@ -105,10 +107,11 @@ class TableWindow:
         tables: Mapping[TableName, TableKey],
         schemas: Mapping[TableName, TableSchema],
         *,
+        defined: Mapping[TableName, TableSchema] | None = None,
         settled: RelayLocation | None = None,
     ) -> TableWindow:
         """Read the changes of a stretch; as `extend` does."""
-        window = cls(log, start, tables, schemas)
+        window = cls(log, start, tables, schemas, defined=defined)
         window.extend(end, settled=settled)
         return window
 

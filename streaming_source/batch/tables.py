@@ -19,7 +19,7 @@ from streaming_source.rows.reader import read_changes
 from streaming_source.schema.row_schema import spark_type, without_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -80,12 +80,13 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
     from streaming_source.batch.past_position import offset_at_end
     from streaming_source.planning.open_reading import judge_tables
 
-    judge_tables(options, plan, settled=True)
-    return tables_plan(plan, offset_at_end(options))
+    verdicts = judge_tables(options, plan, settled=True)
+    without = {name for table in verdicts.read for name in table.without}
+    return tables_plan(plan, offset_at_end(options), without)
 
 
-def tables_plan(plan: ReadPlan, begin: SourceOffset) -> TablesPlan:
-    """Make the plan for the tables of a plan of change rows, at an offset.
+def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = ()) -> TablesPlan:
+    """Make the plan for the tables of a plan of change rows, at an offset; `without`: columns that are not read.
 
     Raises:
         SchemaError: the table has a column with the name of the position's.
@@ -99,18 +100,19 @@ def tables_plan(plan: ReadPlan, begin: SourceOffset) -> TablesPlan:
         for name in taken:
             schema = schema.add(_OF_MANY[name], change[name].dataType, nullable=True)
     else:
-        taken = tuple(column.name for column in plan.columns)
+        columns = [column for column in plan.columns if column.name not in without]
+        taken = tuple(column.name for column in columns)
         if POSITION in taken:
             raise SchemaError(
                 f"the table's column {POSITION} has the name of the column that tells the position.",
                 hint="Read it with tables instead of table: there the row is a VARIANT of its own.",
             )
         schema = StructType()
-        for column in plan.columns:
+        for column in columns:
             schema = schema.add(column.name, spark_type(column.type), nullable=True, metadata=column.metadata() or None)
     schema = schema.add(POSITION, StringType(), nullable=True, metadata={"mariadb.position": str(begin.position)})
-    columns = (*taken, None)
-    return TablesPlan(_only(plan, columns), begin, schema, columns)
+    put_out = (*taken, None)
+    return TablesPlan(_only(plan, put_out), begin, schema, put_out)
 
 
 def _only(plan: ReadPlan, names: tuple[str | None, ...]) -> ReadPlan:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.table_reader.frontier import Frontier
     from replica.table_reader.snapshot import TableSnapshot
+    from replica.table_reader.verdict import InitialVerdicts
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.key_columns import KeyColumns
@@ -115,8 +116,8 @@ def open_reading(
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 
 
-def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = False) -> None:
-    """Refuse tables that cannot be read so that their rows are right, and log what to know of the others.
+def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = False) -> InitialVerdicts:
+    """Refuse tables that cannot be read so that their rows are right, log what to know of the others, and return all.
 
     `settled`: the position that rows hold at stands before they are read.
     """
@@ -131,3 +132,4 @@ def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = Fals
     for warning in warnings_of(verdicts):
         _log.warning("%s", warning)
     require(verdicts)
+    return verdicts

@@ -197,3 +197,18 @@ def test_a_versioned_table_is_read_where_its_rows_of_the_past_can_be_told() -> N
         verdict = judge_table(table, told(variables={"binlog_row_image": image}))
         assert (verdict.state, [one.check for one in verdict.reasons]) == ("refused", ["versioned"])
         assert why in verdict.reasons[0].what
+
+
+def test_generated_columns_are_left_out_where_images_of_updates_leave_them_out() -> None:
+    columns = column("id", nullable=False), column("twice", computed=True, nullable=False)
+    table = listed("t", *columns, indexes=(index("by_twice", "twice"), index("PRIMARY", "id")))
+    assert judge_table(table, told(table)).warnings == ()
+    newer = told(table, variables={"version": "11.8.9-MariaDB"})
+    verdict = judge_table(table, newer)
+    assert (verdict.state, verdict.without, verdict.key_columns) == ("read", ("twice",), ("id",))
+    (warning,) = verdict.warnings
+    assert warning.what.startswith("it is read without its generated columns (twice), which MariaDB 11.8.9-MariaDB")
+    (reason,) = judge_table(listed("t", *columns, indexes=(index("by_twice", "twice"),)), newer).reasons
+    assert reason.check == "key"
+    partial = told(table, variables={"version": "11.8.9-MariaDB", "binlog_row_image": "NOBLOB"})
+    assert [one.check for one in judge_table(table, partial).reasons] == ["computed"]

@@ -7,7 +7,7 @@ the reading saw, the moved rows must be those of the table at the place that is 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -608,3 +608,19 @@ def test_statements_of_an_xa_transaction_count_where_it_is_committed(
             window.state_at(NAME, known.places[2], known.places[3])
     else:
         assert len(window.state_at(NAME, known.places[2], known.places[3])) == 0
+
+
+@pytest.mark.parametrize("images", ["FULL", "MINIMAL"])
+def test_images_are_made_without_columns_that_are_not_wanted(tmp_path: Path, images: str) -> None:
+    history = History(images=images)
+    history.transaction([("put", 1, 1), ("put", 2, 2), ("put", 3, 3)], 0)
+    history.transaction([("remove", 2, 2), *([("put", 3, 3)] * (images == "FULL"))], 0)
+    known = history.log(tmp_path)
+    narrow = replace(SCHEMA, columns=SCHEMA.columns[:1])
+    window = TableWindow.read(
+        *(known.log, known.places[0], known.places[-1], {NAME: KEY}, {NAME: narrow}), defined={NAME: SCHEMA}
+    )
+    for place, there in ((1, (1, 2, 3)), (2, (1, 3))):
+        states = window.state_at(NAME, known.places[0], known.places[place])
+        found = {states.key(number): states.image(number) for number in range(len(states))}
+        assert found == {key_of(key): image([struct.pack("<i", key)]) if key in there else None for key in (1, 2, 3)}

@@ -32,7 +32,7 @@ from replica.table_reader.same_rows import RangeReader
 from replica.table_reader.spool import Spool
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.watch import SourceWatch
-from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
+from replica.table_reader.whole_rows import UnlikeRowsError, unlike_error, unsettled_error
 from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
@@ -377,16 +377,18 @@ class TableSnapshot:
         if isinstance(error, PartialRowError):
             self._read_later(table, error.place)
         elif isinstance(error, UnlikeRowsError):
-            self._read_settled(table, v)
+            self._read_settled(table, v, unlike=True)
         else:
             self._list.read_again(table)
 
-    def _read_settled(self, table: TableReading, place: RelayLocation) -> None:
-        """Read a table without a key again, from a position on that is behind a change."""
+    def _read_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
+        """Read a table without a key again, from a position on that is behind a change; `unlike`: its rows were other
+        ones than the changes have.
+        """
         self._unsettled[table.name] += 1
         if self._unsettled[table.name] >= MOST_UNSETTLED:
-            raise unsettled_error(table.name, MOST_UNSETTLED)
-        _log.info("%s was changed while it was read, and has no key: it is read again", ".".join(table.name))
+            raise unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED)
+        _log.info("%s has no key, and was changed while it was read: it is read again", ".".join(table.name))
         self._list.read_again(table, not_before=place)
 
     def _read_later(self, table: TableReading, place: int) -> None:

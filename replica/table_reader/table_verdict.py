@@ -38,6 +38,7 @@ WHOLE_WARNED: Final = 1 << 30
 
 SHOWN: Final = 5
 """The most columns that a warning names."""
+_COMPRESSED: Final = "COMPRESSED"
 _OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
 _WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
@@ -143,10 +144,7 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
         yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
         return  # the catalog hid the rest
-    if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
-        yield _engine(table, leave)
-    elif key is None and not unkeyed:
-        yield _no_key(table)
+    yield from _unreadable(table, key, leave, unkeyed=unkeyed)
     if table.type == "SYSTEM VERSIONED":
         yield from _versioned(table, facts, leave)
     yield from _computed(table, facts, leave)
@@ -157,6 +155,16 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         yield Reason("columns", "the catalog does not list its columns", f"look with SHOW CREATE TABLE; or {leave}")
     else:
         yield from _undecodable(table.schema, leave)
+
+
+def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed: bool) -> Iterator[Reason]:
+    """Refuse tables that are neither read in parts by a key nor as a whole."""
+    if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
+        yield _engine(table, leave)
+    elif key is None and not unkeyed:
+        yield _no_key(table)
+    elif key is None:
+        yield from _compressed(table, leave)
 
 
 def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
@@ -205,6 +213,15 @@ def _no_key(table: ListedTable) -> Reason:
         return Reason("key", "it has no primary key, and no unique index over columns that are all NOT NULL", add)
     columns = {column.name.casefold(): column for column in table.schema.columns}
     return Reason("key", f"no unique index serves as a key: {'; '.join(_fault(one, columns) for one in unique)}", add)
+
+
+def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
+    """Refuse columns that the binlog has in another form than SELECT gives: without a key, bytes are compared."""
+    columns = () if table.schema is None else table.schema.columns
+    names = [column.name for column in columns if _COMPRESSED in column.column_type.upper()]
+    if names:
+        what = f"it has no key that serves, and {names[0]} is COMPRESSED: its bytes in the binlog cannot be compared"
+        yield Reason("compressed", what, f"give the table a primary key; or {leave}")
 
 
 def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:

@@ -47,6 +47,16 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
     )
 
 
+def unlike_error(name: TableName) -> PrerequisiteError:
+    """Make the error for a table whose rows are not those that the binlog says were changed."""
+    return PrerequisiteError(
+        f"table {'.'.join(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
+        "away are not among those that were read (snapshotUnkeyed=whole): the bytes of its columns are other ones "
+        "there, or its rows were changed without the binlog.",
+        hint="Give it a primary key, or leave it out of the query's tables.",
+    )
+
+
 def recounted(
     blocks: Iterable[RowBlock], changes: Records, table_maps: Sequence[bytes], *, back: bool
 ) -> Iterator[RowBlock]:

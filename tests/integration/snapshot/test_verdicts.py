@@ -289,6 +289,10 @@ def test_the_command_says_it_all_and_ends_with_the_code_of_what_is_missing(kinds
         ("kinds.plain", "read"),
     ]
     assert report["tables"][1]["key"] == {"index": "PRIMARY", "columns": ["id"], "ordered": True}
+    whole = called(config, "--initial", "--unkeyed", "--table", "kinds.aria", "--table", "kinds.no_key")
+    assert whole.exit_code == 0, whole.stdout
+    assert whole.stdout.count("read in one go: ") == 2
+    assert isinstance(called(config, "--unkeyed").exception, ConfigError)
     assert called(account(kinds, "none"), "--initial", "--table", "kinds.plain").exit_code == 31
     assert isinstance(called(config, "--table", "kinds.plain").exception, ConfigError)
 

@@ -126,6 +126,13 @@ def test_what_has_no_key_or_no_versions_is_read_as_a_whole_if_that_is_asked_for(
     assert ("no one can write to it" in warning.what) == (table.engine != "InnoDB")
 
 
+def test_bytes_that_the_binlog_has_otherwise_are_not_compared() -> None:
+    text = column("t", "text", column_type="text /*M!100301 COMPRESSED*/", charset="utf8mb4", octets=65_535)
+    table = listed("t", text, key=())
+    (reason,) = judge_table(table, told(table), unkeyed=True).reasons
+    assert (reason.check, "t is COMPRESSED" in reason.what) == ("compressed", True)
+
+
 @pytest.mark.parametrize("engine", ["MEMORY", "ARCHIVE", "CSV", "FEDERATED"])
 def test_other_engines_are_refused_whatever_is_asked_for(engine: str) -> None:
     table = listed(engine=engine)

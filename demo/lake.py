@@ -196,8 +196,8 @@ class Lake:
             self.delays.append(ended - waiting)
 
     def _read_again(self) -> None:
-        """Read tables again that were set aside."""
-        aside = [row for row in self.tables if row.state == "failed"]
+        """Read tables again that were set aside and do not come back by themselves."""
+        aside = [row for row in self.tables if row.state == "failed" and not row.asDict().get("waits_for")]
         if not aside:
             return
         self._again += 1

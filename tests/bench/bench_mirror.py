@@ -1,0 +1,234 @@
+"""The mirror against what else brings a server's tables into Delta tables, all in one run and in turn.
+
+    load      the first rows: from the call of mirror() to the end of a query that ends by itself (availableNow),
+              against Spark's JDBC source with MariaDB's driver into a Delta table, from its read to the end of its
+              write; in as many connections, both with everything that is started for it
+    changes   small transactions on random rows that are in the binlog already: from the start of the first micro-batch
+              with rows to the end of the last one, with default settings, into 1, 12 and 100 tables; against the recipe
+              for many tables of docs/recipes.md, which reads the same changes with the same settings
+    latency   from the answer to a COMMIT to the moment when the file of the Delta commit that has it was written, while
+              one row a transaction comes at a steady rate; p50 and p99
+    size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
+
+CPU seconds are those of JVM and Python processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3
+times the recipe's rate with 12 tables. Debezium is left out: it would need Kafka Connect's and its own jars, which
+nothing here pins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from demo.written import covers
+from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
+from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
+from tests.fixtures.jars import delta_settings, mariadb_driver
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.bench.mirror_runs import Measured
+
+PARTS = ("load", "changes", "latency", "size")
+WANTED = {"jdbc_cpu": 2.0, "recipe": 3.0}
+COMPARED_TABLES = 12
+WARM_ROWS = 5_000
+SIZE_CHANGES = 10_000
+OPTIONS = (
+    "--binlog-row-metadata=FULL",
+    "--innodb-buffer-pool-size=1G",
+    "--innodb-log-file-size=512M",
+    "--max-allowed-packet=64M",
+)
+
+
+def load(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
+    """One table, by both ways in turn, after a small one that warms both up."""
+    found: dict[str, list[Measured]] = {"mirror": [], "jdbc": []}
+    for rows in (WARM_ROWS, *[args.rows] * args.repeat):
+        (name,) = bench.fill(1, rows)
+        folder = bench.folder()
+        options = {"snapshotConnections": args.connections}
+        ours = measured(rows, lambda: bench.mirror(folder, **options).awaitTermination())  # noqa: B023
+        theirs = measured(rows, lambda: bench.jdbc(bench.folder(), name, rows, args.connections))  # noqa: B023
+        if rows != WARM_ROWS:
+            found["mirror"].append(ours)
+            found["jdbc"].append(theirs)
+    told = {way: _middle(runs) for way, runs in found.items()}
+    for way, one in told.items():
+        print(f"load     {way:7} {one['rate']:10,.0f} rows/s  {one['cpu_us']:7.2f} CPU us/row", flush=True)
+    return told
+
+
+def changes(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
+    """The same changes of the same tables, by the mirror and by the recipe."""
+    told: dict[str, Any] = {}
+    for tables in args.tables:
+        rows = max(1_000, args.target_rows // tables)
+        names = bench.fill(tables, rows)
+        folders = {"mirror": bench.folder(), "recipe": bench.folder()}
+        bench.mirror(folders["mirror"]).awaitTermination()
+        bench.recipe(folders["recipe"], names).awaitTermination()
+        made = bench.change(names, rows, args.changes)
+        told[str(tables)] = {}
+        for way, folder in folders.items():
+            query = bench.mirror(folder) if way == "mirror" else bench.recipe(folder, names)
+            one = triggers(query, made)
+            batches = sum(1 for each in query.recentProgress if each["numInputRows"])
+            told[str(tables)][way] = {"rate": one.rate, "cpu_us": one.cpu_us, "batches": batches}
+            print(
+                f"changes  {way:7} {tables:4} tables  {one.rate:9,.0f} rows/s  {one.cpu_us:8.1f} CPU us/row  "
+                f"{batches} batches",
+                flush=True,
+            )
+            shutil.rmtree(folder)
+    return told
+
+
+def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
+    """One row a transaction at a steady rate, into as many tables in turn."""
+    told: dict[str, Any] = {}
+    for tables in args.latency_tables:
+        names = bench.fill(tables, 1_000)
+        folder = bench.folder()
+        query = bench.mirror(folder, trigger=None)
+        try:
+            _write(bench, names, args.rate, args.warm, first=10_000_000)
+            sent = _write(bench, names, args.rate, args.seconds, first=20_000_000)
+            last = sent[-1][2]
+            seen = {name: commits(folder / "lake" / name) for name in names}
+            while not (seen[sent[-1][0]] and covers(seen[sent[-1][0]][-1][1], last)):
+                _check(query)
+                time.sleep(0.5)
+                seen = {name: commits(folder / "lake" / name) for name in names}
+        finally:
+            query.stop()
+        seen = {name: commits(folder / "lake" / name) for name in names}
+        took = sorted(
+            next(at for at, position in seen[name] if covers(position, gtid)) - answered
+            for name, answered, gtid in sent
+        )
+        told[str(tables)] = {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "rows": len(took)}
+        print(
+            f"latency  {tables:4} tables  {args.rate} commits/s  p50 {told[str(tables)]['p50']:.2f} s  "
+            f"p99 {told[str(tables)]['p99']:.2f} s",
+            flush=True,
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+    return told
+
+
+def size(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
+    """The same number of changes into targets of other sizes."""
+    told: dict[str, Any] = {}
+    for rows in args.sizes:
+        names = bench.fill(1, rows)
+        folder = bench.folder()
+        bench.mirror(folder).awaitTermination()
+        found = []
+        for _ in range(args.repeat):
+            made = bench.change(names, rows, SIZE_CHANGES)
+            found.append(triggers(bench.mirror(folder), made))
+        one = {"seconds": statistics.median(r.seconds for r in found), "cpu": statistics.median(r.cpu for r in found)}
+        told[str(rows)] = one
+        print(
+            f"size     {rows:10,} rows in the target  {SIZE_CHANGES} changes in {one['seconds']:.1f} s, "
+            f"{one['cpu']:.1f} CPU s",
+            flush=True,
+        )
+        shutil.rmtree(folder)
+    return told
+
+
+def _middle(runs: Sequence[Measured]) -> dict[str, float]:
+    return {"rate": statistics.median(r.rate for r in runs), "cpu_us": statistics.median(r.cpu_us for r in runs)}
+
+
+def _write(
+    bench: Bench, names: Sequence[str], rate: float, seconds: float, *, first: int
+) -> list[tuple[str, float, str]]:
+    """Commit a row at a time; return for each the table, when its COMMIT was answered, and its GTID."""
+    sent = []
+    with bench.server.connect(database=DATABASE) as connection, connection.cursor() as cursor:
+        begin = time.monotonic()
+        for number in range(int(rate * seconds)):
+            name = names[number % len(names)]
+            cursor.execute(f"INSERT INTO {name} VALUES ({first + number}, 1, 'c', 'p', 1, NOW(3))")
+            answered = time.time()
+            cursor.execute("SELECT @@last_gtid")
+            sent.append((name, answered, str((cursor.fetchone() or ("",))[0])))
+            time.sleep(max(0.0, begin + (number + 1) / rate - time.monotonic()))
+    return sent
+
+
+def _check(query: StreamingQuery) -> None:
+    if (failure := query.exception()) is not None:
+        raise failure
+
+
+def _numbers(words: str) -> list[int]:
+    return [int(word) for word in words.split(",")]
+
+
+def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
+    ratio: dict[str, float | None] = {"jdbc_cpu": None, "recipe": None, "debezium": None}
+    with suppress(KeyError):
+        ratio["jdbc_cpu"] = found["load"]["jdbc"]["cpu_us"] / found["load"]["mirror"]["cpu_us"]
+    with suppress(KeyError):
+        compared = found["changes"][str(COMPARED_TABLES)]
+        ratio["recipe"] = compared["mirror"]["rate"] / compared["recipe"]["rate"]
+    return ratio
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench mirror", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=",".join(PARTS), help="some of load,changes,latency,size")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of the table that is loaded")
+    parser.add_argument("--connections", type=int, default=2, help="for reading it, both ways")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--tables", type=_numbers, default=[1, 12, 100], help="numbers of tables that changes go into")
+    parser.add_argument("--target-rows", type=int, default=1_000_000, help="in all tables together, before the changes")
+    parser.add_argument("--changes", type=int, default=600_000, help="row changes in all tables together")
+    parser.add_argument("--latency-tables", type=_numbers, default=[1, 12])
+    parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
+    parser.add_argument("--warm", type=float, default=40.0, help="seconds of commits that are not counted")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of commits that are")
+    parser.add_argument("--sizes", type=_numbers, default=[1_000_000, 10_000_000])
+    parser.add_argument("--version", default=None, help="server version")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    parts = {"load": load, "changes": changes, "latency": latency, "size": size}
+    found: dict[str, Any] = {}
+    settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings()
+    settings["spark.jars"] += f",{mariadb_driver()}"
+    with tempfile.TemporaryDirectory(prefix="bench-mirror-") as folder, MariaDb(args.version, *OPTIONS) as server:
+        spark = open_session(settings)
+        bench = Bench(spark, server, Path(folder))
+        print(f"MariaDB {server.version}, Spark {spark.version}, local[2]; a row is {COLUMNS}", flush=True)
+        for part in args.only.split(","):
+            found[part] = parts[part](bench, args)
+        spark.stop()
+    found["ratio"] = _ratios(found)
+    for name, ratio in found["ratio"].items():
+        wanted = f" (wanted {WANTED[name]})" if name in WANTED else ""
+        print(f"ratio    {name:9} {'not run' if ratio is None else f'{ratio:.2f}'}{wanted}", flush=True)
+    if args.json:
+        print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

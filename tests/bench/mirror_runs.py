@@ -1,0 +1,192 @@
+"""What a mirror is measured on: tables, changes, runs of it, of the recipe for many tables and of Spark's JDBC source.
+
+In: a session, a server, how many tables of how many rows. Out: seconds, CPU seconds of JVM and Python processes, rows.
+Targets are Delta tables in folders of their own; what was made for a run is removed behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming_source import mirror, upsert_into
+from tests.bench.spark_runs import SAMPLE_S, CpuMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.fixtures.mariadb import MariaDb
+
+DATABASE = "bench"
+COLUMNS = (
+    "id INT PRIMARY KEY, k INT NOT NULL, c VARCHAR(120) NOT NULL, pad VARCHAR(60), amount DECIMAL(10,2), at DATETIME(3)"
+)
+TYPES = "id INT, k INT, c STRING, pad STRING, amount DECIMAL(10,2), at TIMESTAMP_NTZ"
+FILLED = "seq, seq MOD 5000, REPEAT(MD5(seq), 3), MD5(seq), seq MOD 100000 / 100, '2026-01-01' + INTERVAL seq SECOND"
+ROWS_A_TRANSACTION = 10
+CHANGES = f"""
+BEGIN NOT ATOMIC
+  DECLARE made INT DEFAULT 0;
+  DECLARE one, other INT;
+  WHILE made < @changes DO
+    START TRANSACTION;
+    FOR i IN 1..{ROWS_A_TRANSACTION // 5} DO
+      SET one = 1 + FLOOR(RAND() * @rows), other = 1 + FLOOR(RAND() * @rows);
+      UPDATE {{table}} SET k = k + 1, amount = amount + 1 WHERE id = one;
+      UPDATE {{table}} SET c = REVERSE(c), amount = amount + 1, at = NOW(3) WHERE id = other;
+      UPDATE {{table}} SET pad = MD5(RAND()) WHERE id = 1 + one MOD @rows;
+      DELETE FROM {{table}} WHERE id = one;
+      INSERT INTO {{table}} VALUES (one, made, REPEAT('c', 96), NULL, 1, NOW(3));
+    END FOR;
+    COMMIT;
+    SET made = made + {ROWS_A_TRANSACTION};
+  END WHILE;
+END"""
+"""Small transactions on random rows, as sysbench makes them, in the server itself: no client's speed is in it."""
+
+
+class Measured(NamedTuple):
+    """What a run took."""
+
+    rows: int
+    seconds: float
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU microseconds a row."""
+        return 1e6 * self.cpu / self.rows
+
+
+def measured(rows: int, action: Callable[[], None]) -> Measured:
+    """Measure from the call of an action to its return."""
+    with CpuMeter() as meter:
+        time.sleep(2 * SAMPLE_S)
+        start = time.time()
+        action()
+        end = time.time()
+        time.sleep(2 * SAMPLE_S)
+    cpu = meter.between(start, end)
+    return Measured(rows, end - start, cpu.jvm + cpu.python)
+
+
+class Bench:
+    """Tables of one server, and a folder for their targets."""
+
+    def __init__(self, spark: SparkSession, server: MariaDb, folder: Path) -> None:
+        self.spark = spark
+        self.server = server
+        self._folder = folder
+        self._runs = 0
+        user, password = server.add_user(grants="SELECT, REPLICATION SLAVE, BINLOG MONITOR")
+        self._login = {"user": user, "password": password}
+        server.sql(f"CREATE DATABASE {DATABASE}")
+
+    def fill(self, tables: int, rows: int) -> list[str]:
+        """Make tables with rows, in the place of those that are there."""
+        self.server.sql(f"DROP DATABASE {DATABASE}", f"CREATE DATABASE {DATABASE}")
+        names = [f"t{number}" for number in range(tables)]
+        for name in names:
+            self.server.sql(
+                f"USE {DATABASE}",
+                f"CREATE TABLE {name} ({COLUMNS})",
+                f"INSERT INTO {name} SELECT {FILLED} FROM seq_1_to_{rows}",
+            )
+        return names
+
+    def change(self, names: list[str], rows: int, changes: int) -> int:
+        """Change rows of the tables, some in each; return how many row changes that are in the binlog."""
+        each = max(ROWS_A_TRANSACTION, changes // len(names) // ROWS_A_TRANSACTION * ROWS_A_TRANSACTION)
+        for name in names:
+            given = f"SET @changes = {each}, @rows = {rows}"
+            self.server.sql(f"USE {DATABASE}", given, CHANGES.format(table=name))
+        return each * len(names)
+
+    # -- who brings them into Delta tables --------------------------------------------------------------------------
+
+    def folder(self) -> Path:
+        """Return a new folder for a run's targets and checkpoint."""
+        self._runs += 1
+        return self._folder / f"run{self._runs}"
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        at = {"host": self.server.host, "port": self.server.port, **self._login}
+        return {"tables": f"{DATABASE}.*", "relayDir": str(folder / "relay"), **at}
+
+    def mirror(self, folder: Path, **more: Any) -> StreamingQuery:
+        """Start a mirror of the tables; with `availableNow` unless another trigger is given."""
+        given: dict[str, Any] = {"trigger": {"availableNow": True}, **self._options(folder), **more}
+        into = f"{folder}/lake/{{table}}"
+        return mirror(self.spark, into=into, checkpointLocation=str(folder / "checkpoint"), **given)
+
+    def recipe(self, folder: Path, names: list[str]) -> StreamingQuery:
+        """Start the recipe for many tables of docs/recipes.md."""
+        targets = {name: f"delta.`{folder}/lake/{name}`" for name in names}
+        for target in targets.values():
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {target} ({TYPES}) USING delta")
+        upserts = {name: upsert_into(target, keys=["id"]) for name, target in targets.items()}
+
+        def upsert_each(batch: DataFrame, number: int) -> None:
+            batch.persist()
+            for name, upsert in upserts.items():
+                upsert(batch.where(f"table = '{name}'"), number)
+            batch.unpersist()
+
+        options = self._options(folder) | {"startingPosition": "initial"}
+        changes = self.spark.readStream.format("mariadb-binlog").options(**options).load()
+        writer = changes.writeStream.foreachBatch(upsert_each).option("checkpointLocation", str(folder / "checkpoint"))
+        return writer.trigger(availableNow=True).start()
+
+    def jdbc(self, folder: Path, name: str, rows: int, connections: int) -> None:
+        """Write one table into a Delta table by Spark's JDBC source, in parts of its key."""
+        options = {
+            "url": f"jdbc:mysql://127.0.0.1:{self.server.port}/{DATABASE}?permitMysqlScheme=true&sslMode=disable",
+            "driver": "org.mariadb.jdbc.Driver",
+            "dbtable": name,
+            "partitionColumn": "id",
+            "lowerBound": "1",
+            "upperBound": str(rows),
+            "numPartitions": str(connections),
+            "fetchsize": "10000",
+            **self._login,
+        }
+        table = self.spark.read.format("jdbc").options(**options).load()
+        table.write.format("delta").save(f"{folder}/lake/{name}")
+
+
+def triggers(query: StreamingQuery, rows: int) -> Measured:
+    """Measure a query that ends by itself, from the start of its first batch with rows to the end of its last one."""
+    with CpuMeter() as meter:
+        query.awaitTermination()
+        time.sleep(2 * SAMPLE_S)
+    done = [each for each in query.recentProgress if each["numInputRows"]]
+    if not done:
+        raise SystemExit("the query had no rows")
+    first, last = (datetime.fromisoformat(done[number]["timestamp"]).timestamp() for number in (0, -1))
+    end = last + done[-1]["durationMs"]["triggerExecution"] / 1000
+    cpu = meter.between(first, end)
+    return Measured(rows, end - first, cpu.jvm + cpu.python)
+
+
+def commits(target: Path) -> list[tuple[float, str]]:
+    """Return for each commit of a target when its file was there, and the GTID position that it says of itself."""
+    found = []
+    for file in sorted((target / "_delta_log").glob("*[0-9].json")):
+        about = next(
+            (line["commitInfo"] for line in map(json.loads, file.read_text().splitlines()) if "commitInfo" in line), {}
+        )
+        told = json.loads(about.get("userMetadata") or "{}")
+        if "position" in told:
+            found.append((file.stat().st_mtime, str(told["position"])))
+    return found

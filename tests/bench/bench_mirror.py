@@ -72,27 +72,34 @@ def load(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def changes(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """The same changes of the same tables, by the mirror and by the recipe."""
+    """The same changes of the same tables, by both ways, after a small run that warms both up."""
+    _changes(bench, 1, WARM_ROWS, WARM_ROWS)
     told: dict[str, Any] = {}
     for tables in args.tables:
         rows = max(1_000, args.target_rows // tables)
-        names = bench.fill(tables, rows)
-        folders = {"mirror": bench.folder(), "recipe": bench.folder()}
-        bench.mirror(folders["mirror"]).awaitTermination()
-        bench.recipe(folders["recipe"], names).awaitTermination()
-        made = bench.change(names, rows, args.changes)
-        told[str(tables)] = {}
-        for way, folder in folders.items():
-            query = bench.mirror(folder) if way == "mirror" else bench.recipe(folder, names)
-            one = triggers(query, made)
-            batches = sum(1 for each in query.recentProgress if each["numInputRows"])
-            told[str(tables)][way] = {"rate": one.rate, "cpu_us": one.cpu_us, "batches": batches}
+        told[str(tables)] = _changes(bench, tables, rows, args.changes)
+        for way, one in told[str(tables)].items():
             print(
-                f"changes  {way:7} {tables:4} tables  {one.rate:9,.0f} rows/s  {one.cpu_us:8.1f} CPU us/row  "
-                f"{batches} batches",
+                f"changes  {way:7} {tables:4} tables  {one['rate']:9,.0f} rows/s  {one['cpu_us']:8.1f} CPU us/row  "
+                f"{one['batches']} batches",
                 flush=True,
             )
-            shutil.rmtree(folder)
+    return told
+
+
+def _changes(bench: Bench, tables: int, rows: int, changes: int) -> dict[str, dict[str, float]]:
+    names = bench.fill(tables, rows)
+    folders = {"mirror": bench.folder(), "recipe": bench.folder()}
+    bench.mirror(folders["mirror"]).awaitTermination()
+    bench.recipe(folders["recipe"], names).awaitTermination()
+    made = bench.change(names, rows, changes)
+    told = {}
+    for way, folder in folders.items():
+        query = bench.mirror(folder) if way == "mirror" else bench.recipe(folder, names)
+        one = triggers(query, made)
+        batches = sum(1 for each in query.recentProgress if each["numInputRows"])
+        told[way] = {"rate": one.rate, "cpu_us": one.cpu_us, "batches": batches}
+        shutil.rmtree(folder)
     return told
 
 

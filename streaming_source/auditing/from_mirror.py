@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import ConfigError, DataLossError
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
+from streaming_source.schema.target_modes import CURRENT, live_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 _COLUMNS: Final = (
-    *("mirror", "source_database", "source_table", "target", "state", "keys", "position", "batch", "error", "rules"),
+    *("mirror", "source_database", "source_table", "target", "mode", "state", "keys", "position", "batch", "error"),
+    "rules",
 )
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
@@ -51,7 +53,9 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
         table = f"{row['source_database']}.{row['source_table']}"
-        if row["state"] == _CURRENT and row["rules"] is not None:
+        if row["mode"] != CURRENT:
+            left_out.append(LeftOut(table, _of_mode(row["mode"], row["target"])))
+        elif row["state"] == _CURRENT and row["rules"] is not None:
             left_out.append(LeftOut(table, "a rule of the mirror gives its target other columns or rows"))
         elif row["state"] == _CURRENT:
             try:
@@ -61,6 +65,14 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
         elif row["state"] != _DROPPED:
             left_out.append(LeftOut(table, f"{row['state']}: {row['error'] or 'its rows still come'}"))
     return copies, left_out
+
+
+def _of_mode(mode: str, target: str) -> str:
+    """Return why a target of another mode is left out, and how it can be compared."""
+    now = live_rows(mode)
+    if now is None:
+        return f"its target has the mode {mode}: it holds changes, not rows"
+    return f"its target has the mode {mode}: compare spark.table({target!r}).where({now!r}), and ignore its own columns"
 
 
 def _versioned(spark: SparkSession, row: Row) -> str:

@@ -31,13 +31,21 @@ class TableChanges(NamedTuple):
 
 
 class StatementRow(NamedTuple):
-    """A statement on a table; (number, ordinal) is its place among the rows of its domain."""
+    """A statement on a table; (number, ordinal) is its place among the rows of its domain, `committed_us`
+    its commit time in microseconds since 1970.
+    """
 
     domain: int
     number: int
     ordinal: int
     gtid: str
     sql: str
+    committed_us: int
+
+    @property
+    def sequence(self) -> str:
+        """The place as text, as `_sequence` of the flat shape has it: before the rows of its number."""
+        return f"{self.number:020d}.{self.ordinal:012d}"
 
 
 class BatchFacts(NamedTuple):
@@ -76,12 +84,16 @@ def look_through(batch: DataFrame) -> BatchFacts:
 
 
 def _statements(batch: DataFrame) -> tuple[dict[TableName, list[StatementRow]], dict[str, list[StatementRow]]]:
-    rows = batch.where(DDL).select("database", "table", "transaction", "source.sql").collect()
+    from pyspark.sql import functions as f
+
+    # A number: a time would go through the time zone of this process.
+    committed = f.unix_micros("transaction.commit_timestamp").alias("committed")
+    rows = batch.where(DDL).select("database", "table", "transaction", "source.sql", committed).collect()
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
     for row in sorted(rows, key=lambda row: (row["transaction"].sequence_number, row["transaction"].ordinal)):
         at = row["transaction"]
-        logged = StatementRow(at.domain_id, int(at.sequence_number), at.ordinal, at.gtid, row["sql"])
+        logged = StatementRow(at.domain_id, int(at.sequence_number), at.ordinal, at.gtid, row["sql"], row["committed"])
         if row["table"] is None:
             databases.setdefault(row["database"], []).append(logged)
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import exists, mirrored_tables
+from streaming_source.mirroring.mode_change import check_modes
 from streaming_source.mirroring.rules_at_start import check_rules
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
 from streaming_source.queries.delta_fit import check_delta
@@ -127,6 +128,7 @@ def _check_whole(spark: SparkSession, settings: MirrorSettings) -> None:
             f"the checkpoint {settings.checkpoint} is in use, and {settings.names.control} knows nothing of it.",
             hint="Name the control table that the mirror began with (control), or a new checkpoint.",
         )
+    check_modes(rows, settings)
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

@@ -32,7 +32,11 @@ COLUMNS: Final = (
     ("source_database", "STRING", "database of the table on the server"),
     ("source_table", "STRING", "its name there"),
     ("target", "STRING", "the target as SQL names it"),
-    ("mode", "STRING", "what the target holds: current (the rows that the server has now)"),
+    (
+        "mode",
+        "STRING",
+        "what the target holds: current, soft_delete, history or append_log",
+    ),
     ("state", "STRING", "reading, current, failed (set aside: see error), or dropped"),
     ("keys", "ARRAY<STRING>", "the columns that tell rows apart"),
     ("position", "STRING", "GTID position up to which the target is what the server had"),

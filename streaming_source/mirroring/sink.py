@@ -30,6 +30,7 @@ from streaming_source.mirroring.control import (
 )
 from streaming_source.mirroring.error_names import error_name
 from streaming_source.mirroring.kept_rule import kept_rule
+from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.source_tables import read_source_tables
 from streaming_source.mirroring.table_work import RESYNC, TableWork
@@ -174,7 +175,7 @@ class MirrorSink:
         found = read_source_tables(self._settings.options)
         for name in sorted(names & found.tables.keys()):
             old = self._rows[name]
-            targets = Targets(self._settings, spark, old.mirror)
+            targets = Targets(self._settings, spark, old.mirror, NewReading(old, number, end.position))
             self._rows[name] = _begun(targets, name, found, again=asked.word)
 
     def _meet_new(self, spark: SparkSession, facts: BatchFacts) -> None:

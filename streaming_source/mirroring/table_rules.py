@@ -2,7 +2,7 @@
 
 In: the argument `rules` of `mirror()`: for patterns as in `tables` what holds for their tables; the first pattern that
 fits a table is its rule. Out: `TableRules`. Refused, with a ConfigError that names the rule: words that no rule has,
-values of the wrong kind, a column that two fields claim, hashes without a key file, a mode that is not built.
+values of the wrong kind, a column that two fields claim, hashes without a key file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 Mode = Literal["current", "soft_delete", "history", "append_log"]
 Constant: TypeAlias = "str | int | float | bool | None"
 
-BUILT: Final = ("current",)
-"""The modes that targets can have."""
 FIELDS: Final = ("mode", "leaveOut", "mask", "hash", "where", "rename")
 _EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "hash": ["email"]}}.'
 
@@ -123,10 +121,6 @@ def _rule(pattern: str, given: object) -> TableRule:
 def _mode(pattern: str, given: object) -> Any:
     if given not in get_args(Mode):
         raise _wrong(pattern, "mode", f"one of {', '.join(get_args(Mode))}")
-    if given not in BUILT:
-        raise ConfigError(
-            f"the rule {pattern} asks for the mode {given}, which is not built.", hint=f"There is {', '.join(BUILT)}."
-        )
     return given
 
 

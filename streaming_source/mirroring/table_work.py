@@ -17,19 +17,19 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, asked_of
 from streaming_source.mirroring.control import DROPPED, NO_BATCH
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
 from streaming_source.mirroring.ruled_images import target_images
 from streaming_source.mirroring.target_columns import target_keys
 from streaming_source.mirroring.versions import newest_batch, version_at
-from streaming_source.queries.latest_changes import reduced
-from streaming_source.queries.upserts import merge_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.control import ControlRow
-    from streaming_source.mirroring.ruled_images import Ruled
+    from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
 
 RESYNC = "Read the table again: start the mirror with snapshotAgain={table}@WORD, with a new word."
@@ -59,6 +59,8 @@ class TableWork:
             if self.replayed and not self._new:
                 self._go_back()
             self._in_order()
+        elif self._mode.append_only:
+            self._append(self._rows())
         elif self._new or self.facts.partial:
             # A target that was made for this batch is made again where the batch comes again, and Delta would take an
             # append for one that is there.
@@ -66,8 +68,11 @@ class TableWork:
         else:
             if self.facts.changes:
                 self._merge(self._rows().where("op <> 'read'"))
-            if self.facts.reads:
-                self._append()
+            reads = self._rows().where("op = 'read'")
+            if self.facts.reads and self._mode.can_append(self._spark, self.row.target):
+                self._append(reads)
+            elif self.facts.reads:
+                self._merge(reads)
         return self.row._replace(
             rows=self.row.rows + self.facts.reads + self.facts.changes,
             committed_at=self.facts.committed_at or self.row.committed_at,
@@ -79,6 +84,10 @@ class TableWork:
         return self.row.batch == NO_BATCH
 
     @property
+    def _mode(self) -> Mode:
+        return mode_of(self.row.mode)
+
+    @property
     def _spark(self) -> SparkSession:
         return self.batch.sparkSession
 
@@ -88,23 +97,25 @@ class TableWork:
         database, table = self.row.name
         return self.batch.where((f.col("database") == database) & (f.col("table") == table) & (f.col("op") != "ddl"))
 
-    def _append(self) -> None:
-        """Append the rows that were read; once, however often the batch comes."""
-        rows = target_images(self._rows().where("op = 'read'"), self._ruled()).select("after.*")
-        once = {"txnAppId": f"{self.row.mirror}/read", "txnVersion": str(self.number)}
-        rows.writeTo(self.row.target).options(**once).append()
+    def _append(self, rows: DataFrame) -> None:
+        """Append rows of which none can be there; once, however often the batch comes."""
+        once = {} if self._new else {"txnAppId": f"{self.row.mirror}/read", "txnVersion": str(self.number)}
+        self._mode.appended(self._part(rows)).writeTo(self.row.target).options(**once).append()
 
     def _merge(self, rows: DataFrame) -> None:
-        ruled = self._ruled()
-        keys = target_keys(self.row.keys, ruled.columns)
-        changes = target_images(rows, ruled)
-        latest = reduced(changes, keys, partial=self.facts.partial, domains=self.facts.domains > 1)
-        names = [column.name for column in ruled.columns]
-        merge = merge_statement(self.row.target, keys, names, partial=self.facts.partial)
-        self._spark.sql(merge, changes=latest)
+        self._mode.change(self._part(rows))
 
-    def _ruled(self) -> Ruled:
-        return ruled_table(self._spark, self.row.table, self.settings)
+    def _part(self, rows: DataFrame) -> BatchPart:
+        """Give change rows the columns of the target."""
+        ruled = ruled_table(self._spark, self.row.table, self.settings)
+        return BatchPart(
+            rows=target_images(rows, ruled),
+            target=self.row.target,
+            keys=target_keys(self.row.keys, ruled.columns),
+            columns=[column.name for column in ruled.columns],
+            partial=self.facts.partial,
+            domains=self.facts.domains > 1,
+        )
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -149,7 +160,7 @@ class TableWork:
         elif self._known(statement):
             self._check_early(statement, asked)
         elif isinstance(asked, Dropped):
-            self._drop()
+            self._drop(statement)
         elif isinstance(asked, Evolved):
             self._evolve(statement, asked)
         elif isinstance(asked, Made):
@@ -174,12 +185,14 @@ class TableWork:
     def _empty(self, statement: StatementRow) -> None:
         if self.settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop asks to stop there.")
-        self._spark.sql(f"DELETE FROM {self.row.target}")  # noqa: S608  (the name is quoted)
+        self._mode.empty(self._spark, self.row.target, statement)
 
-    def _drop(self) -> None:
+    def _drop(self, statement: StatementRow) -> None:
         self.row = self.row._replace(state=DROPPED)
         if self.settings.on_drop == "drop":
             self._spark.sql(f"DROP TABLE IF EXISTS {self.row.target}")
+        else:
+            self._mode.end(self._spark, self.row.target, statement)
 
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self.settings.on_alter == "stop":

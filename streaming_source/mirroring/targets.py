@@ -14,6 +14,9 @@ from replica.errors import ConfigError, SchemaError
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, exists
 from streaming_source.mirroring.kept_rule import kept_rule
+from streaming_source.mirroring.kept_target import keep_rows
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.mirroring.target_columns import KEY, MIRROR, SOURCE, create_statement, target_keys
 from streaming_source.schema.row_schema import spark_type
@@ -22,20 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.kept_target import NewReading
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.source_tables import SourceTable
     from streaming_source.mirroring.target_columns import TargetColumn
-
-MODE = "current"
 
 
 class Targets:
     """Makes targets for one mirror."""
 
-    def __init__(self, settings: MirrorSettings, spark: SparkSession, mirror: str) -> None:
+    def __init__(
+        self, settings: MirrorSettings, spark: SparkSession, mirror: str, reading: NewReading | None = None
+    ) -> None:
         self._settings = settings
         self._spark = spark
         self._mirror = mirror
+        self._reading = reading
 
     def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Make an empty target, in the place of one that this mirror made before.
@@ -44,7 +49,9 @@ class Targets:
             ConfigError: there is a table of the name, and it is not this mirror's.
             SchemaError: the source table has no key.
         """
-        if not table.keys:
+        named = self._settings.rule_of(name).mode
+        mode = mode_of(named)
+        if not table.keys and not mode.append_only:
             raise SchemaError(
                 f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL.",
                 hint="Give it one, or leave it out (excludeTables).",
@@ -54,10 +61,16 @@ class Targets:
         if space is not None:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
         ruled = checked_rule(self._spark, table.definition, table.keys, self._settings)
-        columns = ruled.columns
-        if self._is_own(target) and self._settings.names.folders:
+        check_names(".".join(name), named, ruled.columns)
+        columns = mode.columns(ruled.columns)
+        own = self._is_own(target)
+        first = self.row(name, table, position, again=again)
+        if own and self._reading is not None and self._reading.keeps(first):
+            keep_rows(self._spark, self._reading, columns)
+            return first
+        if own and self._settings.names.folders:
             self._empty(target, columns)
-            return self.row(name, table, position, again=again)
+            return first
         properties = {
             **self._settings.properties,
             MIRROR: self._mirror,
@@ -65,7 +78,7 @@ class Targets:
             KEY: ",".join(target_keys(table.keys, columns)),
         }
         self._spark.sql(create_statement(target, columns, table.comment, properties))
-        return self.row(name, table, position, again=again)
+        return first
 
     def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Return the first row of the control table for a source table."""
@@ -74,7 +87,7 @@ class Targets:
             source_database=name[0],
             source_table=name[1],
             target=self._settings.names.target(name),
-            mode=MODE,
+            mode=self._settings.rule_of(name).mode,
             state=READING,
             keys=table.keys,
             position="",

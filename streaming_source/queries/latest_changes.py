@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-ADDED = ("_op", "_absent", "_gtid", "_sequence")
+ADDED = ("_op", "_absent", "_gtid", "_sequence", "_committed")
 """The columns of the result behind the table's own."""
 
 
@@ -44,9 +44,14 @@ def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
     return reduced(batch, keys, partial=True, domains=True)
 
 
-def reduced(batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool) -> DataFrame:
+def reduced(
+    batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool, last_values: bool = False
+) -> DataFrame:
     """Do the work of `latest_per_key` for a caller who knows that no image lacks columns, or that there is one domain
     only.
+
+    With `last_values` a deleted row counts for its values: `_absent` tells what is not known of them, and `_committed`
+    when it was deleted.
     """
     columns = image_columns(batch)
     taken = [name for name in columns if name in ADDED]
@@ -64,12 +69,14 @@ def reduced(batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bo
         events = _last(events, identity, columns, f.struct("committed", "domain"), partial=partial)
     else:
         events = _last(events, identity, columns, f.col("at"), partial=partial)
+    counts = f.lit(True) if last_values else f.col("kind") != "delete"
     return events.select(
         *(f.col("row").getField(name).alias(name) for name in columns),
         f.when(f.col("kind") == "delete", "delete").otherwise("upsert").alias("_op"),
-        f.when((f.size("missing") > 0) & (f.col("kind") != "delete"), f.col("missing")).alias("_absent"),
+        f.when((f.size("missing") > 0) & counts, f.col("missing")).alias("_absent"),
         f.col("gtid").alias("_gtid"),
         f.col("sequence").alias("_sequence"),
+        *([f.col("committed").alias("_committed")] if last_values else []),
     )
 
 

@@ -128,7 +128,7 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
             missing.cast("array<string>").alias("missing"),
         )
 
-    gone = event(0, "delete", "_old", no_columns)
+    gone = event(0, "delete", "_old", lacks_before)
     happened = (
         f.when((f.col("op") == "delete") | ended, f.array(gone))
         .when(f.col("op").isin("insert", "read"), f.array(event(1, "insert", "_new", no_columns)))
@@ -144,10 +144,15 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
         f.struct(number.alias("number"), ordinal.alias("ordinal"), f.col("event.step").alias("step")).alias("at"),
         f.col("transaction.commit_timestamp").alias("committed"),
         f.col("transaction.gtid").alias("gtid"),
-        f.concat(f.lpad(number.cast("string"), 20, "0"), f.lit("."), f.lpad(ordinal.cast("string"), 12, "0")).alias(
-            "sequence"
-        ),
+        sequence_text(number, ordinal).alias("sequence"),
     )
+
+
+def sequence_text(number: Column, ordinal: Column) -> Column:
+    """Return what sorts the row changes of a domain as text: `_sequence` of the flat shape."""
+    from pyspark.sql import functions as f
+
+    return f.concat_ws(".", f.lpad(number.cast("string"), 20, "0"), f.lpad(ordinal.cast("string"), 12, "0"))
 
 
 def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -148,27 +148,38 @@ def _look(batch: DataFrame) -> _BatchFacts:
 
 def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
     """Return the MERGE of a reduced batch, which is `{changes}` in it."""
-
-    def quoted(name: str) -> str:
-        # A brace would be taken for a parameter.
-        return "`" + name.replace("`", "``").replace("{", "{{").replace("}", "}}") + "`"
-
-    def value(name: str) -> str:
-        if not partial or name in keys:
-            return f"change.{quoted(name)}"
-        text = name.replace("\\", "\\\\").replace("'", "\\'").replace("{", "{{").replace("}", "}}")
-        absent = f"coalesce(array_contains(change._absent, '{text}'), false)"
-        return f"CASE WHEN {absent} THEN target.{quoted(name)} ELSE change.{quoted(name)} END"
-
-    same = " AND ".join(f"target.{quoted(key)} <=> change.{quoted(key)}" for key in keys)
-    changed = ", ".join(f"target.{quoted(name)} = {value(name)}" for name in columns)
-    names = ", ".join(map(quoted, columns))
-    values = ", ".join(f"change.{quoted(name)}" for name in columns)
+    changed = ", ".join(f"target.{sql_name(name)} = {new_value(name, keys, partial=partial)}" for name in columns)
+    names = ", ".join(map(sql_name, columns))
+    values = ", ".join(f"change.{sql_name(name)}" for name in columns)
     return " ".join(
         (
-            f"MERGE INTO {table.replace('{', '{{').replace('}', '}}')} AS target USING {{changes}} AS change ON {same}",
+            merge_head(table, keys),
             "WHEN MATCHED AND change._op = 'delete' THEN DELETE",
             f"WHEN MATCHED THEN UPDATE SET {changed}",
             f"WHEN NOT MATCHED AND change._op <> 'delete' THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
         )
     )
+
+
+def merge_head(table: str, keys: Sequence[str]) -> str:
+    """Return how a MERGE of `{changes}` begins, up to the comparison of the keys."""
+    same = " AND ".join(f"target.{sql_name(key)} <=> change.{sql_name(key)}" for key in keys)
+    return f"MERGE INTO {_in_braces(table)} AS target USING {{changes}} AS change ON {same}"
+
+
+def new_value(name: str, keys: Sequence[str], *, partial: bool) -> str:
+    """Return the value of a column behind a change: that of the target where the change says nothing of it."""
+    if not partial or name in keys:
+        return f"change.{sql_name(name)}"
+    text = _in_braces(name.replace("\\", "\\\\").replace("'", "\\'"))
+    absent = f"coalesce(array_contains(change._absent, '{text}'), false)"
+    return f"CASE WHEN {absent} THEN target.{sql_name(name)} ELSE change.{sql_name(name)} END"
+
+
+def sql_name(name: str) -> str:
+    """Return a name in backquotes for SQL with parameters, where a brace would be taken for one."""
+    return "`" + _in_braces(name.replace("`", "``")) + "`"
+
+
+def _in_braces(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

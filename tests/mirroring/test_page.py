@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from streaming_source.mirroring.hash_key import read_hash_key
 from streaming_source.mirroring.mirror_file import read_mirror_file
 from streaming_source.mirroring.status import AUDITED
 from streaming_source.mirroring.table_rules import FIELDS, TableRule, table_rules
+from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 
@@ -49,8 +50,18 @@ def test_the_arguments_are_those_of_the_call() -> None:
     assert {name: value for name, value in told if name in defaults} == defaults
 
 
+def test_the_modes_are_those_of_the_code() -> None:
+    for mode, meaning in MEANINGS.items():
+        own = ", ".join(f"`{column.name}`" for column in OWN_COLUMNS[mode])
+        assert f"| `{mode}` | {meaning} | {own} |" in PAGE
+    names: dict[str, Any] = {}
+    exec(BLOCKS["modes"], names)  # noqa: S102  (that is what the page says)
+    assert [rule.mode for _, rule in table_rules(names["rules"], has_key=False).given] == [*MEANINGS][1:]
+
+
 def test_all_code_of_the_page_is_run_here() -> None:
-    assert set(BLOCKS) == {"call", "file", "rules", "again", "status", "position", "audit"}
+    blocks = {"call", "file", "rules", "modes", "history", "again", "status", "position", "audit"}
+    assert set(BLOCKS) == blocks
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
 

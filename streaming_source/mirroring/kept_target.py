@@ -1,0 +1,83 @@
+"""A target whose table is read again, in a mode that keeps what was: its rows stay, as rows of the past.
+
+In: the table's old row of the control table, and the batch that the reading begins with. Out: the target with the
+columns that its table has now and all its rows ended; the rows that are read then come on top. Where the batch comes
+again, the target first goes back to what it was before it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.batch_facts import StatementRow
+from streaming_source.mirroring.control import NO_BATCH
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.target_columns import identifier
+from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.schema.row_schema import spark_type
+from streaming_source.schema.target_modes import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from replica.protocol.gtid import GtidPosition
+    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+_ORDINAL: Final = 899_999_999_999
+"""The place of a reading among the changes of a transaction: behind all of them, before the rows that are read."""
+
+
+class NewReading(NamedTuple):
+    """The beginning of a reading: the row of the table before it, the batch, and the position at its end."""
+
+    row: ControlRow
+    batch: int
+    position: GtidPosition
+
+    def keeps(self, first: ControlRow) -> bool:
+        """Tell whether there is something to keep for a target that begins with this row, by the same rule."""
+        same = (self.row.mode, self.row.rules) == (first.mode, first.rules)
+        return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
+
+
+def keep_rows(spark: SparkSession, reading: NewReading, columns: Iterable[TargetColumn]) -> None:
+    """End all rows of a target, and give it these columns."""
+    row = reading.row
+    if newest_batch(spark, row) == reading.batch:
+        version = version_at(spark, row)
+        spark.sql(f"RESTORE TABLE {row.target} TO VERSION AS OF {version}")
+    for action in _actions(spark, row.target, {column.name: column for column in columns}):
+        spark.sql(f"ALTER TABLE {row.target} {action}")
+    mode_of(row.mode).read_again(spark, row.target, _place(reading))
+
+
+def _place(reading: NewReading) -> StatementRow:
+    """Return the place at which the old rows end: behind the last change that the target has."""
+    last = next(iter(reading.position), None)
+    ended = reading.row.committed_at or dt.datetime.now(dt.UTC)
+    return StatementRow(
+        domain=0 if last is None else last.domain_id,
+        number=0 if last is None else last.seq_no,
+        ordinal=_ORDINAL,
+        gtid=str(reading.position),
+        sql="",
+        committed_us=int(ended.timestamp()) * 1_000_000,
+    )
+
+
+def _actions(spark: SparkSession, target: str, wanted: dict[str, TargetColumn]) -> list[str]:
+    there = {field.name: field for field in spark.table(target).schema}
+    gone = [identifier(name) for name in there if name not in wanted]
+    actions = [f"DROP COLUMNS ({', '.join(gone)})"] * bool(gone)
+    for name, field in there.items():
+        column = wanted.get(name)
+        if column is not None and field.dataType != spark_type(column.type):
+            actions.append(f"ALTER COLUMN {identifier(name)} TYPE {column.type}")
+        if column is not None and column.nullable and not field.nullable:
+            actions.append(f"ALTER COLUMN {identifier(name)} DROP NOT NULL")
+    added = [column.nullable_sql for name, column in wanted.items() if name not in there]
+    return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)

@@ -1,0 +1,89 @@
+"""The mode append_log: a row for each change, in the form of rowShape=flat, which is never touched again.
+
+An update is two rows, as there. TRUNCATE and DROP are a row without values, so that the log tells all. Every column
+of the table may be NULL in the log: such a row has none, and images may lack some.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.target_columns import text
+from streaming_source.queries.row_events import sequence_text
+from streaming_source.schema.target_modes import APPEND_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+
+class AppendLog:
+    """Appends, and nothing else."""
+
+    append_only = True
+
+    def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the table's own, none of them NOT NULL, and those of the flat shape."""
+        return (*(column._replace(nullable=True) for column in columns), *own_columns(APPEND_LOG))
+
+    def appended(self, part: BatchPart) -> DataFrame:
+        """Return a row for each image."""
+        from pyspark.sql import functions as f
+
+        def image(side: str, kind: Column) -> Column:
+            return f.struct(
+                f.col(side).alias("row"), kind.alias("kind"), f.col(f"absent.{side}").alias("absent"), f.lit(side)
+            )
+
+        op, update = f.col("op"), f.col("op") == "update"
+        before = image("before", f.when(update, "update_preimage").otherwise(op))
+        after = image("after", f.when(update, "update_postimage").otherwise(op))
+        images = f.when(update, f.array(before, after)).when(op == "delete", f.array(before)).otherwise(f.array(after))
+        rows = part.rows.where(op.isin("read", "insert", "update", "delete"))
+        number, ordinal = f.col("transaction.sequence_number"), f.col("transaction.ordinal")
+        own = {
+            "_change_type": f.col("image.kind"),
+            "_commit_version": number,
+            "_commit_timestamp": f.col("transaction.commit_timestamp"),
+            "_gtid": f.col("transaction.gtid"),
+            "_sequence": sequence_text(number, ordinal),
+            "_absent": f.col("image.absent"),
+            "_history": f.col("history"),
+        }
+        return rows.withColumn("image", f.explode(images)).select(
+            *(f.col("image.row").getField(name).alias(name) for name in part.columns),
+            *(own[column.name].cast(column.type).alias(column.name) for column in own_columns(APPEND_LOG)),
+        )
+
+    def change(self, part: BatchPart) -> None:
+        """Append the changes; who calls takes care that they come once."""
+        self.appended(part).writeTo(part.target).append()
+
+    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+        """Tell that they are: it has no keys."""
+        return True
+
+    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Append that the table was emptied."""
+        _append_statement(spark, target, at, "truncate")
+
+    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Append that the table was dropped."""
+        _append_statement(spark, target, at, "drop")
+
+    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Append that all rows come again."""
+        _append_statement(spark, target, at, "again")
+
+
+def _append_statement(spark: SparkSession, target: str, at: StatementRow, kind: str) -> None:
+    spark.sql(
+        f"INSERT INTO {target} (_change_type, _commit_version, _commit_timestamp, _gtid, _sequence) VALUES "  # noqa: S608
+        f"({text(kind)}, {at.number}, timestamp_micros({at.committed_us}), {text(at.gtid)}, {text(at.sequence)})"
+    )

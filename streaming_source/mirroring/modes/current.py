@@ -1,0 +1,51 @@
+"""The mode current: a target holds the rows that the server has now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_source.queries.latest_changes import reduced
+from streaming_source.queries.upserts import merge_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+
+class CurrentRows:
+    """One MERGE with the last change of each key."""
+
+    append_only = False
+
+    def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the table's own, and no more."""
+        return tuple(columns)
+
+    def appended(self, part: BatchPart) -> DataFrame:
+        """Return the rows as they are."""
+        return part.rows.select("after.*")
+
+    def change(self, part: BatchPart) -> None:
+        """Insert, update and delete by the last change of each key."""
+        latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
+        merge = merge_statement(part.target, part.keys, part.columns, partial=part.partial)
+        part.rows.sparkSession.sql(merge, changes=latest)
+
+    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+        """Tell that they are: a target is made new before its rows are read again."""
+        return True
+
+    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:  # noqa: ARG002  (others say when)
+        """Delete all rows."""
+        spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
+
+    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Leave the last rows as they are: so onDrop=keep says."""
+
+    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Do nothing: the target is made new."""

@@ -1,0 +1,169 @@
+"""The mode history: every version of every row, from when to when it was valid (a slowly changing dimension of type 2).
+
+All versions of a batch are there, also those that one transaction made and ended itself. One MERGE closes the versions
+that the batch found and opens its own. A version is known by its key and by the place of the change that made it
+(GTID and sequence), so that the same batch again changes nothing: its versions are there, and it closes none of them.
+Columns that images lack are taken from the version before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.target_columns import identifier, text
+from streaming_source.queries.row_events import row_events, sequence_text
+from streaming_source.queries.upserts import merge_head, sql_name
+from streaming_source.schema.target_modes import HISTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession, WindowSpec
+
+    from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+_PLACE = ("gtid", "committed", "sequence")
+"""The place of a change, of which the beginning and the end of a version consist."""
+
+
+class History:
+    """One MERGE with all that happened to each key."""
+
+    append_only = False
+
+    def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the table's own, and those that say when the version was valid.
+
+        None of the table's is NOT NULL: versions from before a column came have NULL in it.
+        """
+        return (*(column._replace(nullable=True) for column in columns), *own_columns(HISTORY))
+
+    def appended(self, part: BatchPart) -> DataFrame:
+        """Return each row as a version that is valid."""
+        from pyspark.sql import functions as f
+
+        number, ordinal = f.col("transaction.sequence_number"), f.col("transaction.ordinal")
+        begun = f.struct(
+            f.col("transaction.gtid"),
+            f.col("transaction.commit_timestamp").alias("committed"),
+            sequence_text(number, ordinal).alias("sequence"),
+        )
+        return part.rows.select("after.*", *_own(begun, f.struct(*(f.lit(None).alias(name) for name in _PLACE))))
+
+    def change(self, part: BatchPart) -> None:
+        """Close and open versions, all that happened to a key in its order."""
+        part.rows.sparkSession.sql(_merge(part), changes=_closed_and_opened(part))
+
+    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+        """Tell that they are: what they replace is closed."""
+        return True
+
+    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Close all versions."""
+        spark.sql(
+            f"UPDATE {target} SET _valid_to = timestamp_micros({at.committed_us}), _to_gtid = {text(at.gtid)}, "  # noqa: S608
+            f"_to_sequence = {text(at.sequence)}, _current = false WHERE _current"
+        )
+
+    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Close all versions."""
+        self.empty(spark, target, at)
+
+    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Close all versions; those that are read open others."""
+        self.empty(spark, target, at)
+
+
+def _own(begun: Column, ended: Column) -> list[Column]:
+    """Return the columns of the mode for a version between two places."""
+    values = {
+        "_valid_from": begun.getField("committed"),
+        "_valid_to": ended.getField("committed"),
+        "_from_gtid": begun.getField("gtid"),
+        "_to_gtid": ended.getField("gtid"),
+        "_from_sequence": begun.getField("sequence"),
+        "_to_sequence": ended.getField("sequence"),
+        "_current": ended.getField("gtid").isNull(),
+    }
+    return [values[column.name].cast(column.type).alias(column.name) for column in own_columns(HISTORY)]
+
+
+def _closed_and_opened(part: BatchPart) -> DataFrame:
+    """Return a row for each version of the batch, and one, with `_close`, for each key whose version it ends.
+
+    Such a row has the place of the key's first change as its end, and as its beginning that of the version that the
+    batch leaves: where the target has that one, the batch is in it.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    events = row_events(part.rows, part.keys, partial=part.partial)
+    key = [f.col("row").getField(name) for name in part.keys]
+    order = [f.col("at")]
+    if part.domains:  # MariaDB gives no order between them: the one that was written last has the last word
+        last = f.max_by("committed", "at").over(Window.partitionBy(*key, "domain"))
+        events = events.withColumn("domain_end", last)
+        order = [f.col("domain_end"), f.col("domain"), *order]
+    in_order = Window.partitionBy(*key).orderBy(*order)
+    if part.partial:
+        events = _filled(events, part, in_order)
+    place = f.struct(*_PLACE)
+    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    left = f.when(f.col("kind") != "delete", place)
+    events = events.withColumns(
+        {
+            "number": f.row_number().over(in_order),
+            "next": f.lead(place).over(in_order),
+            "left": f.last(left).over(whole),
+        }
+    )
+    closing = f.struct(f.lit(True).alias("close"), f.col("left").alias("begun"), place.alias("ended"))
+    opening = f.struct(f.lit(False).alias("close"), place.alias("begun"), f.col("next").alias("ended"))
+    wanted = f.array(f.when(f.col("number") == 1, closing), f.when(f.col("kind") != "delete", opening))
+    rows = events.withColumn("version", f.explode(f.array_compact(wanted)))
+    begun, ended = (f.col("version").getField(name) for name in ("begun", "ended"))
+    return rows.select(
+        *(f.col("row").getField(name).alias(name) for name in part.columns),
+        *_own(begun, ended),
+        f.col("version.close").alias("_close"),
+    )
+
+
+def _filled(events: DataFrame, part: BatchPart, in_order: WindowSpec) -> DataFrame:
+    """Put into each row what its image lacks: from the version before, in the batch or in the target."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    # A row that an INSERT has made is whole, so nothing is taken from behind it.
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    there = part.rows.sparkSession.table(part.target).where("_current")
+    known = there.select(f.struct(*map(identifier, part.columns)).alias("known"))
+    same = f.lit(True)
+    for name in part.keys:
+        same &= f.col("row").getField(name).eqNullSafe(f.col("known").getField(name))
+
+    def value(name: str) -> Column:
+        told = f.struct(f.col("row").getField(name).alias("value"))
+        newest = f.last(f.when(~f.array_contains("missing", name), told), ignorenulls=True).over(so_far)
+        older = f.col("known").getField(name)
+        return f.when(newest.isNull(), older).otherwise(newest.getField("value")).alias(name)
+
+    return events.join(known, same, "left").withColumn("row", f.struct(*map(value, part.columns)))
+
+
+def _merge(part: BatchPart) -> str:
+    names = [*map(sql_name, part.columns), *(column.name for column in own_columns(HISTORY))]
+    ends = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
+    same = "(target._from_gtid <=> change._from_gtid AND target._from_sequence <=> change._from_sequence)"
+    return " ".join(
+        (
+            f"{merge_head(part.target, part.keys)}",
+            f"AND CASE WHEN change._close THEN target._current AND NOT {same} ELSE {same} END",
+            f"WHEN MATCHED AND change._close THEN UPDATE SET {', '.join(f'target.{n} = change.{n}' for n in ends)}",
+            "WHEN NOT MATCHED AND NOT change._close",
+            f"THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f'change.{name}' for name in names)})",  # noqa: S608
+        )
+    )

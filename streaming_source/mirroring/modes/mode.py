@@ -1,0 +1,60 @@
+"""The work of a mode: a part of a batch, and the end of all rows, into a target.
+
+In: a `BatchPart`: change rows of one table, typed, between two statements. Out: the target behind them. A mode decides
+which columns a target has and what a change does to it; where the part begins and ends, and what an ALTER does, is
+the same in all modes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+
+class BatchPart(NamedTuple):
+    """Change rows of one table: envelope rows with STRUCT images. `partial`: an image may lack columns; `domains`: the
+    changes may be of several replication domains.
+    """
+
+    rows: DataFrame
+    target: str
+    keys: Sequence[str]
+    columns: Sequence[str]
+    partial: bool
+    domains: bool
+
+
+class Mode(Protocol):
+    """One way to hold a table."""
+
+    @property
+    def append_only(self) -> bool:
+        """Whether all rows are appended, changes too."""
+
+    def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the columns of a target whose table has these."""
+
+    def appended(self, part: BatchPart) -> DataFrame:
+        """Return what to append for rows of which none can be in the target."""
+
+    def change(self, part: BatchPart) -> None:
+        """Bring in the changes, and the rows that were read. The same part again changes nothing."""
+
+    def can_append(self, spark: SparkSession, target: str) -> bool:
+        """Tell whether rows that are read can only be new to the target."""
+
+    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Bring in that all rows are gone."""
+
+    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Bring in that the table is gone, while the target stays."""
+
+    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """End all rows, because those of the table come again. Never asked of the mode current."""

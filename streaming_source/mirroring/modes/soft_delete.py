@@ -1,0 +1,90 @@
+"""The mode soft_delete: a row that was deleted stays with its last values, and says when it went.
+
+An insert of the same key brings the row back. Rows that came and went within one batch are there too, as deleted ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.target_columns import text
+from streaming_source.queries.latest_changes import reduced
+from streaming_source.queries.upserts import merge_head, new_value, sql_name
+from streaming_source.schema.target_modes import SOFT_DELETE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.target_columns import TargetColumn
+
+_GONE = {"_deleted": "true", "_deleted_at": "change._committed", "_deleted_gtid": "change._gtid"}
+_THERE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}
+
+
+class SoftDelete:
+    """One MERGE with the last change of each key, which deletes no row."""
+
+    append_only = False
+
+    def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
+        """Return the table's own, and those that say whether the row is deleted."""
+        return (*columns, *own_columns(SOFT_DELETE))
+
+    def appended(self, part: BatchPart) -> DataFrame:
+        """Return the rows as rows that are there."""
+        return part.rows.selectExpr(
+            "after.*",
+            "false AS _deleted",
+            "CAST(NULL AS TIMESTAMP) AS _deleted_at",
+            "CAST(NULL AS STRING) AS _deleted_gtid",
+        )
+
+    def change(self, part: BatchPart) -> None:
+        """Insert and update by the last change of each key; mark where that is a delete."""
+        latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
+        part.rows.sparkSession.sql(_merge(part), changes=latest)
+
+    def can_append(self, spark: SparkSession, target: str) -> bool:
+        """Tell whether no row is marked, which one that is read could bring back."""
+        return spark.table(target).where("_deleted").isEmpty()
+
+    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Mark all rows that are there."""
+        spark.sql(
+            f"UPDATE {target} SET _deleted = true, _deleted_at = timestamp_micros({at.committed_us}), "  # noqa: S608
+            f"_deleted_gtid = {text(at.gtid)} WHERE NOT _deleted"
+        )
+
+    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Mark all rows: no server has them any more."""
+        self.empty(spark, target, at)
+
+    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+        """Mark all rows; those that are still there come back."""
+        self.empty(spark, target, at)
+
+
+def _merge(part: BatchPart) -> str:
+    values = {sql_name(name): new_value(name, part.keys, partial=part.partial) for name in part.columns}
+
+    def assigned(own: dict[str, str]) -> str:
+        return ", ".join(f"target.{name} = {value}" for name, value in {**values, **own}.items())
+
+    gone = "change._op = 'delete'"
+    own = {name: f"CASE WHEN {gone} THEN {value} ELSE {_THERE[name]} END" for name, value in _GONE.items()}
+    inserted = {sql_name(name): f"change.{sql_name(name)}" for name in part.columns} | own
+    return " ".join(
+        (
+            merge_head(part.target, part.keys),
+            f"WHEN MATCHED AND {gone} THEN UPDATE SET {assigned(_GONE)}",
+            f"WHEN MATCHED THEN UPDATE SET {assigned(_THERE)}",
+            # A delete whose row is known by its key alone tells nothing that could stay.
+            f"WHEN NOT MATCHED AND NOT ({gone} AND change._absent IS NOT NULL)",
+            f"THEN INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})",  # noqa: S608
+        )
+    )

@@ -1,0 +1,55 @@
+"""The modes that targets of a mirror have: their names, the columns that each has of its own, and its rows of now.
+
+In: the name of a mode, as a rule or the control table has it. Out: columns, and a predicate of SQL. The log's columns
+are those of rowShape=flat, so that whatever reads that shape reads the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streaming_source.schema.row_schema import FLAT, WIDE_SEQUENCE_NUMBER, RowColumn
+
+CURRENT: Final = "current"
+SOFT_DELETE: Final = "soft_delete"
+HISTORY: Final = "history"
+APPEND_LOG: Final = "append_log"
+
+MEANINGS: Final = {
+    CURRENT: "the rows that the server has now",
+    SOFT_DELETE: "those, and the last values of rows that were deleted",
+    HISTORY: "every version of every row",
+    APPEND_LOG: "a row for each change, which is never touched again",
+}
+"""What a target of each mode holds."""
+CHANGE_TYPES: Final = "read, insert, update_preimage, update_postimage, delete, truncate, drop or again"
+_OF_THE_LOG: Final = {
+    "_change_type": RowColumn("_change_type", "STRING", CHANGE_TYPES),
+    # All 64 bits, whatever the query does.
+    "_commit_version": RowColumn("_commit_version", WIDE_SEQUENCE_NUMBER, "sequence number within the domain"),
+}
+OWN_COLUMNS: Final = {
+    CURRENT: (),
+    SOFT_DELETE: (
+        RowColumn("_deleted", "BOOLEAN", "whether the server has the row no more"),
+        RowColumn("_deleted_at", "TIMESTAMP", "commit time of what deleted it; NULL for rows that are there"),
+        RowColumn("_deleted_gtid", "STRING", "GTID of what deleted it"),
+    ),
+    HISTORY: (
+        RowColumn("_valid_from", "TIMESTAMP", "commit time of the change that made the version"),
+        RowColumn("_valid_to", "TIMESTAMP", "commit time of the change that ended it; NULL while it is valid"),
+        RowColumn("_from_gtid", "STRING", "GTID of the change that made it"),
+        RowColumn("_to_gtid", "STRING", "GTID of the change that ended it"),
+        RowColumn("_from_sequence", "STRING", "place of the first of them within its domain: sorts as text"),
+        RowColumn("_to_sequence", "STRING", "place of the second"),
+        RowColumn("_current", "BOOLEAN", "whether the server has the version now"),
+    ),
+    APPEND_LOG: tuple(_OF_THE_LOG.get(column.name, column) for column in FLAT),
+}
+"""The columns that targets of a mode have behind those of their table."""
+_NOW: Final = {CURRENT: "true", SOFT_DELETE: "NOT _deleted", HISTORY: "_current", APPEND_LOG: None}
+
+
+def live_rows(mode: str) -> str | None:
+    """Return the predicate of the rows in a target that the server has now; None where it holds changes, not rows."""
+    return _NOW[mode]

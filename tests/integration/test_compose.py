@@ -161,6 +161,15 @@ def test_the_commands_need_no_options_in_the_container(project: Compose) -> None
     assert "holds the last transaction" in project.replica("purge", "--all-but-last")
 
 
+def test_it_is_not_root_and_writes_nothing_but_its_volumes(project: Compose) -> None:
+    inside = ("exec", "-T", "replica", "sh", "-c")
+    assert project.run(*inside, "id -u").strip() != "0"
+    for place in ("/anywhere", "/home/replica/anywhere", "/opt/replica/anywhere"):
+        project.run(*inside, f"touch {place}", code=1)
+    # What was compiled into the image is used: neither compiled again nor thrown away.
+    assert project.run(*inside, "python -m replica.native.warm --check") == ""
+
+
 def test_metrics_are_published(project: Compose) -> None:
     status, body = project.get("/metrics")
     assert status == 200

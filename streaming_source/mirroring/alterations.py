@@ -144,13 +144,16 @@ def _actions(
     actions = []
     for column in after.columns:
         key = came_from.get(column.name.casefold())
+        if key != column.name.casefold() in old and (rule.named or rule.where is not None):
+            raise SchemaError(f"it puts another column in the place of {column.name}, and the table has a rule.")
         if key is None:
             _check_added(column, fills=fills)
             added.append(shown[column.name].nullable_sql)
             continue
         kept.add(key)
-        if key in was and column.name in shown:
+        if key in was or rule.where is not None:
             _check_values(old[key], column)
+        if key in was and column.name in shown:
             actions += _kept(was[key], shown[column.name])
     gone = [column.name for key, column in was.items() if key not in kept]
     actions = [f"DROP COLUMNS ({', '.join(map(identifier, gone))})"] * bool(gone) + actions

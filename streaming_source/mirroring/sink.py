@@ -13,6 +13,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
@@ -28,7 +29,7 @@ from streaming_source.mirroring.control import (
     mirrored_tables,
     write_control,
 )
-from streaming_source.mirroring.error_names import error_name
+from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
@@ -211,12 +212,22 @@ def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str
 
 def _done(work: TableWork) -> ControlRow:
     """Do the work; set the table aside where it is the table's fault."""
+    hides = work.settings.rule_of(work.row.name).hides
     try:
         return work.done()
     except (ReplicaError, PySparkException) as error:
-        if work.settings.rule_of(work.row.name).hides and isinstance(error, PySparkException):
+        if hides and isinstance(error, PySparkException) and not _is_broken_off(error):
             error = SchemaError(error_name(error), hint=RESYNC.format(table=".".join(work.row.name)))
         return _aside(work.row, error)
+    except Py4JJavaError as error:
+        why = refused_row(error, hides=hides)
+        if why is None:
+            raise
+        return _aside(work.row, SchemaError(why, hint=RESYNC.format(table=".".join(work.row.name))))
+
+
+def _is_broken_off(error: Exception) -> bool:
+    return isinstance(error, PySparkException) and any(word in str(error).casefold() for word in _BROKEN_OFF)
 
 
 def _aside(row: ControlRow, error: ReplicaError | PySparkException) -> ControlRow:
@@ -226,7 +237,7 @@ def _aside(row: ControlRow, error: ReplicaError | PySparkException) -> ControlRo
         PySparkException: it is the error of a job that was broken off, because the query was.
     """
     why = str(error)
-    if isinstance(error, PySparkException) and any(word in why.casefold() for word in _BROKEN_OFF):
+    if _is_broken_off(error):
         raise error
     _log.error("%s is set aside: %s", ".".join(row.name), why)
     return row._replace(state=FAILED, error=why[:_LONGEST_ERROR])

@@ -9,6 +9,8 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, Renamed, asked_of
+from streaming_source.mirroring.table_rules import TableRule
+from streaming_source.mirroring.target_columns import WHOLE
 
 SESSION = StatementContext(database="shop")
 TABLE = """CREATE TABLE orders (
@@ -17,12 +19,12 @@ TABLE = """CREATE TABLE orders (
 )"""
 
 
-def asked(sql: str) -> object:
+def asked(sql: str, rule: TableRule = WHOLE) -> object:
     history = SchemaHistory()
     history.apply(TABLE, SESSION)
     before = history.table("shop", "orders")
     assert before is not None
-    return asked_of(sql, before, ValuePolicy())
+    return asked_of(sql, before, ValuePolicy(), rule)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +100,39 @@ def test_what_the_stream_does_not_tell_is_refused(sql: str, why: str) -> None:
 )
 def test_tables_that_come_and_go(sql: str, kind: object) -> None:
     assert asked(sql) == kind
+
+
+RULE = TableRule(leave_out=("price",), hash=("name",), where="n > 0", rename={"at": "ordered_at"})
+
+
+@pytest.mark.parametrize(
+    ("sql", "actions"),
+    [
+        ("ALTER TABLE orders MODIFY name VARCHAR(60) CHARACTER SET utf8mb4", ()),
+        ("ALTER TABLE orders DROP price", ()),
+        ("ALTER TABLE orders DROP at", ("DROP COLUMNS (`ordered_at`)",)),
+        ("ALTER TABLE orders ADD note TEXT", ("ADD COLUMNS (`note` STRING)",)),
+    ],
+)
+def test_a_target_with_a_rule_is_altered_by_its_own_columns(sql: str, actions: tuple[str, ...]) -> None:
+    found = asked(sql, RULE)
+    assert isinstance(found, Evolved)
+    assert found.actions == actions
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE orders DROP price, ADD price TEXT",
+        "ALTER TABLE orders RENAME COLUMN price TO kind, RENAME COLUMN kind TO price",
+        "ALTER TABLE orders CHANGE name kind TEXT, CHANGE kind name TEXT",
+    ],
+)
+def test_a_column_that_takes_the_place_of_one_with_a_rule_is_refused(sql: str) -> None:
+    with pytest.raises(SchemaError, match="it puts another column in the place of"):
+        asked(sql, RULE)
+
+
+def test_values_that_a_filter_asks_for_must_stay() -> None:
+    with pytest.raises(SchemaError, match="it may change values of the column price"):
+        asked("ALTER TABLE orders MODIFY price DECIMAL(4,1)", RULE)

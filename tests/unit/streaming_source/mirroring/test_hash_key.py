@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = b"k" * FEWEST_BYTES
+
+
+@pytest.mark.parametrize("length", [32, 64, 65, 200])
+def test_hashes_are_those_of_the_standard_library_also_behind_pickle(length: int) -> None:
+    secret = bytes(range(1, length + 1))
+    key = pickle.loads(pickle.dumps(HashKey(secret)))  # noqa: S301  (our own bytes)
+    for value in (b"", b"x", b"y" * 1000):
+        assert key.hash(value) == hmac.new(secret, value, hashlib.sha256).hexdigest()
 
 
 def test_a_key_hashes_as_the_standard_library_does_and_is_shown_nowhere(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ JVM = "spark.driver.extraJavaOptions"
 
 @pytest.mark.server
 @pytest.mark.spark
+@pytest.mark.slow  # a minute or two; what is new in it has its quick tests in tests/mirroring
 def test_the_demo_proves_itself() -> None:
     # On the version it starts by default; the older ones have the same mirror under test in tests/mirroring.
     server_version = list(installations())[-1]

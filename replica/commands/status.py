@@ -1,7 +1,8 @@
 """`mariadb-replica status`: how the daemon is, whether it is up, hung or down; the exit code says it to scripts.
 
-In: a relay directory (the daemon's status file, the lock, the end of the log), or the daemon's address. Out: a page for
-people, or one JSON object: the status record with `verdict`. Nothing is written, and the primary is not asked.
+In: a relay directory (the daemon's status file, the lock, the end of the log), several, or the daemon's address. Out: a
+page for people, or one JSON object: the status record with `verdict`; of several daemons a line each. Nothing is
+written, and the primary is not asked.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from replica.commands.options import config_option, gather
+from replica.commands.several import Looked, lines, ordered
 from replica.daemon.config import DaemonConfig
 from replica.daemon.record import StatusRecord
 from replica.daemon.status import read_status
 from replica.daemon.status_page import page
 from replica.daemon.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
-from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
+from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
 from replica.relay_log.lock import lock_holder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from replica.relay_log.location import RelayHead
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -35,17 +39,25 @@ MAX_ANSWER_BYTES: Final = 8 << 20
 
 
 @click.command(name="status")
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path(path_type=Path))
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the daemon's relay log.")
 @click.option("--url", metavar="URL", help="Ask the daemon instead, where its http_listen is: http://host:port.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @config_option("TOML file of the daemon; its relay_dir counts.")
-def status(relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+def status(
+    folders: tuple[Path, ...], *, relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool
+) -> None:
     """Show how the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
+
+    FOLDER is the same as --relay-dir. Of several folders each has a line, and the worst decides the exit code.
 
     Exit code: 0 healthy, 3 not running, 4 running but silent, 10 not connected, 11 behind, 12 standing still for room.
     """
-    if relay_dir and url:
-        raise ConfigError("--relay-dir and --url exclude each other.")
+    if sum(map(bool, (relay_dir, url, folders))) > 1:
+        raise ConfigError("--relay-dir, --url and folders exclude each other.")
+    if len(folders) > 1:
+        _show_several(folders, as_json=as_json)
+    relay_dir = str(folders[0]) if folders else relay_dir
     head = None
     if url:
         record: StatusRecord | None = _asked(url)
@@ -57,6 +69,24 @@ def status(relay_dir: str | None, url: str | None, config_file: Path | None, as_
         raise ProtocolError("the daemon gave no record.")
     click.echo(json.dumps(_as_json(record, head, verdict)) if as_json else page(record, head, verdict, time.time()))
     raise SystemExit(verdict.exit_code)
+
+
+def _show_several(folders: Sequence[Path], *, as_json: bool) -> NoReturn:
+    daemons, objects = [], []
+    for folder in folders:
+        try:
+            record, head, verdict = _looked(folder)
+            daemons.append(Looked(folder, record, verdict))
+            objects.append({"folder": str(folder), **_as_json(record, head, verdict)})
+        except ReplicaError as error:
+            daemons.append(Looked(folder, None, error))
+            objects.append({"folder": str(folder), "error": describe(error)})
+    code = ordered(daemons)[0].exit_code
+    if as_json:
+        click.echo(json.dumps({"exit_code": code, "daemons": objects}))
+    else:
+        click.echo("\n".join(lines(daemons)))
+    raise SystemExit(code)
 
 
 def _directory(relay_dir: str | None, config_file: Path | None) -> Path:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from replica.commands.several import WORST_FIRST
 from replica.commands.status import status
+from replica.daemon import verdict
 from replica.daemon.http import HttpServer, as_json
 from replica.daemon.status import write_status
 from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
@@ -100,3 +102,27 @@ def test_something_else_over_http() -> None:
         with pytest.raises(ProtocolError, match="no status of a replica"):
             asked("--url", f"http://127.0.0.1:{server.server_address[1]}")
         server.shutdown()
+
+
+def test_several_have_a_line_each_and_one_exit_code(tmp_path: Path) -> None:
+    up, down, none = tmp_path / "up", tmp_path / "down", tmp_path / "none"
+    for folder in (up, down):
+        folder.mkdir()
+        write_status(folder, record(written_at=time.time()))
+    with RelayLock(up):
+        code, text = asked(str(up), str(down))
+        assert code == 3
+        lines = text.splitlines()
+        assert lines[0].startswith(f"{up}    healthy")
+        assert lines[1].startswith(f"{down}  not running: it ended without a goodbye")
+        assert lines[2] == "1 of 2 healthy"
+        code, text = asked(str(down), str(none), str(up), "--json")
+        assert asked(str(up)) == asked("--relay-dir", str(up))
+    seen = json.loads(text)
+    assert code == seen["exit_code"] == RelayError.exit_code  # what cannot be looked at is worst
+    assert [one["folder"] for one in seen["daemons"]] == [str(down), str(none), str(up)]
+    assert [one.get("verdict", one.get("error"))["exit_code"] for one in seen["daemons"]] == [3, 70, 0]
+
+
+def test_every_code_of_a_verdict_has_its_rank() -> None:
+    assert sorted(WORST_FIRST) == sorted(value for value in vars(verdict).values() if type(value) is int)

@@ -36,6 +36,7 @@ from tests.unit.daemon.records import record
 PACKAGING = Path(__file__).resolve().parents[3] / "replica" / "packaging"
 DASHBOARD = json.loads((PACKAGING / "grafana-dashboard.json").read_text())
 UNIT = (PACKAGING / "mariadb-replica.service").read_text()
+TEMPLATE = (PACKAGING / "mariadb-replica@.service").read_text()
 NAME = re.compile(r"\b(mariadb_replica_\w+|process_\w+)")
 OF_PROMETHEUS = {"job", "instance"}
 
@@ -138,3 +139,19 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     newer = re.compile(r"Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)'.*, ignoring")  # systemd before 254
     said = [line for line in done.stderr.splitlines() if unit.name in line and not newer.search(line)]
     assert (done.returncode, said) == (0, [])
+
+
+def test_the_template_differs_from_the_unit_in_names_only() -> None:
+    def settings(unit: str) -> list[str]:
+        return [line for line in unit.splitlines() if line and not line.startswith("#")]
+
+    different = {(one, other) for one, other in zip(settings(UNIT), settings(TEMPLATE), strict=True) if one != other}
+    assert {one.partition("=")[0] for one, _ in different} == {
+        "Description",
+        "ExecStart",
+        "LoadCredential",
+        "StateDirectory",
+    }
+    for one, other in different:
+        plain = other.replace(" of %i", "").replace("/%i.toml", "/replica.toml").replace("%i.password", "password")
+        assert plain.removesuffix("/%i") == one

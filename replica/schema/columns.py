@@ -1,8 +1,8 @@
 """The text of a column, a key or a constraint in CREATE and ALTER TABLE -> `ColumnItem`, `Key`, or nothing.
 
-Type, sign, character set, keys, versioning and comment are read; defaults, checks, references and generated values are
-stepped over, for they change no bytes of a row. A word that is none of MariaDB's attributes is a SchemaError: it might
-change them.
+Type, sign, character set, keys, versioning and comment are read, and the words of a default; checks, references and
+generated values are stepped over, for they change no bytes of a row. A word that is none of MariaDB's attributes is a
+SchemaError: it might change them.
 """
 
 from __future__ import annotations
@@ -86,6 +86,10 @@ def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
     if tokens.accept("COLLATE"):
         tokens.accept("=")
         return replace(item, collation=_option(tokens))
+    if tokens.accept("DEFAULT"):
+        with tokens.keeping() as taken:
+            skip_default(tokens)
+        return replace(item, default=tuple(taken))
     return item if _stepped_over(tokens) else replace(item, column=_with_value(tokens, item.column))
 
 
@@ -115,7 +119,7 @@ def _with_value(tokens: Tokens, column: Column) -> Column:
 def _stepped_over(tokens: Tokens) -> bool:
     if tokens.accept_any(*_IGNORED) or tokens.accept("WITHOUT", "SYSTEM", "VERSIONING"):
         return True
-    if tokens.accept("DEFAULT") or tokens.accept("ON", "UPDATE"):
+    if tokens.accept("ON", "UPDATE"):
         skip_default(tokens)
     elif tokens.accept("CONSTRAINT"):
         if not tokens.sees("CHECK") and not tokens.sees("REFERENCES"):

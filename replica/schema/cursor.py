@@ -6,6 +6,7 @@ is asked and no further, so that the head of a statement can be read although it
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
@@ -25,6 +26,7 @@ class Tokens:
     def __init__(self, tokens: Iterator[Token]) -> None:
         self._source = tokens
         self._ahead: list[Token] = []
+        self._kept: list[Token] | None = None
 
     def peek(self, ahead: int = 0) -> Token | None:
         while len(self._ahead) <= ahead:
@@ -39,7 +41,19 @@ class Tokens:
         if token is None:
             raise SchemaError("The statement ends too early.")
         del self._ahead[0]
+        if self._kept is not None:
+            self._kept.append(token)
         return token
+
+    @contextmanager
+    def keeping(self) -> Iterator[list[Token]]:
+        """Yield a list that gets every token which is taken meanwhile."""
+        kept: list[Token] = []
+        self._kept = kept
+        try:
+            yield kept
+        finally:
+            self._kept = None
 
     def sees(self, *keywords: str, ahead: int = 0) -> bool:
         """Tell whether these words or symbols come next."""

@@ -17,6 +17,8 @@ from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from replica.schema.sql_tokens import Token
+
 # The shortest longest key of any engine (InnoDB's old row format): a longer unique key may be kept as a hash.
 _MAX_KEY_BYTES: Final = 767
 PRIMARY: Final = "PRIMARY"
@@ -44,6 +46,7 @@ class ColumnItem:
     unique: bool = False
     versioned: bool = False
     position: str | None = None  # of ALTER: '' is FIRST, else the column that it comes AFTER
+    default: tuple[Token, ...] | None = None  # what stands behind DEFAULT, if anything does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,14 @@
 """The effect that a statement on a mirrored table has on its target.
 
-In: the text of a DDL row, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`, `Renamed`,
-`Evolved` (with what to do to the target, nothing where only indexes or comments changed). Raised: a SchemaError for
-what the stream cannot tell: values that the statement gave to rows that were there, rows that it moved, text that is
-not understood.
+In: the text of a DDL row, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`, `Evolved`
+(with what to do to the target, nothing where only indexes or comments changed), or `NotInRows`: the statement gave
+values to rows that were there, moved rows, or is not understood, and no row of the stream says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from replica.errors import SchemaError
 from replica.rows.tables.widening import fits
@@ -21,19 +19,24 @@ from replica.schema.from_catalog import table_of
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import tokenize
-from replica.schema.statements import Verb, read_statement
+from replica.schema.statements import Verb, pairs, read_statement
+from streaming_source.mirroring.added_values import NULL, value_of
 from streaming_source.mirroring.target_columns import WHOLE, identifier, target_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from replica.schema.alteration import Alteration
+    from replica.schema.definition import ColumnItem
+    from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.mirroring.table_rules import TableRule
     from streaming_source.mirroring.target_columns import TargetColumn
 
-_FILLS: Final = frozenset({"DEFAULT", "AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
-"""Words that give values to a column that is added."""
+Policy = Literal["onTruncate", "onSwap", "onAlter"]
+
+_COMPUTED: Final = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
+"""Words that give each row a value of its own in a column that is added."""
 _SIZES: Final = ("octets", "fsp")
 """What may grow without a change of any value."""
 
@@ -50,42 +53,51 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """CREATE TABLE. `again`: it takes the place of one that is there."""
+    """CREATE TABLE. `always`: not only where there is none."""
 
-    again: bool
+    always: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
-    """RENAME TABLE, to or from this name."""
+class NotInRows:
+    """Rows that no row of the stream tells. `policy`: the argument of `mirror()` that rules such statements."""
+
+    why: str
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """The definition behind the statement, and what to do to the target, as actions of ALTER TABLE."""
+    """The definition behind the statement, and what to do to the target: actions of ALTER TABLE, then the values of
+    columns that were added, by name, as SQL.
+    """
 
     definition: TableSchema
     actions: tuple[str, ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
 
 
-Asked: TypeAlias = Emptied | Dropped | Made | Renamed | Evolved
+Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
 
 
-def asked_of(  # noqa: PLR0911  (one for each kind)
-    sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE
+def asked_of(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> Asked:
+    """Return what the statement asks of the target of the table `before`."""
+    try:
+        return _asked(sql, before, policy, rule)
+    except SchemaError as error:
+        return NotInRows(error.message, "onAlter")
+
+
+def _asked(  # noqa: PLR0911  (one for each kind)
+    sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
 ) -> Asked:
-    """Return what the statement asks of the target of the table `before`.
-
-    Raises:
-        SchemaError: it changed values of rows that were there, or is not understood.
-    """
     session = StatementContext(database=before.database)
     name = (before.database, before.table)
     words = [token.upper for token in tokenize(sql)]
-    statement = read_statement(sql, session)
     changed = changed_by(sql, session)
     if changed is not None and changed.removes and words[:1] == ["TRUNCATE"]:
         return Emptied()
+    statement = read_statement(sql, session)
     if statement is None:  # an index, a view
         return Evolved(before)
     match statement.verb:
@@ -94,44 +106,46 @@ def asked_of(  # noqa: PLR0911  (one for each kind)
         case Verb.CREATE_DATABASE if statement.or_replace:
             return Dropped()
         case Verb.RENAME_TABLES:
-            return Renamed()
+            return _moved({new: old for old, new in pairs(statement.tables)}, name, before)
         case Verb.CREATE_TABLE:
-            return Made(again=not statement.conditional)
+            return Made(always=not statement.conditional)
         case Verb.ALTER_TABLE:
             if changed is not None and (not changed.tables or name in changed.tables):
-                raise SchemaError("it moves or removes rows of partitions, which no row of the stream tells.")
-            return _altered(sql, before, policy, rule, fills=_fills(words))
+                why = "it moves or removes rows of partitions, which no row of the stream tells."
+                return NotInRows(why, "onTruncate" if changed.removes else "onSwap")
+            return _altered(sql, before, policy, rule, computed=not _COMPUTED.isdisjoint(words))
         case _:
             return Evolved(before)
 
 
-def _fills(words: Sequence[str]) -> bool:
-    """Tell whether a statement of these words may give a new column values."""
-    null = {place for place, pair in enumerate(pairwise(words)) if pair == ("DEFAULT", "NULL")}
-    return any(word in _FILLS and place not in null for place, word in enumerate(words))
+def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableSchema) -> Asked:
+    """Return what a statement that renames tables means for one name; `names`: the old ones by the new."""
+    if name in names:
+        return NotInRows("another table takes its name.", "onSwap")
+    return Dropped() if name in names.values() else Evolved(before)
 
 
-def _altered(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, fills: bool) -> Asked:
+def _altered(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, computed: bool) -> Asked:
     session = StatementContext(database=before.database)
     name = (before.database, before.table)
     statement = read_statement(sql, session)
-    if statement is None or name not in statement.tables:
-        return Renamed()  # it is the other table that the statement names
+    if statement is None:
+        return Evolved(before)
     change = read_alteration(statement.tokens, session)
-    if change.rename is not None:
-        return Renamed()
+    if change.rename is not None or name not in statement.tables:
+        return _moved({} if change.rename is None else {change.rename: statement.tables[0]}, name, before)
     history = SchemaHistory()
     history.known.define(name, table_of(before))
     history.apply(sql, session)
     after = history.table(*name)
     if after is None:
         raise SchemaError(history.reason(*name) or "it is not understood.")
-    return Evolved(after, tuple(_actions(before, after, change, policy, rule, fills=fills)))
+    return _evolved(before, after, change, policy, rule, computed=computed)
 
 
-def _actions(
-    before: TableSchema, after: TableSchema, change: Alteration, policy: ValuePolicy, rule: TableRule, *, fills: bool
-) -> list[str]:
+def _evolved(
+    before: TableSchema, after: TableSchema, change: Alteration, policy: ValuePolicy, rule: TableRule, *, computed: bool
+) -> Evolved:
     if before.versioned != after.versioned:
         raise SchemaError("it changes whether the table is system-versioned.")
     names = _renamed(change)
@@ -140,14 +154,26 @@ def _actions(
     _check_key(before, after)
     shown = {column.of: column for column in target_columns(after, policy, rule)}
     was = {column.of.casefold(): column for column in target_columns(before, policy, rule)}
+    items = {item.column.name.casefold(): item for _, item in change.added}
+    ruled = {named.casefold() for named in rule.named}
     kept, added = set(), []
-    actions = []
+    actions: list[str] = []
+    values: list[tuple[str, str]] = []
     for column in after.columns:
         key = came_from.get(column.name.casefold())
         if key != column.name.casefold() in old and (rule.named or rule.where is not None):
             raise SchemaError(f"it puts another column in the place of {column.name}, and the table has a rule.")
+        if key is None and column.name not in shown:
+            continue
         if key is None:
-            _check_added(column, fills=fills)
+            item = None if column.name.casefold() in ruled else items.get(column.name.casefold())
+            value = None if item is None or computed else _added(column, item, shown[column.name].type, policy)
+            if value is None:
+                raise SchemaError(
+                    f"it gives the new column {column.name} values in rows that were there, which no row of the stream "
+                    "tells."
+                )
+            values += [(column.name, value)] * (value != NULL)
             added.append(shown[column.name].nullable_sql)
             continue
         kept.add(key)
@@ -157,7 +183,15 @@ def _actions(
             actions += _kept(was[key], shown[column.name])
     gone = [column.name for key, column in was.items() if key not in kept]
     actions = [f"DROP COLUMNS ({', '.join(map(identifier, gone))})"] * bool(gone) + actions
-    return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
+    actions += [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
+    return Evolved(after, tuple(actions), tuple(values))
+
+
+def _added(column: ColumnSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> str | None:
+    """Return the value of rows that are there; None where it is not a constant."""
+    if column.data_type == "timestamp" and item.column.nullable and item.default is None:
+        return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
+    return value_of(column, item.default, kind, policy)
 
 
 def _renamed(change: Alteration) -> dict[str, str]:
@@ -172,13 +206,6 @@ def _check_key(before: TableSchema, after: TableSchema) -> None:
 
     if key(before) != key(after):
         raise SchemaError("it changes the primary key.")
-
-
-def _check_added(column: ColumnSchema, *, fills: bool) -> None:
-    if fills or not column.nullable:
-        raise SchemaError(
-            f"it gives the new column {column.name} values in rows that were there, which no row of the stream tells."
-        )
 
 
 def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:

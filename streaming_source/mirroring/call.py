@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import exists, mirrored_tables
 from streaming_source.mirroring.mode_change import check_modes
+from streaming_source.mirroring.reread import ask_again
 from streaming_source.mirroring.rules_at_start import check_rules
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
 from streaming_source.queries.delta_fit import check_delta
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from streaming_source.mirroring.control import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 
@@ -35,6 +37,7 @@ def mirror(
     control: str | None = None,
     onTruncate: str = "apply",  # noqa: N803
     onDrop: str = "keep",  # noqa: N803
+    onSwap: str = "apply",  # noqa: N803
     onAlter: str = "evolve",  # noqa: N803
     parallel: int = PARALLEL,
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
@@ -56,6 +59,8 @@ def mirror(
         control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
         onTruncate: `apply` empties the target, `stop` sets the table aside.
         onDrop: `keep` leaves the target with its last rows, `drop` removes it.
+        onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
+            table again, `stop` sets it aside.
         onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
         parallel: how many tables are written at the same time.
         tableProperties: properties of new targets, beside and over the mirror's own.
@@ -80,6 +85,7 @@ def mirror(
         control=control,
         on_truncate=onTruncate,
         on_drop=onDrop,
+        on_swap=onSwap,
         on_alter=onAlter,
         parallel=parallel,
         properties=tableProperties,
@@ -89,7 +95,9 @@ def mirror(
     )
     _check_session()
     check_delta(spark, required=True)
-    _check_whole(spark, settings)
+    for row in _checked_rows(spark, settings):
+        if row.waits_for is not None:
+            ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
     check_rules(spark, settings)
     from streaming_source.mirroring.sink import MirrorSink
 
@@ -110,8 +118,10 @@ def _check_session() -> None:
         )
 
 
-def _check_whole(spark: SparkSession, settings: MirrorSettings) -> None:
-    """Refuse a checkpoint without its control table, a control table without its checkpoint, and two that differ."""
+def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[ControlRow]:
+    """Return the control table's rows; refuse a checkpoint without its control table, a control table without its
+    checkpoint, and two that differ.
+    """
     rows = mirrored_tables(spark, settings.names.control)
     query = _query_of(spark, settings.checkpoint)
     if rows and query != rows[0].mirror:
@@ -129,6 +139,7 @@ def _check_whole(spark: SparkSession, settings: MirrorSettings) -> None:
             hint="Name the control table that the mirror began with (control), or a new checkpoint.",
         )
     check_modes(rows, settings)
+    return rows
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

@@ -24,6 +24,8 @@ READING: Final = "reading"
 CURRENT: Final = "current"
 FAILED: Final = "failed"
 DROPPED: Final = "dropped"
+CHECKPOINT: Final = "mariadb.checkpoint"
+"""The property of the control table that says which checkpoint it belongs to."""
 NO_BATCH: Final = -1
 """The batch of a target that was just made."""
 
@@ -45,11 +47,13 @@ COLUMNS: Final = (
     ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
     ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
-    ("error", "STRING", "why the table was set aside"),
+    ("error", "STRING", "why the table was set aside, or is to be read again"),
     ("definition", "STRING", "the table's definition at the position"),
     ("defined_at", "STRING", "GTID position that the definition was first read at"),
     ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
     ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
+    ("waits_for", "STRING", "the request to read the table again that is not followed yet"),
+    ("tries", "INT", "how often the table was begun again since it was last current"),
 )
 """Name, type and meaning of each column."""
 
@@ -75,6 +79,8 @@ class ControlRow(NamedTuple):
     defined_at: str
     again: str | None
     rules: str | None
+    waits_for: str | None = None
+    tries: int = 0
 
     @property
     def name(self) -> TableName:
@@ -89,7 +95,7 @@ class ControlRow(NamedTuple):
     @property
     def live(self) -> bool:
         """Whether changes of the table go into its target."""
-        return self.state in (READING, CURRENT)
+        return self.state in (READING, CURRENT) and self.waits_for is None
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
@@ -111,12 +117,13 @@ def exists(spark: SparkSession, table: str) -> bool:
         return False
 
 
-def make_control(spark: SparkSession, control: str, namespace: str | None) -> None:
+def make_control(spark: SparkSession, control: str, namespace: str | None, checkpoint: str) -> None:
     """Make an empty control table, and the namespace that it lies in, where there is none."""
     if namespace is not None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     columns = ", ".join(f"{name} {kind} COMMENT {text(about)}" for name, kind, about in COLUMNS)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {control} ({columns}) USING delta")
+    told = f"TBLPROPERTIES ({text(CHECKPOINT)} = {text(checkpoint)})"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {control} ({columns}) USING delta {told}")
 
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:

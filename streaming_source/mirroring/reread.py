@@ -10,15 +10,23 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming_source.driver.relay_directory import private_base
+from streaming_source.mirroring.control import FAILED
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.control import ControlRow
+
+FIRST_WAIT_S: Final = 10.0
+LONGEST_WAIT_S: Final = 600.0
+"""Each try waits twice as long as the one before: a table that is altered all the time costs no more than that."""
+MOST_TRIES: Final = 5
+"""Tries behind a fault; the last one comes five minutes after the first. Statements have no such end."""
 
 
 def requests_folder(checkpoint: str) -> Path:
@@ -40,3 +48,14 @@ def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s
     """
     request = ReadingRequest(word, tuple(sorted(tables)), time.time() + wait_s if wait_s else 0.0)
     RequestFolder(requests_folder(checkpoint)).put(request)
+
+
+def waiting(row: ControlRow, batch: int, why: str, *, state: str) -> ControlRow:
+    """Return the row of a table that is to be read again because of something in a batch."""
+    return row._replace(state=state, waits_for=f"{'.'.join(row.name)} from batch {batch}", error=why)
+
+
+def wait_s(row: ControlRow) -> float:
+    """Return how long a table waits before it is read again: not at all for a statement, the first time."""
+    tries = row.tries + (row.state == FAILED)
+    return min(FIRST_WAIT_S * 2.0 ** (tries - 1), LONGEST_WAIT_S) if tries else 0.0

@@ -13,6 +13,7 @@ from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
 from streaming_source.mirroring.hash_key import read_hash_key
 from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.reread import requests_folder
 from streaming_source.mirroring.table_rules import table_rules
 from streaming_source.mirroring.target_columns import PROPERTIES
 from streaming_source.options.source_options import SourceOptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 OnTruncate = Literal["apply", "stop"]
 OnDrop = Literal["keep", "drop"]
+OnSwap = Literal["apply", "stop"]
 OnAlter = Literal["evolve", "stop"]
 
 PARALLEL: Final = 4
@@ -67,6 +69,7 @@ class MirrorSettings:
     checkpoint: str
     on_truncate: OnTruncate
     on_drop: OnDrop
+    on_swap: OnSwap
     on_alter: OnAlter
     parallel: int
     properties: Mapping[str, str]
@@ -99,6 +102,7 @@ def mirror_settings(
     control: str | None,
     on_truncate: str,
     on_drop: str,
+    on_swap: str,
     on_alter: str,
     parallel: int,
     properties: Mapping[str, str] | None,
@@ -121,6 +125,7 @@ def mirror_settings(
     ruled = table_rules(rules, has_key=hash_key_file is not None)
     _check_sql(ruled, source)
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
+    given["snapshotRequests"] = str(requests_folder(checkpoint))
     return MirrorSettings(
         given=given,
         options=SourceOptions.parse({name.lower(): value for name, value in given.items()}),
@@ -128,6 +133,7 @@ def mirror_settings(
         checkpoint=checkpoint.rstrip("/"),
         on_truncate=_word(OnTruncate, "onTruncate", on_truncate),
         on_drop=_word(OnDrop, "onDrop", on_drop),
+        on_swap=_word(OnSwap, "onSwap", on_swap),
         on_alter=_word(OnAlter, "onAlter", on_alter),
         parallel=parallel,
         properties=PROPERTIES | dict(properties or {}),

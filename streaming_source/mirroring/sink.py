@@ -22,6 +22,7 @@ from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.control import (
     CURRENT,
+    DROPPED,
     FAILED,
     READING,
     ControlRow,
@@ -30,10 +31,12 @@ from streaming_source.mirroring.control import (
     write_control,
 )
 from streaming_source.mirroring.error_names import error_name, refused_row
+from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
 from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
-from streaming_source.mirroring.source_tables import read_source_tables
+from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
+from streaming_source.mirroring.source_tables import read_source_tables, unreadable
 from streaming_source.mirroring.table_work import RESYNC, TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
@@ -41,6 +44,8 @@ from streaming_source.offsets.offset import SourceOffset
 from streaming_source.queries.short_errors import short_java_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
@@ -49,8 +54,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.source_tables import SourceTables
 
 QUERY_ID = "sql.streaming.queryId"
-_BROKEN_OFF = ("cancel", "interrupt", "stopped sparkcontext", "sparkcontext was shut down")
-"""What Spark says of a job that was ended because the query was: no fault of a table."""
 _LONGEST_ERROR = 1000
 
 _log = logging.getLogger(__name__)
@@ -96,7 +99,8 @@ class MirrorSink:
     def _begin(self, spark: SparkSession, mirror: str) -> None:
         """Make the targets of all tables that there are."""
         assert self._rows is not None  # noqa: S101
-        make_control(spark, self._settings.names.control, self._settings.names.control_namespace)
+        names, checkpoint = self._settings.names, self._settings.checkpoint
+        make_control(spark, names.control, names.control_namespace, checkpoint)
         found = read_source_tables(self._settings.options)
         self._settings.names.check(found.tables, {})
         targets = Targets(self._settings, spark, mirror)
@@ -110,24 +114,31 @@ class MirrorSink:
         batch.persist(self._kept_in(batch.sparkSession))  # every action on a batch reads its range of the binlog again
         try:
             facts = look_through(batch)
-            self._read_again(batch.sparkSession, number, end)
+            begun = self._read_again(batch.sparkSession, number, end)
             self._meet_new(batch.sparkSession, facts)
-            works = self._works(batch, number, facts)
-            done = self._run(works)
+            done = self._run(self._works(batch, number, facts, begun))
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
         behind = lag_at(now, [table.committed_at for table in facts.tables.values()], end)
+        waited = {row.waits_for for row in self._rows.values()}
         for name, row in {**self._rows, **done}.items():
             if row.live:
                 whole = end.snapshot is None or end.snapshot.reached(name) is None
                 row = row._replace(  # noqa: PLW2901
-                    state=CURRENT if whole else READING, position=str(end.position), batch=number, lag=behind
+                    state=CURRENT if whole else READING,
+                    position=str(end.position),
+                    batch=number,
+                    tries=0 if whole else row.tries,
+                    lag=behind,
                 )
             else:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
+        self._refuse_unreadable(waited)
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
+        for row in self._waiting_since(waited):
+            ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
 
     def _kept_in(self, spark: SparkSession) -> StorageLevel:
         """Return where a batch is kept: not on disk where its rows have values that rules hide."""
@@ -135,18 +146,34 @@ class MirrorSink:
         in_memory = self._settings.hides and not encrypted
         return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER
 
-    def _works(self, batch: DataFrame, number: int, facts: BatchFacts) -> list[TableWork]:
+    def _waiting_since(self, waited: Collection[str | None]) -> list[ControlRow]:
+        """Return the rows of tables that wait to be read again, and did not for one of these requests."""
+        assert self._rows is not None  # noqa: S101
+        return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
+
+    def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
+        """Set tables aside that wait since this batch, and cannot be read: reading them would end the query."""
+        assert self._rows is not None  # noqa: S101
+        names = [row.name for row in self._waiting_since(waited)]
+        for name, why in (unreadable(self._settings.options, names) if names else {}).items():
+            self._rows[name] = self._rows[name]._replace(state=FAILED, waits_for=None, error=why[:_LONGEST_ERROR])
+
+    def _works(self, batch: DataFrame, number: int, facts: BatchFacts, begun: Collection[TableName]) -> list[TableWork]:
+        """Return the work on all tables of a batch; `begun`: those whose rows are read again from this batch on."""
         assert self._rows is not None  # noqa: S101
         works = []
         for name, row in list(self._rows.items()):
             statements = sorted(
                 [*facts.statements.get(name, ()), *facts.databases.get(name[0], ())], key=lambda one: one[1:3]
             )
+            if name in begun:
+                statements = []  # the rows that are read are those behind them
+            comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
                 self._rows[name] = _aside(
                     row, ConfigError("its rule has changed.", hint=RESYNC.format(table=".".join(name)))
                 )
-            elif row.live and (name in facts.tables or statements):
+            elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
                 work = TableWork(self._settings, batch, number, row, changes, statements, self._first)
                 works.append(work)
@@ -161,23 +188,51 @@ class MirrorSink:
         in_thread = inheritable_thread_target(works[0].batch.sparkSession)(_done)
         with ThreadPoolExecutor(self._settings.parallel, "mirror") as pool:
             futures = [(work, pool.submit(in_thread, work)) for work in works]
-        return {work.row.name: future.result() for work, future in futures}
+        done = {work.row.name: (work, future.result()) for work, future in futures}
+        failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
+        fault = fault_of_all(failed.values(), written=len(done) - len(failed))
+        if fault is not None:
+            raise fault
+        return {
+            name: result if isinstance(result, ControlRow) else self._put_aside(work, result)
+            for name, (work, result) in done.items()
+        }
 
-    def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> None:
-        """Make the targets of tables new whose rows are read again from this batch on."""
+    def _put_aside(self, work: TableWork, error: Exception) -> ControlRow:
+        """Set a table aside, with the name of the error alone where its text may have values that rules hide."""
+        hides = self._settings.rule_of(work.row.name).hides
+        hint = RESYNC.format(table=".".join(work.row.name))
+        refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
+        if refused is not None:
+            return _aside(work.row, SchemaError(refused, hint=hint))
+        if hides and isinstance(error, SPARK_ERRORS):
+            named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
+            return _aside(work.row, error, work.number, why=str(SchemaError(named, hint=hint)))
+        return _aside(work.row, error, work.number)
+
+    def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:
+        """Make the targets new of tables whose rows are read again from this batch on, and return their names."""
         assert self._rows is not None  # noqa: S101
-        asked = self._settings.options.snapshot_again
-        if asked is None or end.again != asked.word:
-            return
-        if number and end_of(spark, self._settings.checkpoint, number - 1).again == asked.word:
-            return  # it began in an earlier batch
-        pattern = matcher(asked.patterns)
-        names = {name for name in self._rows if pattern.fullmatch(".".join(name))}
-        found = read_source_tables(self._settings.options)
-        for name in sorted(names & found.tables.keys()):
+        names = set() if end.asked is None else set(end.asked.tables)
+        asked, word = self._settings.options.snapshot_again, None
+        if (
+            asked is not None
+            and end.again == asked.word
+            and (not number or end_of(spark, self._settings.checkpoint, number - 1).again != asked.word)
+        ):
+            pattern, word = matcher(asked.patterns), asked.word
+            names |= {name for name in self._rows if pattern.fullmatch(".".join(name))}
+        names &= self._rows.keys()
+        found = read_source_tables(self._settings.options) if names else None
+        for name in sorted(names):
             old = self._rows[name]
+            if found is None or name not in found.tables:
+                self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
+                continue
             targets = Targets(self._settings, spark, old.mirror, NewReading(old, number, end.position))
-            self._rows[name] = _begun(targets, name, found, again=asked.word)
+            row = _begun(targets, name, found, again=word or old.again)
+            self._rows[name] = row._replace(tries=old.tries + 1)
+        return names
 
     def _meet_new(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Make targets for tables of the batch that the mirror does not know: they were made since."""
@@ -206,38 +261,27 @@ def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str
     table, position = found.tables[name], str(found.position)
     try:
         return targets.begin(name, table, position, again=again)
-    except (ReplicaError, PySparkException) as error:
+    except (ReplicaError, *SPARK_ERRORS) as error:
+        if (fault := fault_of_all([error], written=0)) is not None:
+            raise fault from None
         return _aside(targets.row(name, table, position, again=again), error)
 
 
-def _done(work: TableWork) -> ControlRow:
-    """Do the work; set the table aside where it is the table's fault."""
-    hides = work.settings.rule_of(work.row.name).hides
+def _done(work: TableWork) -> ControlRow | Exception:
+    """Do the work; return the table's row, or what went wrong."""
     try:
         return work.done()
-    except (ReplicaError, PySparkException) as error:
-        if hides and isinstance(error, PySparkException) and not _is_broken_off(error):
-            error = SchemaError(error_name(error), hint=RESYNC.format(table=".".join(work.row.name)))
-        return _aside(work.row, error)
-    except Py4JJavaError as error:
-        why = refused_row(error, hides=hides)
-        if why is None:
-            raise
-        return _aside(work.row, SchemaError(why, hint=RESYNC.format(table=".".join(work.row.name))))
+    except (ReplicaError, *SPARK_ERRORS) as error:
+        return error
 
 
-def _is_broken_off(error: Exception) -> bool:
-    return isinstance(error, PySparkException) and any(word in str(error).casefold() for word in _BROKEN_OFF)
+def _aside(row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None) -> ControlRow:
+    """Return the row of a table that does not go on, or not before it is read again because the fault may pass.
 
-
-def _aside(row: ControlRow, error: ReplicaError | PySparkException) -> ControlRow:
-    """Return the row of a table that does not go on.
-
-    Raises:
-        PySparkException: it is the error of a job that was broken off, because the query was.
+    `number`: the batch that the error is of; `why`: what is told of it instead of its own text.
     """
-    why = str(error)
-    if _is_broken_off(error):
-        raise error
+    why = (told_by(error) if why is None else why)[:_LONGEST_ERROR]
     _log.error("%s is set aside: %s", ".".join(row.name), why)
-    return row._replace(state=FAILED, error=why[:_LONGEST_ERROR])
+    if number is not None and may_pass(error) and row.tries < MOST_TRIES:
+        return waiting(row, number, why, state=FAILED)
+    return row._replace(state=FAILED, error=why)

@@ -15,11 +15,14 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
+from replica.table_reader.verdict import ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.selection.resolver import SelectedTables
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from replica.config import Endpoint
     from replica.handshake.registration import Steps
     from replica.protocol.gtid import GtidPosition
@@ -56,6 +59,26 @@ def read_source_tables(options: SourceOptions) -> SourceTables:
         SchemaError: the tables are altered each time that they are read.
     """
     return asyncio.run(ask(options.connection, partial(_steps, options)))
+
+
+def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, str]:
+    """Ask the server which of these tables cannot be read, and return the reasons; one that is gone has none.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+    config = options.connection
+    if options.snapshot_endpoint is not None:
+        config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
+    wanted = wanted_tables(options)
+    verdicts = asyncio.run(
+        ask(config, lambda _: ask_verdicts(wanted.patterns, lambda *name: name in names and wanted.wants(*name)))
+    )
+    return {
+        one.name: "; ".join(reason.what for reason in one.reasons)
+        for one in verdicts.refused
+        if one.name in names and "absent" not in {reason.check for reason in one.reasons}
+    }
 
 
 def wanted_tables(options: SourceOptions) -> SelectedTables:

@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.schema.stored import tables_to_json
-from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, asked_of
-from streaming_source.mirroring.control import DROPPED, NO_BATCH
+from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
+from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING, exists
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
 from streaming_source.mirroring.ruled_images import target_images
-from streaming_source.mirroring.target_columns import target_keys
+from streaming_source.mirroring.target_columns import identifier, target_keys
 from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from streaming_source.mirroring.alterations import Asked
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.control import ControlRow
     from streaming_source.mirroring.modes.mode import Mode
@@ -54,11 +57,15 @@ class TableWork:
         Raises:
             SchemaError: the table cannot be kept equal behind a statement; it is set aside.
         """
-        if self.statements:
-            self._check_domains()
-            if self.replayed and not self._new:
-                self._go_back()
-            self._in_order()
+        if not self.row.live:
+            for statement in self.statements:
+                self._follow(statement)
+        elif self.statements:
+            if self._domains > 1:
+                self._wait(self.statements[0], "the batch has changes of it in several replication domains, unordered.")
+            else:
+                gone = self.replayed and not self._new and not self._went_back()
+                self._in_order(gone=gone)
         elif self._mode.append_only:
             self._append(self._rows())
         elif self._new or self.facts.partial:
@@ -119,21 +126,23 @@ class TableWork:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def _check_domains(self) -> None:
-        domains = {statement.domain for statement in self.statements}
-        if len(domains) > 1 or self.facts.domains > 1:
-            raise self._error(
-                self.statements[0], "the batch has changes of the table in several replication domains, without order."
-            )
+    @property
+    def _domains(self) -> int:
+        return max(self.facts.domains, len({statement.domain for statement in self.statements}))
 
-    def _go_back(self) -> None:
-        """Undo what an earlier try of the batch left, a half of the statements it may be."""
+    def _went_back(self) -> bool:
+        """Undo what an earlier try of the batch left, a half of the statements it may be; tell whether the target is
+        there: the earlier try may have followed a DROP.
+        """
+        if not exists(self._spark, self.row.target):
+            return False
         version = version_at(self._spark, self.row)
         if newest_batch(self._spark, self.row) == self.number:
             self._spark.sql(f"RESTORE TABLE {self.row.target} TO VERSION AS OF {version}")
+        return True
 
-    def _in_order(self) -> None:
-        """Bring in the rows up to each statement, then what it does."""
+    def _in_order(self, *, gone: bool) -> None:
+        """Bring in the rows up to each statement, then what it does; `gone`: there is nothing to bring rows into."""
         from pyspark.sql import functions as f
 
         place = f.struct(f.col("transaction.sequence_number"), f.col("transaction.ordinal"))
@@ -143,19 +152,18 @@ class TableWork:
                 f.lit(statement.number).cast("bigint").alias("sequence_number"),
                 f.lit(statement.ordinal).cast("bigint").alias("ordinal"),
             )
-            if self.facts.changes and self.row.live:
+            if self.facts.changes and self.row.live and not gone:
                 self._merge(self._rows().where(change & before & (place < here)))
             before = place > here
             self._follow(statement)
-        if self.row.live and (self.facts.changes or self.facts.reads):
+        if self.row.live and not gone and (self.facts.changes or self.facts.reads):
             self._merge(self._rows().where(~change | before))
 
     def _follow(self, statement: StatementRow) -> None:
-        try:
-            asked = asked_of(statement.sql, self.row.table, self.settings.policy, self.settings.rule_of(self.row.name))
-        except SchemaError as error:
-            raise self._error(statement, error.message) from None
-        if isinstance(asked, Emptied):
+        asked = asked_of(statement.sql, self.row.table, self.settings.policy, self.settings.rule_of(self.row.name))
+        if not self.row.live:
+            self._come_back(statement, asked)
+        elif isinstance(asked, Emptied):
             self._empty(statement)
         elif self._known(statement):
             self._check_early(statement, asked)
@@ -163,11 +171,31 @@ class TableWork:
             self._drop(statement)
         elif isinstance(asked, Evolved):
             self._evolve(statement, asked)
+        elif isinstance(asked, NotInRows):
+            self._read_again(statement, asked)
+        elif asked.always:
+            self._read_again(statement, NotInRows("another table is made in its place.", "onSwap"))
+
+    def _come_back(self, statement: StatementRow, asked: Asked) -> None:
+        """Do what a statement asks of a table that is dropped, or waits to be read again."""
+        if isinstance(asked, Dropped):
+            self._drop(statement)
+        elif self.row.state != DROPPED:
+            return  # it is read as it is behind the statement
         elif isinstance(asked, Made):
-            if asked.again or not self.row.live:
-                raise self._error(statement, "another table is made in the place of the one that the target holds.")
-        else:
-            raise self._error(statement, "tables change places.")
+            self._wait(statement, "it is there again.")
+        elif isinstance(asked, NotInRows) and asked.policy == "onSwap":
+            self._read_again(statement, asked)
+
+    def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:
+        policies = {"onTruncate": self.settings.on_truncate, "onSwap": self.settings.on_swap}
+        if policies.get(asked.policy, self.settings.on_alter) == "stop":
+            raise self._error(statement, f"{asked.why} {asked.policy}=stop asks to stop there.")
+        self._wait(statement, asked.why)
+
+    def _wait(self, statement: StatementRow, why: str) -> None:
+        """Leave the target as it is until the table is read again."""
+        self.row = waiting(self.row, self.number, f"read again behind {_shown(statement)}: {why}", state=READING)
 
     def _known(self, statement: StatementRow) -> bool:
         """Tell whether the definition was read behind the statement."""
@@ -175,12 +203,15 @@ class TableWork:
         last = GtidPosition.parse(self.row.defined_at).get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
 
-    def _check_early(self, statement: StatementRow, asked: object) -> None:
-        """Refuse rows of another table than the definition's; the first ones come from before it was read."""
+    def _check_early(self, statement: StatementRow, asked: Asked) -> None:
+        """Read the table again where its rows are of another definition than ours: the first come from before that was
+        read.
+        """
         harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self.row.table
         new = isinstance(asked, Made) and statement == self.statements[0] and not self.row.rows
-        if not (harmless or new) and (self.facts.changes or self.row.rows):
-            raise self._error(statement, "the table was changed while the mirror began to read it.")
+        came = self._new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
+        if came or (not (harmless or new) and (self.facts.changes or self.row.rows)):
+            self._wait(statement, "the table was changed while the mirror began to read it.")
 
     def _empty(self, statement: StatementRow) -> None:
         if self.settings.on_truncate == "stop":
@@ -188,7 +219,7 @@ class TableWork:
         self._mode.empty(self._spark, self.row.target, statement)
 
     def _drop(self, statement: StatementRow) -> None:
-        self.row = self.row._replace(state=DROPPED)
+        self.row = self.row._replace(state=DROPPED, waits_for=None, error=None)
         if self.settings.on_drop == "drop":
             self._spark.sql(f"DROP TABLE IF EXISTS {self.row.target}")
         else:
@@ -199,19 +230,31 @@ class TableWork:
             raise self._error(statement, "onAlter=stop asks to stop there.")
         lost = [key for key in self.row.keys if key not in {column.name for column in asked.definition.columns}]
         if lost:
-            raise self._error(statement, f"it takes away the key column {lost[0]}.")
+            self._wait(statement, f"it takes away the key column {lost[0]}.")
+            return
+        keeps = self.row.mode != CURRENT or self.settings.rule_of(self.row.name).where is not None
+        values = () if self._mode.append_only else asked.values
+        if values and keeps:
+            self._wait(statement, "it gives a new column values in rows that were there.")
+            return
         try:
             checked_rule(self._spark, asked.definition, self.row.keys, self.settings)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         for action in asked.actions:
             self._spark.sql(f"ALTER TABLE {self.row.target} {action}")
+        if values:
+            told = ", ".join(f"{identifier(name)} = {value}" for name, value in values)
+            self._spark.sql(f"UPDATE {self.row.target} SET {told}")  # noqa: S608  (names and values are quoted)
         self.row = self.row._replace(definition=tables_to_json({self.row.name: asked.definition}))
 
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self.row.name)
-        shown = " ".join(statement.sql.split())
-        shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
         return SchemaError(
-            f"{table} cannot be kept equal behind {statement.gtid}, {shown}: {why}", hint=RESYNC.format(table=table)
+            f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
         )
+
+
+def _shown(statement: StatementRow) -> str:
+    sql = " ".join(statement.sql.split())
+    return f"{statement.gtid}, {sql if len(sql) <= _SHOWN_CHARACTERS else f'{sql[:_SHOWN_CHARACTERS]}…'}"

@@ -28,6 +28,7 @@ PROPERTIES: Final = {
     "delta.columnMapping.mode": "name",  # names that Parquet refuses, RENAME and DROP COLUMN
     "delta.enableDeletionVectors": "true",  # a MERGE marks rows, and need not write whole files again
     "delta.enableTypeWidening": "true",
+    "delta.feature.timestampNtz": "supported",  # else no DATETIME could be added later
 }
 """The properties that every target has, unless the call says otherwise."""
 WHOLE: Final = TableRule()

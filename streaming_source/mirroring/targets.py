@@ -18,8 +18,15 @@ from streaming_source.mirroring.kept_target import keep_rows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.rule_check import checked_rule
-from streaming_source.mirroring.target_columns import KEY, MIRROR, SOURCE, create_statement, target_keys
-from streaming_source.schema.row_schema import spark_type
+from streaming_source.mirroring.target_columns import (
+    KEY,
+    MIRROR,
+    SOURCE,
+    create_statement,
+    image_type,
+    target_keys,
+    text,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +76,7 @@ class Targets:
             keep_rows(self._spark, self._reading, columns)
             return first
         if own and self._settings.names.folders:
-            self._empty(target, columns)
+            self._empty(target, columns, target_keys(table.keys, columns))
             return first
         properties = {
             **self._settings.properties,
@@ -103,19 +110,21 @@ class Targets:
             rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
         )
 
-    def _empty(self, target: str, columns: tuple[TargetColumn, ...]) -> None:
-        """Empty a target in a folder: Delta replaces the columns of none that no catalog knows.
-
-        Raises:
-            SchemaError: the source table has other columns now.
+    def _empty(self, target: str, columns: tuple[TargetColumn, ...], keys: tuple[str, ...]) -> None:
+        """Empty a target in a folder, where Delta has no CREATE OR REPLACE; other columns take the place of the old
+        ones, and then none of them is NOT NULL.
         """
-        wanted = {column.name: spark_type(column.type) for column in columns}
-        if {field.name: field.dataType for field in self._spark.table(target).schema} != wanted:
-            raise SchemaError(
-                f"the target {target} has other columns than its table.",
-                hint="Remove its folder, and read the table again with another word.",
-            )
-        self._spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
+        wanted = image_type(columns)
+        if [(field.name, field.dataType) for field in self._spark.table(target).schema] == [
+            (field.name, field.dataType) for field in wanted
+        ]:
+            self._spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
+            return
+        folder = target.partition(".")[2].strip("`")
+        nothing = self._spark.createDataFrame([], wanted)
+        nothing.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(folder)
+        told = f"{text(KEY)} = {text(','.join(keys))}"
+        self._spark.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ({told})")
 
     def _is_own(self, target: str) -> bool:
         """Tell whether the target is there; refuse one that is not this mirror's."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
 from replica.schema.alter import read_alteration
+from replica.schema.changed_tables import changed_by
 from replica.schema.cursor import Tokens
 from replica.schema.session import session_of, text_of
 from replica.schema.sql_tokens import ANY_VERSION, tokenize
@@ -68,7 +69,11 @@ def _names(text: str, session: StatementContext) -> list[Named]:
     if not statement.tables:
         return [Named(statement.database, "")]
     names = [Named(*table) for table in statement.tables]
-    return names + _moved(statement, session) if statement.verb is Verb.ALTER_TABLE else names
+    if statement.verb is not Verb.ALTER_TABLE:
+        return names
+    changed = changed_by(text, session)  # EXCHANGE PARTITION … WITH TABLE, which takes rows of both along
+    exchanged = () if changed is None else changed.tables
+    return [*names, *_moved(statement, session), *(Named(*table) for table in exchanged)]
 
 
 def _tokens(text: str, session: StatementContext) -> Tokens:

@@ -87,7 +87,7 @@ def test_every_read_is_of_one_moment(primary: MariaDb, mirrored: Callable[..., M
 def test_a_table_that_is_not_current_is_refused_and_the_status_tells_it(
     primary: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:
-    mirror = mirrored(primary, "shop")
+    mirror = mirrored(primary, "shop", onAlter="stop")
     mirror.run()
     primary.sql("ALTER TABLE shop.b ADD COLUMN w INT DEFAULT 5", "UPDATE shop.a SET v = 0 WHERE id = 1")
     mirror.run()

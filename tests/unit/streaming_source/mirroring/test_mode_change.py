@@ -27,6 +27,7 @@ def check(one: ControlRow, mode: str, **source: object) -> None:
         control=None,
         on_truncate="apply",
         on_drop="keep",
+        on_swap="apply",
         on_alter="evolve",
         parallel=1,
         properties=None,

@@ -1,0 +1,236 @@
+"""The value that rows have in a column that ALTER TABLE adds to them: the server puts it there, and no row tells it.
+
+In: the column, what stands behind its DEFAULT, its type in the target. Out: the value as SQL of the target, just what
+the server's SELECT gives; 'NULL' where rows have none. No answer, so that the table has to be read again, where the
+value is no plain constant, or takes more than one rule of the server to become the column's value: rounding, character
+sets, time zones, labels in another spelling.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.target_columns import text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.rows.types.types import ValuePolicy
+    from replica.schema.sql_tokens import Token
+    from replica.schema.table import ColumnSchema
+
+NULL: Final = "NULL"
+_INTEGERS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_WHOLE: Final = re.compile(r"[+-]?\d{1,20}")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?")
+_PRINTED: Final = re.compile(r"0|-?[1-9]\d{0,17}")
+"""A number that is printed as it is written."""
+_TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?")
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_FIRST_YEAR: Final = 1901
+_LAST_YEAR: Final = 2155
+_MOST_BITS: Final = 64
+
+
+class Constant(NamedTuple):
+    """A constant as it is written: a text in quotes, a number, or the bits of hexadecimal and binary digits."""
+
+    quoted: str | None = None
+    number: str | None = None
+    bits: int | None = None
+
+    @property
+    def digits(self) -> str:
+        """What a number is read from, in quotes or not."""
+        return (self.number if self.quoted is None else self.quoted) or ""
+
+
+def value_of(column: ColumnSchema, default: tuple[Token, ...] | None, kind: str, policy: ValuePolicy) -> str | None:
+    """Return the value of rows that are there, as SQL; None where only the server knows it.
+
+    Args:
+        column: the column as it is behind the statement.
+        default: the words behind DEFAULT; None where there are none.
+        kind: the column's type in the target.
+        policy: what becomes of values that the types cannot hold.
+    """
+    if column.period is not None or column.data_type == "timestamp":
+        return None  # the time of the statement, or a time in the session's zone
+    if column.data_type in ("date", "datetime") and policy.invalid_dates != "null":
+        return None
+    if default is None:
+        return NULL if column.nullable else _implicit(column, kind)
+    if [token.upper for token in default] == [NULL]:
+        return NULL
+    return _converted(column, _constant(default), kind)
+
+
+def _implicit(column: ColumnSchema, kind: str) -> str | None:
+    """Return what the server puts into a NOT NULL column without a default."""
+    name = column.data_type
+    if name in ("date", "datetime"):
+        return _converted(column, Constant("0000-00-00"), kind)
+    if name == "year":
+        return f"CAST('0' AS {kind})"
+    if name == "longtext":
+        return None  # JSON is one of these, and its check does not let everything in
+    if name in (*_INTEGERS, "decimal", "float", "double", "bit"):
+        return _converted(column, Constant(number="0"), kind)
+    first = (column.labels or ("",))[0] if name == "enum" else "00:00:00" if name == "time" else ""
+    return _converted(column, Constant(first), kind)
+
+
+def _converted(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    convert = _CONVERTED.get(column.data_type)
+    return None if convert is None else convert(column, constant, kind)
+
+
+def _integer(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    written = constant.digits
+    if not _WHOLE.fullmatch(written):
+        return None
+    bits = _INTEGERS[column.data_type]
+    low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return f"CAST('{int(written)}' AS {kind})" if low <= int(written) <= high else None
+
+
+def _decimal(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    written = constant.digits
+    if not _PLAIN.fullmatch(written) or not kind.startswith("DECIMAL"):
+        return None
+    digits, scale = column.precision or 10, column.scale or 0
+    fits = len(written.partition(".")[2]) <= scale and abs(Decimal(written)) < 10 ** (digits - scale)
+    return f"CAST('{written}' AS {kind})" if fits and (not column.unsigned or Decimal(written) >= 0) else None
+
+
+def _floating(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    written = constant.digits
+    if not _NUMBER.fullmatch(written) or "(" in column.column_type:
+        return None
+    if written.startswith("-") and (column.unsigned or not float(written)):
+        return None
+    return f"CAST(CAST('{written}' AS DOUBLE) AS {kind})"
+
+
+def _text(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+    written = constant.quoted
+    if written is None and constant.number is not None and _PRINTED.fullmatch(constant.number):
+        written = constant.number
+    if written is None or not (written.isascii() or column.charset == "utf8mb4") or "\ufffd" in written:
+        return None
+    length = _length(column)
+    if len(written.encode()) > (column.octets or 0) or (length is not None and len(written) > length):
+        return None
+    return text(written.rstrip(" ") if column.data_type == "char" else written)
+
+
+def _binary(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+    written = constant.quoted
+    if written is None or not written.isascii() or len(written) > (column.octets or 0):
+        return None
+    value = written.encode("ascii")
+    filled = value.ljust(column.octets or 0, bytes(1)) if column.data_type == "binary" else value
+    return f"X'{filled.hex()}'"
+
+
+def _label(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+    written = constant.quoted
+    if written is None or not (written in (column.labels or ()) or (column.data_type == "set" and not written)):
+        return None
+    return text(written)
+
+
+def _bit(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    value = constant.bits
+    if value is None and constant.number is not None and _PRINTED.fullmatch(constant.number):
+        value = int(constant.number)
+    if value is None or not 0 <= value < 2 ** (column.precision or 1):
+        return None
+    return f"CAST('{value}' AS {kind})" if kind.startswith(("DECIMAL", "BIGINT", "INT", "BOOLEAN")) else None
+
+
+def _date(_: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    return _moment(constant.quoted or "", "", kind)
+
+
+def _datetime(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    day, space, time = (constant.quoted or "").partition(" ")
+    found = _TIME.fullmatch(time)
+    if space and (found is None or len(found[2] or "") > (column.fsp or 0)):
+        return None
+    return _moment(day, space + time, kind)
+
+
+def _moment(day: str, time: str, kind: str) -> str | None:
+    if day == "0000-00-00" and not time.strip(" 0:."):
+        return NULL
+    try:
+        known = _DAY.fullmatch(day) and dt.date.fromisoformat(day)
+    except ValueError:
+        return None
+    return f"CAST('{day}{time}' AS {kind})" if known else None
+
+
+def _time(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+    found = _TIME.fullmatch(constant.quoted or "")
+    fraction, places = (found[2] or "", column.fsp or 0) if found else ("", -1)
+    if found is None or len(fraction) > places:
+        return None
+    whole = found[0].partition(".")[0]
+    return text(f"{whole}.{fraction.ljust(places, '0')}" if places else whole)
+
+
+def _year(_: ColumnSchema, constant: Constant, kind: str) -> str | None:
+    written = constant.digits
+    known = _WHOLE.fullmatch(written) and _FIRST_YEAR <= int(written) <= _LAST_YEAR
+    return f"CAST('{int(written)}' AS {kind})" if known else None
+
+
+_CONVERTED: Final[dict[str, Callable[[ColumnSchema, Constant, str], str | None]]] = {
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_BYTES, _binary),
+    **dict.fromkeys(("enum", "set"), _label),
+    **dict.fromkeys(("float", "double"), _floating),
+    "decimal": _decimal,
+    "bit": _bit,
+    "date": _date,
+    "datetime": _datetime,
+    "time": _time,
+    "year": _year,
+}
+
+
+def _length(column: ColumnSchema) -> int | None:
+    """Return how many characters a CHAR or VARCHAR holds."""
+    found = re.fullmatch(r"(?:var)?char\((\d+)\).*", column.column_type, re.DOTALL)
+    return int(found[1]) if found else None
+
+
+def _constant(words: tuple[Token, ...]) -> Constant:
+    first, rest = words[0], words[1:]
+    if first.kind in ("string", "double"):
+        return Constant() if rest else Constant(first.text)
+    written = "".join(token.text for token in words)
+    if first.text.lower() in ("b", "x") and [token.kind for token in rest] == ["string"]:
+        written = f"0{written.lower()}"
+    elif any(token.kind not in ("word", "symbol") for token in rest):
+        return Constant()
+    if (base := {"0b": 2, "0x": 16}.get(written[:2])) is not None:
+        return _of_digits(written[2:], base)
+    written = {"TRUE": "1", "FALSE": "0"}.get(written.upper(), written)
+    return Constant(number=written) if _NUMBER.fullmatch(written) else Constant()
+
+
+def _of_digits(written: str, base: int) -> Constant:
+    try:
+        value = int(written, base)
+    except ValueError:
+        return Constant()
+    return Constant(bits=value) if value < 2**_MOST_BITS else Constant()

@@ -113,7 +113,10 @@ class Upsert:
 def _check_session() -> None:
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
+    try:
+        session = SparkSession.getActiveSession()
+    except ImportError:  # the client of Spark Connect alone, before it has a session
+        return
     if session is not None:
         check_delta(session)
 

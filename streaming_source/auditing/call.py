@@ -16,6 +16,7 @@ from streaming_source.auditing.columns import compared_columns, key_columns
 from streaming_source.auditing.differences import FoundDifferences, find_differences
 from streaming_source.auditing.from_mirror import mirrored_copies
 from streaming_source.auditing.records import make_records, write_records
+from streaming_source.auditing.repair_request import AskedOf, ask_for_repair, make_requests
 from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now, read_source, source_options
 from streaming_source.auditing.targets import read_target
@@ -24,7 +25,7 @@ from streaming_source.auditing.typed_errors import typed_errors
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 256
 """A table of ten million rows has 40 000 in a bucket: what is looked at again for one row that differs."""
@@ -45,6 +46,7 @@ def audit(
     buckets: int = BUCKETS,
     shown: int = SHOWN,
     record: bool = True,
+    repair: bool = False,
     **source: object,
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
@@ -64,6 +66,8 @@ def audit(
         shown: how many rows of each kind are shown.
         record: of a mirror, whether the result is written into `<control table>_audits`, where `mirror_status` finds
             it; False for a session that may only read.
+        repair: of a mirror, whether it is asked to write the rows that differ as the server has them. It does that
+            between two of its batches; audit again to see the outcome.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 
     Returns:
@@ -84,7 +88,13 @@ def audit(
             raise ConfigError(
                 "a mirror's control table tells tables and position itself.", hint="Leave out tables and at, or mirror."
             )
-        return _of_mirror(compared, mirror, keys or {}, record=record)
+        if repair and ignore:
+            raise ConfigError(
+                "rows of which columns are left out cannot be repaired.", hint="Leave out ignore, or repair."
+            )
+        return _of_mirror(compared, mirror, keys or {}, record=record, repair=repair)
+    if repair:
+        raise ConfigError("only copies of a mirror are repaired: it does that itself.", hint="Name its control table.")
     if not tables or not isinstance(tables, Mapping):
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
@@ -94,16 +104,19 @@ def audit(
 
 
 def _of_mirror(
-    compared: _Comparison, control: str, keys: Mapping[str, Collection[str]], *, record: bool
+    compared: _Comparison, control: str, keys: Mapping[str, Collection[str]], *, record: bool, repair: bool
 ) -> AuditResult:
     copies, left_out = mirrored_copies(compared.spark, control)
+    if repair:
+        make_requests(compared.spark, control)
     if record:
         make_records(compared.spark, control)  # before the hours that a comparison may take
     found = []
     for copy in copies:
         try:
             key = keys.get(copy.table, copy.keys)
-            found.append(compared.audited(copy.table, copy.target, copy.position, key))
+            asked = AskedOf(control, copy.mirror, copy.batch) if repair else None
+            found.append(compared.audited(copy.table, copy.target, copy.position, key, asked))
         except ReplicaError as error:
             left_out.append(LeftOut(copy.table, f"{type(error).__name__}: {error}"))
     result = AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
@@ -121,8 +134,10 @@ class _Comparison(NamedTuple):
     buckets: int
     shown: int
 
-    def audited(self, table: str, copy: Any, position: str, keys: Collection[str] | None) -> TableAudit:
-        """Compare a table with its copy."""
+    def audited(
+        self, table: str, copy: Any, position: str, keys: Collection[str] | None, asked: AskedOf | None = None
+    ) -> TableAudit:
+        """Compare a table with its copy; `asked`: the mirror that is asked to repair what differs."""
         begun = time.monotonic()
         with typed_errors():
             target = read_target(self.spark, table, copy)
@@ -135,6 +150,7 @@ class _Comparison(NamedTuple):
             differences = FoundDifferences(dict.fromkeys(KINDS, 0), ())
             if differing:
                 differences = find_differences(source, target.rows, rows, differing, self.shown)
+            repair = _asked(asked, table, position, (source, target.rows), rows, differing)
         here, there = (sum(found.values(), BucketSummary()) for found in (ours, theirs))
         return TableAudit(
             table=table,
@@ -151,4 +167,23 @@ class _Comparison(NamedTuple):
             differences=differences.examples,
             keys=rows.keys,
             seconds=time.monotonic() - begun,
+            repair=repair,
         )
+
+
+def _asked(
+    asked: AskedOf | None,
+    table: str,
+    position: str,
+    sides: tuple[DataFrame, DataFrame],
+    rows: ComparedRows,
+    differing: Collection[int],
+) -> str | None:
+    """Ask for the repair of rows that differ; return what is told of it."""
+    if asked is None or not differing:
+        return None
+    try:
+        ask_for_repair(asked, table, position, sides, rows, differing)
+    except ReplicaError as error:
+        return str(error)
+    return "the mirror is asked for it"

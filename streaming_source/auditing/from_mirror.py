@@ -33,6 +33,8 @@ class MirroredCopy(NamedTuple):
     target: str
     position: str
     keys: tuple[str, ...]
+    mirror: str
+    batch: int
 
 
 def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCopy], list[LeftOut]]:
@@ -59,7 +61,8 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
             left_out.append(LeftOut(table, "a rule of the mirror gives its target other columns or rows"))
         elif row["state"] == _CURRENT:
             try:
-                copies.append(MirroredCopy(table, _versioned(spark, row), row["position"], tuple(row["keys"] or ())))
+                told = (row["position"], tuple(row["keys"] or ()), row["mirror"], row["batch"])
+                copies.append(MirroredCopy(table, _versioned(spark, row), *told))
             except DataLossError as error:
                 left_out.append(LeftOut(table, str(error)))
         elif row["state"] != _DROPPED:

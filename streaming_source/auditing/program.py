@@ -30,6 +30,7 @@ NOT_COMPLETE: Final = 3
 @click.option("--mirror", metavar="TABLE", help="The control table of a mirror, instead of tables.")
 @click.option("--at", metavar="POSITION", help="The GTID position that the copies hold at. Unset: now.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the source: host=db1.")
+@click.option("--repair", is_flag=True, help="Ask the mirror to write the rows that differ as the server has them.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def main(
     file: Path | None,
@@ -38,6 +39,7 @@ def main(
     at: str | None,
     options: Sequence[str],
     *,
+    repair: bool,
     as_json: bool,
 ) -> None:
     """Compare tables of a MariaDB server with their copies in the lakehouse, at one GTID position.
@@ -46,6 +48,7 @@ def main(
     """
     try:
         arguments = read_arguments(file, tables=tables, mirror=mirror, at=at, options=options)
+        arguments |= {"repair": True} if repair else {}
         result = _run(arguments)
     except ReplicaError as error:
         click.echo(f"audit: {one_line(str(error))}", err=True)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 EQUAL: Final = "equal"
 DIFFERENT: Final = "not equal"
 LEFT_OUT: Final = "left out"
+REPAIRED: Final = "repaired"
+NOT_REPAIRED: Final = "not repaired"
 
 COLUMNS: Final = (
     ("audited_at", "TIMESTAMP", "when the audit of all tables ended"),
@@ -26,12 +28,16 @@ COLUMNS: Final = (
     ("source_table", "STRING", "its name there"),
     ("target", "STRING", "the target, with the version that was compared"),
     ("audited_position", "STRING", "GTID position that both sides were compared at"),
-    ("audit", "STRING", "equal, not equal, or left out"),
+    ("audit", "STRING", "equal, not equal, left out, repaired, or not repaired"),
     ("source_rows", "BIGINT", "rows of the table there"),
     ("target_rows", "BIGINT", "rows of the target"),
-    ("counts", "MAP<STRING, BIGINT>", "rows that are missing, extra, different and doubled"),
+    (
+        "counts",
+        "MAP<STRING, BIGINT>",
+        "rows that are missing, extra, different and doubled; of a repair: asked for, and changed since",
+    ),
     ("seconds", "DOUBLE", "how long it took"),
-    ("reason", "STRING", "why the table was left out"),
+    ("reason", "STRING", "why the table was left out or not repaired"),
 )
 """Name, type and meaning of each column."""
 

@@ -65,6 +65,7 @@ class TableAudit:
         differences: some of them, of each kind.
         keys: the columns that tell rows apart; empty where whole rows are compared.
         seconds: how long it took.
+        repair: where it was asked for and something differs, that the mirror is asked, or why it is not.
         equal: whether the copy has exactly the table's rows.
     """
 
@@ -82,6 +83,7 @@ class TableAudit:
     differences: tuple[Difference, ...]
     keys: tuple[str, ...]
     seconds: float
+    repair: str | None = None
 
     @property
     def equal(self) -> bool:
@@ -152,6 +154,8 @@ class AuditResult:
                 f"{table.target_rows:,} in the copy; {table.differing_buckets} of {table.buckets} buckets"
             )
             yield from (one_line(f"    {line}") for one in table.differences for line in _difference_lines(one))
+            if table.repair is not None:
+                yield one_line(f"    repair    {table.repair}")
         for left in self.left_out:
             yield one_line(f"  left out   {left.table}: {left.reason}")
 
@@ -191,6 +195,7 @@ def _table_json(table: TableAudit) -> dict[str, Any]:
         "counts": dict(table.counts),
         "keys": list(table.keys),
         "seconds": round(table.seconds, 3),
+        "repair": table.repair,
         "differences": [
             {"kind": one.kind, "rows": one.rows, "key": one.key, "source": one.source, "target": one.target}
             for one in table.differences

@@ -35,6 +35,7 @@ from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pa
 from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
+from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
 from streaming_source.mirroring.source_tables import read_source_tables, unreadable
 from streaming_source.mirroring.table_work import RESYNC, TableWork
@@ -66,6 +67,7 @@ class MirrorSink:
         self._settings = settings
         self._rows: dict[TableName, ControlRow] | None = None
         self._first = True
+        self._repairs = Repairs(settings)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -85,6 +87,7 @@ class MirrorSink:
                 self._begin(spark, mirror)
             self._apply(batch, number, end)
             self._first = False
+            self._repairs.serve(spark, self._rows)
 
     def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
         rows = {row.name: row for row in mirrored_tables(spark, self._settings.names.control)}

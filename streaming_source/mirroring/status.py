@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 AUDITED: Final = (
     ("audited_at", "when the last audit of the table ended, or tried to"),
     ("audited_position", "GTID position that it compared at"),
-    ("audit", "what it found: equal, not equal, or left out"),
+    (
+        "audit",
+        "what it found: equal, not equal, or left out; then what became of the repair: repaired, or not repaired",
+    ),
 )
 """Name and meaning of the columns that the status has beside those of the control table."""
 

@@ -126,6 +126,7 @@ class Lake:
         self._say = say
         self._slow = 0
         self._again = 0
+        self._asked: dict[str, str] = {}
         self._query: StreamingQuery | None = None
         self._seen = -1
         user, password = server.add_user("shop_mirror", "not-a-secret", grants="REPLICATION SLAVE, SELECT")
@@ -198,6 +199,8 @@ class Lake:
     def _read_again(self) -> None:
         """Read tables again that were set aside and do not come back by themselves."""
         aside = [row for row in self.tables if row.state == "failed" and not row.asDict().get("waits_for")]
+        # A batch that was planned before the table was asked for again still says that it is set aside.
+        aside = [row for row in aside if row.again == self._asked.get(row.source_table)]
         if not aside:
             return
         self._again += 1
@@ -206,6 +209,7 @@ class Lake:
         names = ",".join(f"{DATABASE}.{row.source_table}" for row in aside)
         self._say(f"so {names} is read again, while the others go on (snapshotAgain={names}@again{self._again})")
         self.stop()
+        self._asked |= dict.fromkeys((row.source_table for row in aside), f"again{self._again}")
         self.start(snapshotAgain=f"{names}@again{self._again}")
 
     def audited(self) -> AuditResult:

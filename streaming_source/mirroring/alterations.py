@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from replica.errors import SchemaError
+from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.widening import fits
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.alter import read_alteration
@@ -81,7 +81,11 @@ Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
 
 
 def asked_of(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> Asked:
-    """Return what the statement asks of the target of the table `before`."""
+    """Return what the statement asks of the target of the table `before`.
+
+    Raises:
+        ConfigError: another column has a name now that the table's rule is about.
+    """
     try:
         return _asked(sql, before, policy, rule)
     except SchemaError as error:
@@ -162,7 +166,8 @@ def _evolved(
     for column in after.columns:
         key = came_from.get(column.name.casefold())
         if key != column.name.casefold() in old and (rule.named or rule.where is not None):
-            raise SchemaError(f"it puts another column in the place of {column.name}, and the table has a rule.")
+            # Read again by the same names, what the rule hides would stand under another one.
+            raise ConfigError(f"it puts another column in the place of {column.name}, and the table has a rule.")
         if key is None and column.name not in shown:
             continue
         if key is None:

@@ -160,7 +160,11 @@ class TableWork:
             self._merge(self._rows().where(~change | before))
 
     def _follow(self, statement: StatementRow) -> None:
-        asked = asked_of(statement.sql, self.row.table, self.settings.policy, self.settings.rule_of(self.row.name))
+        rule = self.settings.rule_of(self.row.name)
+        try:
+            asked = asked_of(statement.sql, self.row.table, self.settings.policy, rule)
+        except ConfigError as error:
+            raise self._error(statement, error.message) from None
         if not self.row.live:
             self._come_back(statement, asked)
         elif isinstance(asked, Emptied):

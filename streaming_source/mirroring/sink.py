@@ -218,6 +218,8 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         names = set() if end.asked is None else set(end.asked.tables)
         asked, word = self._settings.options.snapshot_again, None
+        if self._first and number:
+            self._refuse_other_word(end, end_of(spark, self._settings.checkpoint, number - 1))
         if (
             asked is not None
             and end.again == asked.word
@@ -236,6 +238,17 @@ class MirrorSink:
             row = _begun(targets, name, found, again=word or old.again)
             self._rows[name] = row._replace(tries=old.tries + 1)
         return names
+
+    def _refuse_other_word(self, end: SourceOffset, before: SourceOffset) -> None:
+        """Refuse a batch of an earlier start that reads tables again which this start does not name."""
+        asked = self._settings.options.snapshot_again
+        if end.again in (None, before.again, None if asked is None else asked.word):
+            return
+        raise ConfigError(
+            f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
+            "mirror does not say which.",
+            hint="Start it once more with that option as it was then, until the batch is done.",
+        )
 
     def _meet_new(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Make targets for tables of the batch that the mirror does not know: they were made since."""

@@ -1,0 +1,38 @@
+"""What a start of a mirror makes of a batch that an earlier start planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from replica.errors import ConfigError
+from replica.protocol.gtid import GtidPosition
+from streaming_source.mirroring import sink
+from streaming_source.mirroring.sink import MirrorSink
+from streaming_source.offsets.offset import SourceOffset
+from tests.unit.streaming_source.mirroring.test_settings import SERVER, settings
+
+BEFORE = SourceOffset(GtidPosition.parse("0-1-7"), GtidPosition.parse("0-1-7"), again="friday")
+MONDAY = SourceOffset(GtidPosition.parse("0-1-9"), GtidPosition.parse("0-1-9"), again="monday")
+
+
+def begin_again(monkeypatch: pytest.MonkeyPatch, source: dict[str, str], end: SourceOffset) -> None:
+    """Let a new start of the mirror find what batch 8 reads again."""
+    monkeypatch.setattr(sink, "end_of", lambda _spark, _checkpoint, number: BEFORE if number == 7 else end)
+    started = MirrorSink(settings(source=SERVER | source))
+    started._rows = {}
+    started._read_again(None, 8, end)  # type: ignore[arg-type]  # (no table is to be made)
+
+
+@pytest.mark.parametrize("source", [{}, {"snapshotAgain": "shop.orders@tuesday"}])
+def test_a_batch_that_reads_again_for_another_word_is_refused(
+    monkeypatch: pytest.MonkeyPatch, source: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="@monday"):
+        begin_again(monkeypatch, source, MONDAY)
+
+
+@pytest.mark.parametrize("end", [MONDAY, BEFORE])
+def test_a_batch_for_the_word_of_this_start_or_of_none_is_taken(
+    monkeypatch: pytest.MonkeyPatch, end: SourceOffset
+) -> None:
+    begin_again(monkeypatch, {"snapshotAgain": "shop.orders@monday"}, end)

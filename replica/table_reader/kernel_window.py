@@ -175,7 +175,7 @@ def drop_touched(
 
 
 @kernel
-def count_images(halves: int, count: int, sign: int, table: int, mask: int, firsts: int, more: int) -> int:
+def count_copies(halves: int, count: int, sign: int, table: int, mask: int, firsts: int, more: int) -> int:
     """Count, per image that these halves have, by how many rows with it there are more behind them; with -1 as `sign`,
     before them. Return how many different images there are; the key of a half is its image.
 
@@ -205,7 +205,7 @@ def drop_counted(
     """Write the numbers of a block's rows to `take`, but for one with an image for each time that there is one less;
     count those in `more`. Return how many rows are left.
 
-    `firsts`, `table`, `more`: as count_images() leaves them.
+    `firsts`, `table`, `more`: as count_copies() leaves them.
     """
     found = 0
     begin = 0

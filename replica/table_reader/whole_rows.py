@@ -19,7 +19,7 @@ from replica.protocol.table_map import parse_table_map
 from replica.table_reader.chunk import RowBlock
 from replica.table_reader.chunks import quoted_name
 from replica.table_reader.half_record import IS_WHOLE
-from replica.table_reader.kernel_window import copy_pieces, count_images, drop_counted
+from replica.table_reader.kernel_window import copy_pieces, count_copies, drop_counted
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.same_images import same_images, same_layout
 
@@ -99,7 +99,7 @@ class _Counts:
         self._halves = halves
         self._table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
         self._firsts, more = np.empty(len(halves), np.int64), np.zeros(len(halves), np.int64)
-        count = count_images(
+        count = count_copies(
             *(address(halves), len(halves), -1 if back else 1),
             *(address(self._table), len(self._table) - 1, address(self._firsts), address(more)),
         )

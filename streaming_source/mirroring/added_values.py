@@ -171,7 +171,7 @@ def _moment(day: str, time: str, kind: str) -> str | None:
     if day == "0000-00-00" and not time.strip(" 0:."):
         return NULL
     try:
-        known = _DAY.fullmatch(day) and dt.date.fromisoformat(day)
+        known = _DAY.fullmatch(day) and dt.date(*map(int, day.split("-")))
     except ValueError:
         return None
     return f"CAST('{day}{time}' AS {kind})" if known else None

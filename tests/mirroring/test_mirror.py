@@ -128,6 +128,7 @@ def test_statements_are_followed_in_order_or_set_the_table_aside_until_it_is_rea
     }
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_together_is_refused(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
 ) -> None:

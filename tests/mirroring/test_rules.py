@@ -69,6 +69,7 @@ def hashed(text: str) -> str:
     return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
+@pytest.mark.slow
 def test_targets_hold_what_the_rules_leave_of_their_tables(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored], key_file: str
 ) -> None:

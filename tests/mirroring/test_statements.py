@@ -51,6 +51,7 @@ REPLACED = (
 )
 
 
+@pytest.mark.slow
 def test_new_columns_and_swaps_end_in_what_the_server_has(mirrored: Callable[..., Mirrored]) -> None:
     with MariaDb("10.11") as primary:
         primary.add_user()

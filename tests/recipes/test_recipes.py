@@ -81,6 +81,7 @@ result = [sorted(tuple(row) for row in state.selectExpr({ORDERS}).collect()) for
     assert after_each[-1] == server_rows(primary)
 
 
+@pytest.mark.slow
 def test_messages_hold_what_the_rows_hold(workbench: Workbench, primary: MariaDb) -> None:
     write = """
 def written(rows, name):
@@ -216,6 +217,7 @@ def test_spark_does_not_let_auto_cdc_into_a_delta_table(workbench: Workbench) ->
     assert "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE" in done.stderr
 
 
+@pytest.mark.slow
 def test_spark_connect_runs_the_same_queries_and_says_the_same_errors(workbench: Workbench, primary: MariaDb) -> None:
     delta = workbench.code("delta").replace('"orders"', '"remote"').replace("EXISTS orders", "EXISTS remote")
     more = """

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql.types import VariantVal
 
 from replica.protocol.gtid import GtidPosition, covers
+from replica.relay_log.log import RelayLog
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
+from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,6 +169,11 @@ class SnapshotQuery:
         goal = self._server.gtid_binlog_pos()
         while self.reading or not self.has(goal):
             self.batch()
+
+    def receive_all(self) -> None:
+        """Wait until the relay log has all that the server has committed by now: the next batch ends behind it."""
+        goal, log = GtidPosition.parse(self._server.gtid_binlog_pos()), RelayLog(self.relay)
+        wait_until(lambda: (head := log.head()) is not None and covers(head.position, goal), "the relay log has it")
 
     def has(self, position: str) -> bool:
         """Whether all up to a position has come."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 DATABASE: Final = "shop"
 CUSTOMERS: Final = 10_000
-ORDERS: Final = 60_000
-VISITS: Final = 30_000
+ORDERS: Final = 20_000
+VISITS: Final = 8_000
 IMAGES: Final = 40
 TABLES: Final = (
     """customers (id INT UNSIGNED PRIMARY KEY, name VARCHAR(80) NOT NULL, email VARCHAR(120) NOT NULL, born DATE,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from replica.errors import ConfigError, ReplicaError
 from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
@@ -23,16 +24,23 @@ from streaming_source.auditing.targets import read_target
 from streaming_source.auditing.typed_errors import typed_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming_source.auditing.from_mirror import MirroredCopy
+
+AT_ONCE = 3
+"""Tables that are compared at a time: reading one as of a position waits some ten seconds, until that is surely
+committed, and takes a process of some 200 MB on the driver's machine."""
 BUCKETS = 256
 """A table of ten million rows has 40 000 in a bucket: what is looked at again for one row that differs."""
 SHOWN = 20
 """The rows of each kind that are brought to the driver and shown."""
 MOST_BUCKETS = 1 << 16
 MOST_SHOWN = 10_000
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def audit(
@@ -99,7 +107,9 @@ def audit(
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
     given = keys or {}
-    found = [compared.audited(table, copy, position, given.get(table)) for table, copy in tables.items()]
+    found = _some_at_once(
+        spark, lambda item: compared.audited(*item, position, given.get(item[0])), list(tables.items())
+    )
     return AuditResult(position, tuple(found))
 
 
@@ -111,18 +121,32 @@ def _of_mirror(
         make_requests(compared.spark, control)
     if record:
         make_records(compared.spark, control)  # before the hours that a comparison may take
-    found = []
-    for copy in copies:
+
+    def compare(copy: MirroredCopy) -> TableAudit | LeftOut:
         try:
             key = keys.get(copy.table, copy.keys)
             asked = AskedOf(control, copy.mirror, copy.batch) if repair else None
-            found.append(compared.audited(copy.table, copy.target, copy.position, key, asked))
+            return compared.audited(copy.table, copy.target, copy.position, key, asked)
         except ReplicaError as error:
-            left_out.append(LeftOut(copy.table, f"{type(error).__name__}: {error}"))
+            return LeftOut(copy.table, f"{type(error).__name__}: {error}")
+
+    results = _some_at_once(compared.spark, compare, copies)
+    left_out += [one for one in results if isinstance(one, LeftOut)]
+    found = [one for one in results if isinstance(one, TableAudit)]
     result = AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
     if record:
         write_records(compared.spark, control, result)
     return result
+
+
+def _some_at_once(spark: SparkSession, compare: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Compare several tables at a time; return the results in their order, or raise the first error."""
+    from pyspark import inheritable_thread_target
+    from pyspark.sql import is_remote
+
+    in_thread = compare if is_remote() else inheritable_thread_target(spark)(compare)
+    with ThreadPoolExecutor(AT_ONCE, "audit") as pool:
+        return list(pool.map(in_thread, items))
 
 
 class _Comparison(NamedTuple):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,8 +170,7 @@ def test_metadata(wheel: zipfile.ZipFile) -> None:
 
 def test_a_build_from_the_source_archive_has_the_same_bytes(archives: dict[str, Path], tmp_path: Path) -> None:
     """Another folder, another umask, other times of files: what scripts/release does with two copies of the tree."""
-    with tarfile.open(archives[".gz"]) as source:
-        source.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xzf", str(archives[".gz"]), "-C", str(tmp_path)], check=True)
     (tree,) = tmp_path.iterdir()
     for path in tree.rglob("*"):
         os.utime(path, (1, 1))

@@ -70,7 +70,7 @@ def test_what_the_mirror_has_followed_is_told_once_and_only_where_all_tables_are
 
 
 def test_the_bar_of_the_first_rows_tells_how_many_are_there() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, _environ={"TERM": "xterm"})
     with LoadBar(console, 380_000) as bar:
         bar.show(0)
         bar._bar.refresh()

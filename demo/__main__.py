@@ -40,7 +40,7 @@ SERVER_OPTIONS = (
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=12.0, help="how long the shop writes (default 12)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long the shop writes (default 8)")
     parser.add_argument("--rate", type=int, default=200, help="transactions a second (default 200)")
     parser.add_argument("--server", choices=list(installations()), help="MariaDB version (default: the newest)")
     return parser.parse_args()

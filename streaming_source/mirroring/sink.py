@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.source_tables import SourceTables
+    from streaming_source.options.reading_options import ReadAgain
 
 QUERY_ID = "sql.streaming.queryId"
 _LONGEST_ERROR = 1000
@@ -67,6 +68,7 @@ class MirrorSink:
         self._settings = settings
         self._rows: dict[TableName, ControlRow] | None = None
         self._first = True
+        self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
 
     def __repr__(self) -> str:
@@ -86,7 +88,7 @@ class MirrorSink:
             if not self._rows:
                 self._begin(spark, mirror)
             self._apply(batch, number, end)
-            self._first = False
+            self._first, self._end = False, end
             self._repairs.serve(spark, self._rows)
 
     def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
@@ -217,15 +219,9 @@ class MirrorSink:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names."""
         assert self._rows is not None  # noqa: S101
         names = set() if end.asked is None else set(end.asked.tables)
-        asked, word = self._settings.options.snapshot_again, None
-        if self._first and number:
-            self._refuse_other_word(end, end_of(spark, self._settings.checkpoint, number - 1))
-        if (
-            asked is not None
-            and end.again == asked.word
-            and (not number or end_of(spark, self._settings.checkpoint, number - 1).again != asked.word)
-        ):
-            pattern, word = matcher(asked.patterns), asked.word
+        word = self._begun_word(spark, number, end)
+        if word is not None:
+            pattern = matcher(word.patterns)
             names |= {name for name in self._rows if pattern.fullmatch(".".join(name))}
         names &= self._rows.keys()
         found = read_source_tables(self._settings.options) if names else None
@@ -235,15 +231,26 @@ class MirrorSink:
                 self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
                 continue
             targets = Targets(self._settings, spark, old.mirror, NewReading(old, number, end.position))
-            row = _begun(targets, name, found, again=word or old.again)
+            row = _begun(targets, name, found, again=old.again if word is None else word.word)
             self._rows[name] = row._replace(tries=old.tries + 1)
         return names
 
-    def _refuse_other_word(self, end: SourceOffset, before: SourceOffset) -> None:
-        """Refuse a batch of an earlier start that reads tables again which this start does not name."""
+    def _begun_word(self, spark: SparkSession, number: int, end: SourceOffset) -> ReadAgain | None:
+        """Return the option by which tables are read again from this batch on; None where none does.
+
+        Raises:
+            ConfigError: the batch is of an earlier start, with a word that this one does not have.
+        """
+        before = self._end
+        if before is None and number:
+            before = end_of(spark, self._settings.checkpoint, number - 1)
         asked = self._settings.options.snapshot_again
-        if end.again in (None, before.again, None if asked is None else asked.word):
-            return
+        if end.again is None or (before is not None and before.again == end.again):
+            return None
+        if asked is not None and asked.word == end.again:
+            return asked
+        if before is None:
+            return None  # all tables are read from the first batch on
         raise ConfigError(
             f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
             "mirror does not say which.",

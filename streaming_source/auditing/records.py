@@ -7,7 +7,7 @@ audits write there, so nothing of it meets what the mirror writes.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
     from streaming_source.auditing.result import AuditResult
 
+Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
+"""Name, type and meaning of each column of a table."""
+
+SUFFIX: Final = "_audits"
 EQUAL: Final = "equal"
 DIFFERENT: Final = "not equal"
 LEFT_OUT: Final = "left out"
 REPAIRED: Final = "repaired"
 NOT_REPAIRED: Final = "not repaired"
 
-COLUMNS: Final = (
+COLUMNS: Final[Columns] = (
     ("audited_at", "TIMESTAMP", "when the audit of all tables ended"),
     ("source_database", "STRING", "database of the table on the server"),
     ("source_table", "STRING", "its name there"),
@@ -47,10 +51,23 @@ def beside(control: str, suffix: str) -> str:
     return f"{control[:-1]}{suffix}`" if control.endswith("`") else control + suffix
 
 
+def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
+    """Make a table beside the control table, where there is none."""
+    told = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({told}) USING delta")
+
+
+def append_beside(
+    spark: SparkSession, control: str, suffix: str, columns: Columns, rows: Sequence[Sequence[object]]
+) -> None:
+    """Append rows to a table beside the control table, as one commit."""
+    schema = ", ".join(f"{name} {kind}" for name, kind, _ in columns)
+    spark.createDataFrame(rows, schema).coalesce(1).writeTo(beside(control, suffix)).append()
+
+
 def make_records(spark: SparkSession, control: str) -> None:
     """Make the table of audits, where there is none."""
-    columns = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in COLUMNS)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, '_audits')} ({columns}) USING delta")
+    make_beside(spark, control, SUFFIX, COLUMNS)
 
 
 def write_records(spark: SparkSession, control: str, result: AuditResult) -> None:
@@ -66,8 +83,7 @@ def write_records(spark: SparkSession, control: str, result: AuditResult) -> Non
         nothing = (None, None, None, None, left.reason)
         rows.append((now, *left.table.split(".", 1), None, result.position, LEFT_OUT, *nothing))
     if rows:
-        schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
-        spark.createDataFrame(rows, schema).coalesce(1).writeTo(beside(control, "_audits")).append()
+        append_beside(spark, control, SUFFIX, COLUMNS, rows)
 
 
 def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
@@ -76,7 +92,7 @@ def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
     from pyspark.sql import functions as f
 
     try:
-        audits = spark.table(beside(control, "_audits"))
+        audits = spark.table(beside(control, SUFFIX))
     except AnalysisException:
         return None
     last = f.max_by(f.struct("audited_at", "audited_position", "audit"), "audited_at").alias("last")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError
 from streaming_source.auditing.differences import differing_keys
-from streaming_source.auditing.records import beside
+from streaming_source.auditing.records import append_beside, make_beside
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -51,8 +51,7 @@ class AskedOf(NamedTuple):
 
 def make_requests(spark: SparkSession, control: str) -> None:
     """Make the table of requests, where there is none."""
-    columns = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in COLUMNS)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, SUFFIX)} ({columns}) USING delta")
+    make_beside(spark, control, SUFFIX, COLUMNS)
 
 
 def ask_for_repair(
@@ -90,9 +89,7 @@ def ask_for_repair(
         *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table.split(".", 1), position, asked.batch),
         *([names[key] for key in compared.keys], sink.getvalue().to_pybytes()),
     )
-    spark = sides[1].sparkSession
-    schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
-    spark.createDataFrame([told], schema).coalesce(1).writeTo(beside(asked.control, SUFFIX)).append()
+    append_beside(sides[1].sparkSession, asked.control, SUFFIX, COLUMNS, [told])
 
 
 def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: DataFrame) -> DataFrame:

@@ -18,7 +18,8 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ReplicaError, SchemaError
 from streaming_source.auditing.records import COLUMNS as RECORD
-from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, beside, make_records
+from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
+from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
 from streaming_source.mirroring.control import CURRENT
@@ -101,9 +102,7 @@ class Repairs:
             "seconds": time.monotonic() - begun,
             "reason": reason,
         }
-        schema = ", ".join(f"{name} {kind}" for name, kind, _ in RECORD)
-        rows = spark.createDataFrame([tuple(record[name] for name, _, _ in RECORD)], schema)
-        rows.writeTo(beside(control, "_audits")).append()
+        append_beside(spark, control, RECORDS, RECORD, [tuple(record[name] for name, _, _ in RECORD)])
         spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text(request['id'])}")  # noqa: S608  (quoted)
 
 

@@ -109,9 +109,7 @@ class ChunkReader:
         end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
         sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
         began = time.monotonic()
-        if not covers(connection.begin_snapshot(), seen.lower.position):
-            connection.end_snapshot()
-            raise BehindError
+        _begin(connection, seen)
         stream = connection.select(sql)
         rows = ResultRows(
             *(table.schema, table.key, stream.columns),
@@ -151,10 +149,7 @@ class ChunkReader:
 
     def _read_whole(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
         """Read a table in one go, as one chunk: nothing tells where a second one would begin."""
-        opened = connection.begin_snapshot()
-        if not covers(opened, seen.lower.position):
-            connection.end_snapshot()
-            raise BehindError
+        opened = _begin(connection, seen)
         connection.rows("SET SESSION max_statement_time = 0")  # however large it is
         stream = connection.select(whole_sql(table, select_list(table.schema)))
         rows = ResultRows(
@@ -163,22 +158,20 @@ class ChunkReader:
             defined=table.defined,
             left_out=table.left_out,
         )
-        count = size = 0
         stored: list[StoredBlock] = []
         try:
             for stretch in stream.stretches():
                 rows.add(stretch)
                 if rows.size >= self.pace.chunk_bytes:
                     stored.append(self.spool.store(_by_row(rows.block())))
-                    count, size = count + stored[-1].rows, size + stored[-1].size
             stored.append(self.spool.store(_by_row(rows.block())))
-            count, size = count + stored[-1].rows, size + stored[-1].size
             upper = self._end(connection, seen.host, cut=False)
             connection.rows(f"SET SESSION max_statement_time = {self.pace.statement_s:g}")
         except BaseException:
             for block in stored:
                 block.drop()
             raise
+        count, size = sum(block.rows for block in stored), sum(block.size for block in stored)
         shown = None if table.locks else opened
         chunk = TableChunk(table, NOTHING, None, seen.lower.location, upper, count, size, tuple(stored), shown)
         return Read(chunk, upper, wanted.rows, connected=True)
@@ -205,6 +198,15 @@ class Read(NamedTuple):
     upper: GtidPosition
     next_rows: int
     connected: bool
+
+
+def _begin(connection: SnapshotConnection, seen: Seen) -> GtidPosition:
+    """Open a snapshot, and return the position that it shows at least; the server may be behind the lower one."""
+    opened = connection.begin_snapshot()
+    if not covers(opened, seen.lower.position):
+        connection.end_snapshot()
+        raise BehindError
+    return opened
 
 
 def _by_row(block: RowBlock) -> RowBlock:

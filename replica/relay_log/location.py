@@ -6,6 +6,7 @@ file and the first group of the next are two locations of one place: code that c
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,5 +54,5 @@ def relay_number(path: Path) -> int:
 
 def relay_numbers(directory: Path) -> list[int]:
     """Return numbers of the relay files present, ascending."""
-    matches = (_NAME.fullmatch(entry.name) for entry in directory.iterdir())
+    matches = map(_NAME.fullmatch, os.listdir(directory))
     return sorted(int(match[1]) for match in matches if match)

@@ -91,11 +91,15 @@ def recover(directory: Path) -> Recovered:
 def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
     """Return where numbers may have gone back: in what was walked just now, and in older files as `relay.order` tells,
     unless it is lost.
+
+    A sealed file whose last entry says that the whole log was plain until then answers for all files before it.
     """
     order = read_order(directory)
     suspected = walked if order.highest else [*sealed, *walked]
-    for number in suspected:
+    for number in reversed(suspected):
         entry = last_entry(index_path(directory, number))
+        if entry is not None and entry.plain_log:
+            break
         if entry is not None and entry.unordered:
             path = relay_path(directory, number)
             order = order._replace(highest=merged(order.highest, scan_file(path, read_file_head(path)).highest))
@@ -209,7 +213,7 @@ def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
 
 def _tidy(directory: Path) -> tuple[list[int], set[int]]:
     """Remove what was left half done; return the numbers of the relay files, ascending, and those with a sidecar."""
-    names = [entry.name for entry in directory.iterdir()]
+    names = os.listdir(directory)
     numbers = {int(match[1]) for name in names if (match := _RELAY.fullmatch(name))}
     indexed = set()
     for name in names:

@@ -10,9 +10,11 @@ import pytest
 from replica.errors import OutOfOrderGtidError, RelayError
 from replica.protocol.ambiguity import ambiguous
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log.location import RelayLocation
+from replica.relay_log.index import last_entry
+from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_log.order import IN_ORDER, ORDER_NAME, Begun, LogOrder, read_order, write_order
+from replica.relay_writer import recovery
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
@@ -129,6 +131,20 @@ def test_it_is_remembered_when_the_files_that_tell_were_purged(tmp_path: Path) -
     log.purge_before(head.location)
     with RelayWriter.open(tmp_path) as relay:
         assert ambiguous(relay.position, relay.highest) == (Gtid(0, 1, 7),)
+
+
+def test_a_log_that_only_grew_is_opened_without_a_look_at_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gtids = [Gtid(0, 1, n) for n in range(1, 60)]
+    with RelayWriter.open(tmp_path, max_file_bytes=1500) as relay:
+        feed(Receiver(relay, semi_sync=False), wire_of(gtids))
+    looked: list[str] = []
+    monkeypatch.setattr(recovery, "last_entry", lambda path: looked.append(path.name) or last_entry(path))
+    with RelayWriter.open(tmp_path) as relay:
+        assert not relay.highest
+    assert len(relay_numbers(tmp_path)) > 5
+    assert len(set(looked)) == 1, "the newest one answers for all"
 
 
 def test_a_killed_writer_loses_no_knowledge(tmp_path: Path) -> None:

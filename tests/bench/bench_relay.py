@@ -11,7 +11,6 @@ transactions and 1 on large events, relay/bare at least 0.6. The tool fsyncs not
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import resource
@@ -20,16 +19,12 @@ import statistics
 import subprocess
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replica.errors import ReplicaError
-from replica.handshake.login import log_in
-from replica.handshake.registration import Registration, register
-from replica.relay_writer.receiver import RECEIVE_BYTES
-from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
+from tests.bench.receiving import Run, receive_bare, receive_relay
 from tests.bench.relay_workloads import LARGE, SERVER_OPTIONS, SMALL, Span, write
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb
@@ -38,87 +33,16 @@ from tests.fixtures.replicas import replica_config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.handshake.login import Detached
-
 WANTED_TOOL = {**dict.fromkeys(SMALL, 3.0), **dict.fromkeys(LARGE, 1.0)}
 WANTED_BARE = 0.6
 
 
-@dataclass
-class Run:
-    seconds: float
-    cpu_seconds: float
-    received_bytes: int
-
-
-async def _dump(server: MariaDb, span: Span) -> Detached:
-    config = replica_config(server)
-    login = await log_in(config, config.endpoints[0])
-    await login.run(register(Registration(server_id=990_001, position=span.start, annotate=False)))
-    return login.detach()
-
-
-def _clock() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
-
-
 def run_relay(server: MariaDb, span: Span, folder: Path) -> Run:
-    async def pump(relay: RelayWriter) -> int:
-        detached = await _dump(server, span)
-        task: asyncio.Task[None]
-
-        def progress() -> None:
-            if relay.position == span.end:
-                task.cancel()
-
-        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), on_progress=progress)
-        task = asyncio.ensure_future(session.run(detached.transport, detached.leftover))
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
-        return session.progress.received_bytes
-
-    with RelayWriter.open(folder, start=span.start) as relay:
-        wall, cpu = _clock()
-        received = asyncio.run(pump(relay))
-        relay.sync()
-        wall, cpu = (now - then for now, then in zip(_clock(), (wall, cpu), strict=True))
-        if relay.position != span.end:
-            raise SystemExit(f"the relay log ends at {relay.position}, not at {span.end}")
-    return Run(wall, cpu, received)
-
-
-class _Bare(asyncio.BufferedProtocol):
-    def __init__(self, wanted: int, done: asyncio.Future[None]) -> None:
-        self.buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self.wanted, self.done = wanted, done
-
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        return self.buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.wanted -= nbytes
-        if self.wanted <= 0 and not self.done.done():
-            self.done.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_exception(exc or ConnectionError("the server closed the connection"))
+    return receive_relay(replica_config(server), span.start, span.end, folder)
 
 
 def run_bare(server: MariaDb, span: Span, wanted: int) -> Run:
-    async def pump() -> None:
-        detached = await _dump(server, span)
-        done = asyncio.get_running_loop().create_future()
-        detached.transport.set_protocol(_Bare(wanted - len(detached.leftover), done))
-        detached.transport.resume_reading()
-        await done
-        detached.transport.abort()
-
-    wall, cpu = _clock()
-    asyncio.run(pump())
-    wall, cpu = (now - then for now, then in zip(_clock(), (wall, cpu), strict=True))
-    return Run(wall, cpu, wanted)
+    return receive_bare(replica_config(server), span.start, wanted)
 
 
 def run_tool(server: MariaDb, span: Span, folder: Path) -> Run:

@@ -31,7 +31,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.bench_commit import commits
-from tests.bench.spark_runs import PLAIN_CHECKPOINTS, ROOT, UNIX_SOCKETS, open_session
+from tests.bench.peer_programs import python_packages
+from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tests.bench.table_spark import TableInSpark, TableRun
 from tests.bench.table_workloads import OPTIONS, TABLES
 from tests.fixtures.jars import mariadb_driver
@@ -49,27 +50,10 @@ CONNECTIONS = 2
 WANTED_BEFORE_SPARK_US = {"narrow": 0.5, "mixed": 1.0}
 WANTED_RATIO = {"jdbc_cpu": 3.0, "connectorx_cpu": 1.0, "receive_wall": 0.8}
 WANTED_PEAK_MB = 600
-PINNED = ROOT / "constraints" / "bench.txt"
-PACKAGES = ROOT / ".cache" / "bench"
 COMMITS = 50_000
 SETTLE_S = 5.0
 """What reads beside the commits has begun by then, whatever it has to load."""
 ARMS = ("none", "engine", "dump")
-
-
-def installed_connectorx() -> Path | None:
-    """The folder that ConnectorX is in, installed when it is first asked for; None, with a word, where it cannot be."""
-    folder = PACKAGES / f"connectorx-{sys.version_info[0]}.{sys.version_info[1]}"
-    if not folder.exists():
-        unfinished = folder.with_name(f"{folder.name}.part")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
-        pip += ["--require-hashes", "--target", str(unfinished), "-r", str(PINNED)]
-        done = subprocess.run(pip, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"WITHOUT CONNECTORX: {(done.stderr.strip().splitlines() or ['?'])[-1]}", flush=True)
-            return None
-        unfinished.rename(folder)
-    return folder
 
 
 class Comparison:
@@ -227,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
     parser.add_argument("--workload", action="append", choices=list(TABLES), help="repeatable; default both")
     args = parser.parse_args(argv)
-    connectorx = installed_connectorx()
+    connectorx = python_packages()
     settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | {"spark.jars": str(mariadb_driver())}
     results, latency = [], {}
     spark = open_session(settings)

@@ -39,10 +39,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from replica.protocol.table_map import TableMapEvent
+
 RANGE_BYTES = 8 << 20
 PAGE_BYTES = 4096
 TABLES = (*WORKLOADS, BLOB.name)
 SHAPES = ("envelope", "flat", "variant")
+
+
+def read_plan(table_map: TableMapEvent, shape: Any) -> tuple[ReadPlan, list[OutputColumn] | None]:
+    """The plan that a query of the workload's table gives its tasks, and the table's columns where they are typed."""
+    output: list[OutputColumn] | None = None
+    columns = None
+    if shape != "variant":
+        output = list(compile_layout(table_map, None, None, ValuePolicy()).outputs)
+        columns = tuple(TableColumn(one.name, one.spark) for one in output)
+    return ReadPlan(shape, SelectedTables((f"{DATABASE}.t",), {}), columns, "127.0.0.1:3306"), output
 
 
 class Task:
@@ -50,13 +62,7 @@ class Task:
 
     def __init__(self, path: Path, shape: Any) -> None:
         found = scan(np.fromfile(path, np.uint8), checksum=True)
-        output: list[OutputColumn] | None = None
-        columns = None
-        if shape != "variant":
-            outputs = compile_layout(parse_table_map(found.table_map_body(0)), None, None, ValuePolicy()).outputs
-            output = list(outputs)
-            columns = tuple(TableColumn(output.name, output.spark) for output in outputs)
-        self._plan = ReadPlan(shape, SelectedTables((f"{DATABASE}.t",), {}), columns, "127.0.0.1:3306")
+        self._plan, output = read_plan(parse_table_map(found.table_map_body(0)), shape)
         options = DecodeOptions(shape=shape, batch_rows=BATCH_ROWS, reuse_buffers=True)
         self._decoder = RangeDecoder(self._plan.tables, options, output)
         self._ranges = [MappedRange(str(path), *cut, checksum=True, file="bin.000001") for cut in _cuts(found)]

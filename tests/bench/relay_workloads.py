@@ -35,12 +35,12 @@ class Span(NamedTuple):
     end: GtidPosition
 
 
-def write(server: MariaDb, name: str, megabytes: int) -> Span:
+def write(server: MariaDb, name: str, megabytes: float) -> Span:
     """Run a workload until its binlog file holds `megabytes` * 10^6 bytes."""
     server.sql(f"DROP DATABASE IF EXISTS {DATABASE}")
     if name == "blob":
-        return _write_blobs(server, megabytes * 1_000_000)
-    fill(server, WORKLOADS[name], megabytes * 1_000_000)
+        return _write_blobs(server, int(megabytes * 1_000_000))
+    fill(server, WORKLOADS[name], int(megabytes * 1_000_000))
     return _span(server, name)
 
 

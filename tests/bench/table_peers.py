@@ -6,7 +6,7 @@ receive     the bytes of the same SELECT over the binary protocol, and nothing e
 reader      our own, without Spark: snapshot transactions, rows as row images, decoded to Arrow batches
 engine      the reader as a query has it: beside a replica, rows moved to a position, in files with an fsync a batch,
             which are decoded to Arrow batches as tasks do; `forever`: over and over, for what writers notice of it
-connectorx  ConnectorX into Arrow, over the binary protocol, from the folder that bench_snapshot.py installs it into
+connectorx  ConnectorX into Arrow, over the binary protocol, from the folder that peer_programs.py installs it into
 
 Each splits the table by its key into as many parts as connections, and prints one JSON object: rows, wall and CPU
 seconds of the reading alone, and the peak of its memory.

@@ -59,7 +59,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first: with one process a core, a long file that starts last is waited for alone."""
+    """Long files first: with several processes, a long file that starts last is waited for alone."""
     longest_first = {name: place for place, name in enumerate(("system", "spark", "integration", "unit"))}
     items.sort(key=lambda item: longest_first.get(item.path.relative_to(TESTS).parts[0], 0))
 

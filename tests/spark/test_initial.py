@@ -30,7 +30,7 @@ def test_a_table_under_writers_with_a_crash_behind_every_step(shop: Shop, shape:
         return sum(ordinal >= FIRST_ORDINAL for ordinal in ordinals)
 
     with moving_keys(shop.primary, shop.orders, keys=3500):
-        for step in range(3):
+        for step in range(2):
             before, query = rows_read() if step else 0, run.start(changes())
             wait(lambda: rows_read() > before, "rows", query)  # noqa: B023  (it is called at once)
             query.stop()

@@ -38,6 +38,7 @@ _SAMPLES = {
     "report_host": "replica1",
     "relay_dir": "/var/lib/mariadb-replica",
     "http_listen": "127.0.0.1:9306",
+    "cluster": "shop",
 }
 """What an option without a default could look like; the others are files."""
 

@@ -22,7 +22,7 @@ def run(config: DaemonConfig) -> None:
     if config.relay_dir is None:
         raise ConfigError("option relay_dir is missing.", hint=f"relay_dir: {DAEMON_OPTIONS['relay_dir']}.")
     faulthandler.enable()  # a watchdog ends a daemon that hangs with SIGABRT: then standard error says where it hung
-    logs = LogWriter(style=config.log_format, level=config.log_level)
+    logs = LogWriter(style=config.log_format, level=config.log_level, cluster=config.cluster)
     logs.capture()
     try:
         # From the wake-up to the ACK this loop takes 20 us less than asyncio's own: a client's COMMIT waits for that.

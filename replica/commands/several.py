@@ -47,9 +47,12 @@ def ordered(daemons: Sequence[Looked]) -> list[Looked]:
 def lines(daemons: Sequence[Looked]) -> Iterator[str]:
     """Yield a line for each daemon, in the order given, and the sum."""
     width = max(len(str(one.folder)) for one in daemons)
-    for one in daemons:
+    clusters = [one.record.cluster if one.record else "" for one in daemons]
+    column = max(map(len, clusters))
+    for one, cluster in zip(daemons, clusters, strict=True):
         colour = "green" if one.exit_code == HEALTHY else "yellow" if one.exit_code >= NOT_CONNECTED else "red"
-        yield f"{one_line(str(one.folder)):<{width}}  {click.style(_word(one), fg=colour)}{one_line(_rest(one))}"
+        name = f"{one_line(cluster):<{column}}  " if column else ""
+        yield f"{one_line(str(one.folder)):<{width}}  {name}{click.style(_word(one), fg=colour)}{one_line(_rest(one))}"
     healthy = sum(one.exit_code == HEALTHY for one in daemons)
     yield f"{healthy} of {len(daemons)} healthy"
 

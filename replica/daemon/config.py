@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from replica.config import ReplicaConfig
 from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
+from replica.plain_text import has_control
 from replica.relay_log.access import Access
 
 SlowReaders = Literal["drop", "pause"]
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+MAX_CLUSTER: Final = 64
+"""A label of every time series, and a column of `status`: names are short."""
+
+
+def _cluster(text: str) -> str:
+    if not 1 <= len(text.strip()) <= MAX_CLUSTER or has_control(text):
+        raise ValueError(f"a cluster's name has 1 to {MAX_CLUSTER} characters, all of which can be printed")
+    return text.strip()
 
 
 def _access(text: str) -> str:
@@ -20,6 +29,7 @@ def _access(text: str) -> str:
     return text.strip()
 
 
+ClusterName = Annotated[str, AfterValidator(_cluster)]
 RelayAccess = Annotated[str, AfterValidator(_access)]
 
 
@@ -51,6 +61,11 @@ class DaemonConfig(ReplicaConfig):
     )
     monitor_s: Seconds = Field(10.0, description="How often the primary is asked how far it is")
     ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
+    cluster: ClusterName | None = Field(
+        None,
+        description="Name of the cluster that this daemon follows: a label of its metrics, a field of its log lines "
+        "and of its status. Unset: none",
+    )
     log_format: Annotated[LogFormat, BeforeValidator(one_of(LogFormat))] = Field(
         "json", description="json, one object a line, or text for people; on standard error"
     )

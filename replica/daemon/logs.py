@@ -32,7 +32,7 @@ class LogWriter:
     waits.
     """
 
-    def __init__(self, *, style: str, level: str, stream: TextIO | None = None) -> None:
+    def __init__(self, *, style: str, level: str, stream: TextIO | None = None, cluster: str | None = None) -> None:
         self.dropped = 0
         self._stream = stream or sys.stderr
         self._format = _formatter(style, colours=self._stream.isatty())
@@ -45,8 +45,9 @@ class LogWriter:
             _stamp,
             self._hand_over,
         ]
+        every_line: dict[str, Any] = {} if cluster is None else {"cluster": cluster}
         self.logger: FilteringBoundLogger = structlog.wrap_logger(
-            _Nowhere(), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(level)
+            _Nowhere(), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(level), **every_line
         )
 
     def capture(self) -> None:

@@ -2,7 +2,8 @@
 
 In: a `StatusRecord` and the histogram of acknowledgements. Out: the bytes of one scrape. A registry of our own: nothing
 that a library registers elsewhere appears here. Figures that are not known are left out, because a zero would mislead
-alerts. Labels have few values: states, reasons, domains and readers, the last two up to a limit.
+alerts. Labels have few values: states, reasons, domains and readers, the last two up to a limit, and the
+cluster's name, where the daemon has one, in all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ class Metrics:
     def __init__(self, record: Callable[[], StatusRecord], latency: AckLatency) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Replica(record, latency))
-        ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
         return exposition.generate_latest(self._registry)
@@ -51,17 +51,25 @@ class _Replica(Collector):
     def __init__(self, record: Callable[[], StatusRecord], latency: AckLatency) -> None:
         self._record = record
         self._latency = latency
+        self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
         now = self._record()
-        yield from _state(now)
-        yield from _connection(now)
-        yield from _behind(now)
-        yield from _stream(now)
-        yield from _acks(now, self._latency)
-        yield from _relay(now)
-        yield from _readers(now)
-        yield from _itself(now)
+        own = {"cluster": now.cluster} if now.cluster else {}
+        for family in itertools.chain(_figures(now, self._latency), self._process.collect()):
+            family.samples = [one._replace(labels=own | one.labels) for one in family.samples]
+            yield family
+
+
+def _figures(now: StatusRecord, latency: AckLatency) -> Iterator[Metric]:
+    yield from _state(now)
+    yield from _connection(now)
+    yield from _behind(now)
+    yield from _stream(now)
+    yield from _acks(now, latency)
+    yield from _relay(now)
+    yield from _readers(now)
+    yield from _itself(now)
 
 
 def _gauge(name: str, text: str, value: float | None) -> Iterator[Metric]:

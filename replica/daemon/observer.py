@@ -84,6 +84,7 @@ class Observer:
         not_ready = self._not_ready(behind)
         return StatusRecord(
             version=__version__,
+            cluster=self._config.cluster or "",
             pid=os.getpid(),
             written_at=now,
             started_at=progress.started_at,

@@ -137,6 +137,8 @@ class StatusRecord(_Part):
 
     v: Literal[1] = 1
     version: str
+    cluster: str = ""
+    """The name that the option gives; empty without one."""
     pid: int
     written_at: float
     started_at: float

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.client import Replica
 from replica.daemon.beginning import beginning
+from replica.daemon.catching_up import EVERY_S as LOOK_EVERY_S
+from replica.daemon.catching_up import CatchingUp
 from replica.daemon.endpoints import Endpoints
 from replica.daemon.http import HttpServer
 from replica.daemon.monitor import Monitor
@@ -161,6 +163,7 @@ class Daemon:
         periodic = (
             Periodic("status", WRITE_EVERY_S, in_our_folder(lambda: self._write_status(observer)), log),
             Periodic("retention", EVERY_S, in_our_folder(retaining.turn), log),
+            Periodic("progress", LOOK_EVERY_S, CatchingUp(observer.record, log).turn, log),
         )
         server = None
         if config.http_listen is not None:

@@ -42,6 +42,8 @@ def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, 
 
 
 def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
+    if record.cluster:
+        yield "cluster", record.cluster
     yield "primary", _primary(record)
     position = record.position
     place = f"{position.relay}, {position.primary_file}:{position.primary_position}"

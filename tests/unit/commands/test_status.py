@@ -126,3 +126,18 @@ def test_several_have_a_line_each_and_one_exit_code(tmp_path: Path) -> None:
 
 def test_every_code_of_a_verdict_has_its_rank() -> None:
     assert sorted(WORST_FIRST) == sorted(value for value in vars(verdict).values() if type(value) is int)
+
+
+def test_clusters_have_a_column_and_a_row(tmp_path: Path) -> None:
+    names = {"a": "shop", "b": "", "c": "warehouse"}
+    for folder, cluster in names.items():
+        (tmp_path / folder).mkdir()
+        write_status(tmp_path / folder, record(written_at=time.time(), cluster=cluster))
+    _, text = asked(*(str(tmp_path / folder) for folder in names))
+    found = [line.removeprefix(str(tmp_path)).split() for line in text.splitlines()]
+    assert [line[1] for line in found[:3]] == ["shop", "not", "warehouse"]
+    assert len({line.index("not running") for line in text.splitlines()[:3]}) == 1
+    _, text = asked(str(tmp_path / "a"))
+    assert ["cluster", "shop"] in [line.split() for line in text.splitlines()]
+    _, text = asked("--json", str(tmp_path / "a"))
+    assert json.loads(text)["status"]["cluster"] == "shop"

@@ -37,6 +37,14 @@ def test_events_are_json_lines_with_the_time_of_the_call() -> None:
     assert len(timestamp) == len("2026-11-21T18:00:00.000000Z")
 
 
+def test_a_cluster_has_its_name_in_every_line() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(style="json", level="info", stream=stream, cluster="shop")
+    writer.logger.info("connected")
+    writer.close()
+    assert [(line["event"], line["cluster"]) for line in lines(stream)] == [("connected", "shop")]
+
+
 def test_text_for_people() -> None:
     stream = io.StringIO()
     writer = LogWriter(style="text", level="debug", stream=stream)

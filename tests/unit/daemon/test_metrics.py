@@ -73,3 +73,14 @@ def test_names_from_outside_do_not_break_the_format_and_are_limited() -> None:
 
 def test_the_process_is_measured_too() -> None:
     assert scraped()["process_resident_memory_bytes"] > 0
+
+
+def test_a_cluster_is_a_label_of_every_figure() -> None:
+    def labels(**changed: object) -> list[dict[str, str]]:
+        text = Metrics(lambda: record(**changed), AckLatency()).text().decode()
+        return [sample.labels for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    named, without = labels(cluster="shop, 1"), labels()
+    assert [one.pop("cluster") for one in named] == ["shop, 1"] * len(without)
+    assert named == without
+    assert len(named) > 50

@@ -117,7 +117,7 @@ async def test_the_page_sets_up_a_server_that_has_nothing_to_complain_about(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
     page = (PROJECT / "docs" / "daemon.md").read_text(encoding="utf-8")
-    (settings,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    settings, *_ = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
     names = [line.partition("#")[0].split("=") for line in settings.splitlines() if "=" in line]
     server = make_server(server_version, *(f"--{name.strip()}={value.strip()}" for name, value in names))
     for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL):

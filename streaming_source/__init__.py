@@ -2,11 +2,11 @@
 
 Spark finds the source by its name; nothing here has to be imported for it. The helpers run in your own driver script,
 on classic Spark and on Spark Connect: `latest_per_key` and `upsert_into` for MERGE, `lag` for people, `started` for
-several queries in one application; `mirror` keeps all tables of a server in the lakehouse, `mirror_status` says how far
-each is, `mirror_tables` reads them at one position, and `audit` compares tables with their copies;
-`MariaDbBinlogSource` is for `spark.dataSource.register`, where Spark does not find it. They are public, as docs/api.md
-describes them; every other module and name may change without notice. They are imported when they are asked for,
-because every Python process of Spark imports this package.
+several queries in one application; `mirror` keeps all tables of a server in the lakehouse, `mirror_status` says how
+far each is, `mirror_tables` reads them at one position, `mirror_resync` has some read again, and `audit` compares
+tables with their copies; `MariaDbBinlogSource` is for `spark.dataSource.register`, where Spark does not find it. They
+are public, as docs/api.md describes them; every other module and name may change without notice. They are imported
+when they are asked for, because every Python process of Spark imports this package.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streaming_source.auditing.result import AuditResult, Difference, TableAudit
     from streaming_source.mirroring.call import mirror
     from streaming_source.mirroring.one_position import mirror_tables
+    from streaming_source.mirroring.resync import mirror_resync
     from streaming_source.mirroring.status import mirror_status
     from streaming_source.queries.latest_changes import latest_per_key
     from streaming_source.queries.query_lag import Lag, lag
@@ -36,6 +37,7 @@ __all__ = [
     "lag",
     "latest_per_key",
     "mirror",
+    "mirror_resync",
     "mirror_status",
     "mirror_tables",
     "started",
@@ -54,6 +56,7 @@ __getattr__, __dir__ = on_demand(
         "lag": "queries.query_lag",
         "latest_per_key": "queries.latest_changes",
         "mirror": "mirroring.call",
+        "mirror_resync": "mirroring.resync",
         "mirror_status": "mirroring.status",
         "mirror_tables": "mirroring.one_position",
         "started": "queries.query_start",

@@ -22,7 +22,7 @@ from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
 from streaming_source.mirroring.ruled_images import target_images
-from streaming_source.mirroring.target_columns import identifier, target_keys
+from streaming_source.mirroring.target_columns import WHOLE, identifier, target_keys
 from streaming_source.mirroring.versions import newest_batch, version_at
 from streaming_source.schema.target_modes import CURRENT
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
 
-RESYNC = "Read the table again: start the mirror with snapshotAgain={table}@WORD, with a new word."
+RESYNC = 'Have the table read again: mirror_resync(spark, tables=["{table}"], into=…).'
 _SHOWN_CHARACTERS = 200
 
 
@@ -160,7 +160,9 @@ class TableWork:
             self._merge(self._rows().where(~change | before))
 
     def _follow(self, statement: StatementRow) -> None:
-        rule = self.settings.rule_of(self.row.name)
+        # What stands in the definition already, or is read again behind the statement, asks nothing of the rule.
+        known = not self.row.live or self._known(statement)
+        rule = WHOLE if known else self.settings.rule_of(self.row.name)
         try:
             asked = asked_of(statement.sql, self.row.table, self.settings.policy, rule)
         except ConfigError as error:
@@ -169,7 +171,7 @@ class TableWork:
             self._come_back(statement, asked)
         elif isinstance(asked, Emptied):
             self._empty(statement)
-        elif self._known(statement):
+        elif known:
             self._check_early(statement, asked)
         elif isinstance(asked, Dropped):
             self._drop(statement)

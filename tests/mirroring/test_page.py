@@ -60,7 +60,7 @@ def test_the_modes_are_those_of_the_code() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    blocks = {"call", "file", "rules", "modes", "history", "again", "status", "position", "audit"}
+    blocks = {"call", "file", "rules", "modes", "history", "again", "resync", "status", "position", "audit"}
     assert set(BLOCKS) == blocks
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
@@ -119,5 +119,8 @@ def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> N
         )
         control = "[(r.again, r.state) for r in spark.table('lake.mirror_control').collect()]"
         workbench.run(BLOCKS["again"] + _WAIT.format(what=f"{control} == [('monday', 'current')]"))
+        workbench.run("spark.sql('DELETE FROM lake.shop_orders')")
+        workbench.run(
+            BLOCKS["resync"] + _WAIT.format(what="[r.id for r in spark.table('lake.shop_orders').collect()] == [2]")
+        )
         workbench.run("query.stop()")
-        assert workbench.run("result = [r.id for r in spark.table('lake.shop_orders').collect()]") == [2]

@@ -224,3 +224,21 @@ def _content(path: Path) -> bytes:
     if path.suffix == ".parquet":
         return path.read_bytes() + str(parquet.read_table(path).to_pydict()).encode()
     return path.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_table_that_was_altered_before_the_mirror_looked_at_it_is_read_by_its_rule(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop, rules={"shop.p*": {"leaveOut": ["secret"]}})
+    mirror.run()
+    primary.sql(
+        "USE shop",
+        "CREATE TABLE pets (id INT PRIMARY KEY, secret TEXT, v INT)",
+        "INSERT INTO pets VALUES (1, 'MARKER', 1)",
+        "ALTER TABLE pets DROP v, ADD v TEXT, ADD w INT",
+        "INSERT INTO pets VALUES (2, 'MARKER', 'x', 2)",
+    )
+    mirror.run()
+    assert mirror.states()["pets"] == ("current", None)
+    assert mirror.target("pets") == [["1", None, None], ["2", "x", "2"]]

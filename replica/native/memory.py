@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _BITS = {"u1": 8, "u2": 16, "u4": 32, "u8": 64}
@@ -76,3 +77,17 @@ def _mover(name: str) -> Any:
 
 copy = _mover("llvm.memcpy")  # (target, source, size): the areas must not overlap
 move = _mover("llvm.memmove")  # (target, source, size): they may
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask the processor for the bytes at an address that is read soon; where no memory is, nothing happens."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [builder.inttoptr(args[0], byte), *(ir.Constant(number, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.native.compile import helper, inlined
-from replica.native.memory import load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
+from replica.native.memory import load_u1, load_u4, load_u8, prefetch, store_u1, store_u4, store_u8
 from replica.rows.decode import records as d
 from replica.rows.decode.kernel_unchanged import end_if_same
 from replica.rows.decode.kernel_walk import begin_event, skip_image
@@ -26,6 +26,12 @@ from replica.rows.scan.records import EventRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+EVENTS_AHEAD = 4
+"""Which of the next rows events is asked for while one is decoded: narrow rows take a tenth less time with it."""
+LINES_AHEAD = 4
+"""How many lines of 64 bytes of it: the processor follows by itself where there are more."""
 
 
 @helper
@@ -108,6 +114,10 @@ def decode_rows(
                 group = load_u8(event + EventRecord.group)
                 ordinal = 0
             offset = load_u8(event + EventRecord.images)
+        later = load_u4(work + min(item + EVENTS_AHEAD, stop - 1) * 4)
+        images_ahead = data + load_u8(events + later * EventRecord.BYTES + EventRecord.images)
+        for line in range(LINES_AHEAD):
+            prefetch(images_ahead + line * 64)
         columns = load_u8(slot + SlotRecord.columns)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)

@@ -28,7 +28,6 @@ from pyspark.sql.types import DayTimeIntervalType, StructType
 from replica.config import ReplicaConfig
 from replica.embedded import EmbeddedReplica
 from streaming_source.source import MariaDbBinlogSource
-from tests.bench.bench_decode import serve
 from tests.bench.ready_made import NAME as READY_MADE
 from tests.bench.ready_made import write_partition
 from tests.bench.spark_peer import peer_rate
@@ -51,6 +50,18 @@ TABLES = {workload.name: workload for workload in (*WORKLOADS.values(), BLOB)}
 SHAPES = ("envelope", "flat", "variant")
 SINKS = ("noop", "parquet", "delta")
 JARS = ROOT / ".cache" / "jars"
+BINLOG = "bin.000001"
+
+
+def serve(server: MariaDb, path: Path, columns: str) -> None:
+    """Make the server's binlog this file, and its catalog know the table, as python-mysql-replication asks for it."""
+    server.sql("SET sql_log_bin = 0", f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {DATABASE}.t ({columns})")
+    server.stop()
+    for old in server.datadir.glob("bin.*"):
+        old.unlink()
+    shutil.copyfile(path, server.datadir / BINLOG)
+    (server.datadir / "bin.index").write_text(f"./{BINLOG}\n", encoding="ascii")
+    server.start()
 
 
 @dataclass

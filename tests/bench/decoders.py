@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from replica.native.arrays import address
 from replica.native.compile import kernel
@@ -154,34 +152,9 @@ def twin(path: Path, seconds: float, **_: Any) -> dict[str, Any]:
     return {"rows": rows, "bytes": offset, "wall": watch.wall, "cpu": watch.cpu}
 
 
-def python_mysql_replication(seconds: float, connection: dict[str, Any], log_file: str, **_: Any) -> dict[str, Any]:
-    """The usual Python client, over the network, for as many rows as it does in the time given."""
-    stream = BinLogStreamReader(
-        connection_settings=connection,
-        server_id=4711,
-        log_file=log_file,
-        log_pos=MAGIC_BYTES,
-        resume_stream=True,
-        blocking=False,
-        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
-        enable_logging=False,
-    )
-    rows = 0
-    with Stopwatch() as watch:
-        deadline = time.perf_counter() + seconds
-        for event in stream:
-            rows += len(event.rows)
-            if time.perf_counter() > deadline:
-                break
-    position = stream.log_pos
-    stream.close()
-    return {"rows": rows, "bytes": position, "wall": watch.wall, "cpu": watch.cpu}
-
-
 DECODERS: dict[str, Callable[..., dict[str, Any]]] = {
     "kernels": kernels,
     "twin": twin,
-    "python-mysql-replication": python_mysql_replication,
 }
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucke
 from streaming_source.auditing.columns import compared_columns, key_columns
 from streaming_source.auditing.differences import FoundDifferences, find_differences
 from streaming_source.auditing.from_mirror import mirrored_copies
+from streaming_source.auditing.mirrored_rows import AS_IT_IS, MirroredRows, mirrored_rows
 from streaming_source.auditing.records import make_records, write_records
 from streaming_source.auditing.repair_request import AskedOf, ask_for_repair, make_requests
 from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
-from streaming_source.auditing.sources import position_now, read_source, source_options
+from streaming_source.auditing.sources import position_now, read_source, source_options, value_policy
 from streaming_source.auditing.targets import read_target
 from streaming_source.auditing.typed_errors import typed_errors
+from streaming_source.ruling.hash_key import read_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.auditing.from_mirror import MirroredCopy
+    from streaming_source.ruling.hash_key import HashKey
 
 AT_ONCE = 3
 """Tables that are compared at a time: reading one as of a position waits some ten seconds, until that is surely
@@ -55,6 +58,7 @@ def audit(
     shown: int = SHOWN,
     record: bool = True,
     repair: bool = False,
+    hashKeyFile: str | None = None,  # noqa: N803  (as the mirror spells it)
     **source: object,
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
@@ -76,6 +80,7 @@ def audit(
             it; False for a session that may only read.
         repair: of a mirror, whether it is asked to write the rows that differ as the server has them. It does that
             between two of its batches; audit again to see the outcome.
+        hashKeyFile: of a mirror whose rules hash columns, the file with the key of all hashes.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 
     Returns:
@@ -100,7 +105,12 @@ def audit(
             raise ConfigError(
                 "rows of which columns are left out cannot be repaired.", hint="Leave out ignore, or repair."
             )
-        return _of_mirror(compared, mirror, keys or {}, record=record, repair=repair)
+        key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
+        return _of_mirror(compared, mirror, keys or {}, key, record=record, repair=repair)
+    if hashKeyFile is not None:
+        raise ConfigError(
+            "hashKeyFile is for the targets of a mirror.", hint="Leave it out, or name its control table."
+        )
     if repair:
         raise ConfigError("only copies of a mirror are repaired: it does that itself.", hint="Name its control table.")
     if not tables or not isinstance(tables, Mapping):
@@ -114,7 +124,13 @@ def audit(
 
 
 def _of_mirror(
-    compared: _Comparison, control: str, keys: Mapping[str, Collection[str]], *, record: bool, repair: bool
+    compared: _Comparison,
+    control: str,
+    keys: Mapping[str, Collection[str]],
+    key: HashKey | None,
+    *,
+    record: bool,
+    repair: bool,
 ) -> AuditResult:
     copies, left_out = mirrored_copies(compared.spark, control)
     if repair:
@@ -124,9 +140,11 @@ def _of_mirror(
 
     def compare(copy: MirroredCopy) -> TableAudit | LeftOut:
         try:
-            key = keys.get(copy.table, copy.keys)
+            policy = value_policy(compared.options, copy.table)
+            way = mirrored_rows(copy.mode, copy.rules, copy.definition, policy, key)
             asked = AskedOf(control, copy.mirror, copy.batch) if repair else None
-            return compared.audited(copy.table, copy.target, copy.position, key, asked)
+            names = keys.get(copy.table, way.keys(copy.keys))
+            return compared.audited(copy.table, copy.target, copy.position, names, way, asked)
         except ReplicaError as error:
             return LeftOut(copy.table, f"{type(error).__name__}: {error}")
 
@@ -159,22 +177,29 @@ class _Comparison(NamedTuple):
     shown: int
 
     def audited(
-        self, table: str, copy: Any, position: str, keys: Collection[str] | None, asked: AskedOf | None = None
+        self,
+        table: str,
+        copy: Any,
+        position: str,
+        keys: Collection[str] | None,
+        way: MirroredRows = AS_IT_IS,
+        asked: AskedOf | None = None,
     ) -> TableAudit:
         """Compare a table with its copy; `asked`: the mirror that is asked to repair what differs."""
         begun = time.monotonic()
         with typed_errors():
             target = read_target(self.spark, table, copy)
-            source = read_source(self.spark, self.options, table, position)
-            columns = compared_columns(table, source.schema, target.rows.schema, self.ignore)
+            source = way.of_table(read_source(self.spark, self.options, table, position))
+            copied = way.of_target(target.rows)
+            columns = compared_columns(table, source.schema, copied.schema, self.ignore)
             rows = ComparedRows(columns, key_columns(table, source.schema, keys), self.buckets)
             ours = bucket_summaries(source, rows, source=True)
-            theirs = bucket_summaries(target.rows, rows, source=False)
+            theirs = bucket_summaries(copied, rows, source=False)
             differing = [number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number)]
             differences = FoundDifferences(dict.fromkeys(KINDS, 0), ())
             if differing:
-                differences = find_differences(source, target.rows, rows, differing, self.shown)
-            repair = _asked(asked, table, position, (source, target.rows), rows, differing)
+                differences = find_differences(source, copied, rows, differing, self.shown)
+            repair = _asked(asked, way, table, position, (source, copied), rows, differing)
         here, there = (sum(found.values(), BucketSummary()) for found in (ours, theirs))
         return TableAudit(
             table=table,
@@ -197,6 +222,7 @@ class _Comparison(NamedTuple):
 
 def _asked(
     asked: AskedOf | None,
+    way: MirroredRows,
     table: str,
     position: str,
     sides: tuple[DataFrame, DataFrame],
@@ -206,6 +232,8 @@ def _asked(
     """Ask for the repair of rows that differ; return what is told of it."""
     if asked is None or not differing:
         return None
+    if way != AS_IT_IS:
+        return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resync"
     try:
         ask_for_repair(asked, table, position, sides, rows, differing)
     except ReplicaError as error:

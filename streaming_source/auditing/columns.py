@@ -80,7 +80,7 @@ def _compared(table: str, ours: StructField, theirs: StructField) -> ComparedCol
     if _plain(ours.dataType) == _plain(theirs.dataType):
         return ComparedColumn(ours.name, ours.dataType, source, target)
     if isinstance(ours.dataType, spark.DayTimeIntervalType) and isinstance(theirs.dataType, spark.StringType):
-        return ComparedColumn(ours.name, spark.StringType(), _time_text(source, ours), target)
+        return ComparedColumn(ours.name, spark.StringType(), time_text(source, ours), target)
     if _widens(ours.dataType, theirs.dataType):
         return ComparedColumn(ours.name, theirs.dataType, source.cast(theirs.dataType), target)
     here, there = ours.dataType.simpleString(), theirs.dataType.simpleString()
@@ -106,7 +106,7 @@ def _widens(narrow: DataType, wide: DataType) -> bool:
     return (one, other) == ("float", "double")
 
 
-def _time_text(column: Column, field: StructField) -> Column:
+def time_text(column: Column, field: StructField) -> Column:
     """Return a TIME as SELECT prints it, with the digits of its declaration."""
     from pyspark.sql import functions as f
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
+from replica.schema.stored import tables_from_json
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
-from streaming_source.schema.target_modes import CURRENT, live_rows
+from streaming_source.schema.target_modes import live_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
+    from replica.schema.table import TableSchema
+
 _COLUMNS: Final = (
     *("mirror", "source_database", "source_table", "target", "mode", "state", "keys", "position", "batch", "error"),
-    "rules",
+    *("rules", "definition"),
 )
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
@@ -35,6 +38,9 @@ class MirroredCopy(NamedTuple):
     keys: tuple[str, ...]
     mirror: str
     batch: int
+    mode: str
+    rules: str | None
+    definition: TableSchema
 
 
 def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCopy], list[LeftOut]]:
@@ -55,14 +61,11 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
         table = f"{row['source_database']}.{row['source_table']}"
-        if row["mode"] != CURRENT:
-            left_out.append(LeftOut(table, _of_mode(row["mode"], row["target"])))
-        elif row["state"] == _CURRENT and row["rules"] is not None:
-            left_out.append(LeftOut(table, "a rule of the mirror gives its target other columns or rows"))
+        if live_rows(row["mode"]) is None and row["state"] != _DROPPED:
+            left_out.append(LeftOut(table, f"its target has the mode {row['mode']}: it holds changes, not rows"))
         elif row["state"] == _CURRENT:
             try:
-                told = (row["position"], tuple(row["keys"] or ()), row["mirror"], row["batch"])
-                copies.append(MirroredCopy(table, _versioned(spark, row), *told))
+                copies.append(_copy(spark, table, row))
             except DataLossError as error:
                 left_out.append(LeftOut(table, str(error)))
         elif row["state"] != _DROPPED:
@@ -70,13 +73,16 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     return copies, left_out
 
 
-def _of_mode(mode: str, target: str) -> str:
-    """Return why a target of another mode is left out, and how it can be compared."""
-    now = live_rows(mode)
-    if now is None:
-        return f"its target has the mode {mode}: it holds changes, not rows"
-    return f"its target has the mode {mode}: compare spark.table({target!r}).where({now!r}), and ignore its own columns"
-
-
-def _versioned(spark: SparkSession, row: Row) -> str:
-    return f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}"
+def _copy(spark: SparkSession, table: str, row: Row) -> MirroredCopy:
+    definition = tables_from_json(row["definition"])[row["source_database"], row["source_table"]]
+    return MirroredCopy(
+        table=table,
+        target=f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}",
+        position=row["position"],
+        keys=tuple(row["keys"] or ()),
+        mirror=row["mirror"],
+        batch=row["batch"],
+        mode=row["mode"],
+        rules=row["rules"],
+        definition=definition,
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import ConfigError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_position
+from replica.rows.types.types import ValuePolicy
 from streaming_source.batch.tables import POSITION
 from streaming_source.options.source_options import SourceOptions
 
@@ -39,13 +40,22 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
 
+def value_policy(options: Mapping[str, str], table: str) -> ValuePolicy:
+    """Return what becomes of values that the types cannot hold."""
+    parsed = _parsed(options, table)
+    return ValuePolicy(parsed.invalid_dates, parsed.invalid_text, parsed.geometry)
+
+
 def position_now(options: Mapping[str, str], table: str) -> str:
     """Return the position at the end of the server's binlog."""
-    parsed = SourceOptions.parse({name.lower(): value for name, value in options.items()} | {"table": table})
-    return str(asyncio.run(ask(parsed.connection, lambda _: latest_position())))
+    return str(asyncio.run(ask(_parsed(options, table).connection, lambda _: latest_position())))
 
 
 def read_source(spark: SparkSession, options: Mapping[str, str], table: str, position: str) -> DataFrame:
     """Return a table's rows at the position."""
     reader = spark.read.format("mariadb-binlog").options(**options)
     return reader.options(content="tables", table=table, endingPosition=position).load().drop(POSITION)
+
+
+def _parsed(options: Mapping[str, str], table: str) -> SourceOptions:
+    return SourceOptions.parse({name.lower(): value for name, value in options.items()} | {"table": table})

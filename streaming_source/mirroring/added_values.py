@@ -13,7 +13,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.mirroring.target_columns import text
+from streaming_source.ruling.target_columns import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

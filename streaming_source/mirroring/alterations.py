@@ -21,7 +21,7 @@ from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import tokenize
 from replica.schema.statements import Verb, pairs, read_statement
 from streaming_source.mirroring.added_values import NULL, value_of
-from streaming_source.mirroring.target_columns import WHOLE, identifier, target_columns
+from streaming_source.ruling.target_columns import WHOLE, identifier, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from replica.schema.definition import ColumnItem
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
-    from streaming_source.mirroring.table_rules import TableRule
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.table_rules import TableRule
+    from streaming_source.ruling.target_columns import TargetColumn
 
 Policy = Literal["onTruncate", "onSwap", "onAlter"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.schema.stored import tables_from_json
-from streaming_source.mirroring.target_columns import text
+from streaming_source.ruling.target_columns import text
 
 if TYPE_CHECKING:
     import datetime as dt

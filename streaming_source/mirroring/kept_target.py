@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.control import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.target_columns import identifier
 from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.ruling.target_columns import identifier
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from streaming_source.mirroring.control import ControlRow
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 _ORDINAL: Final = 899_999_999_999
 """The place of a reading among the changes of a transaction: behind all of them, before the rows that are read."""

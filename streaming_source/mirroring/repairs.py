@@ -23,8 +23,8 @@ from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
 from streaming_source.mirroring.control import CURRENT
-from streaming_source.mirroring.target_columns import identifier, image_type, target_columns, text
 from streaming_source.mirroring.versions import METADATA, commit_metadata
+from streaming_source.ruling.target_columns import identifier, image_type, target_columns, text
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
 
 if TYPE_CHECKING:

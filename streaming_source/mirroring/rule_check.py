@@ -12,10 +12,10 @@ import difflib
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.hash_text import HASHED
 from streaming_source.mirroring.row_filter import check_filter
-from streaming_source.mirroring.ruled_images import Ruled, folded
-from streaming_source.mirroring.target_columns import image_type, target_columns
+from streaming_source.ruling.hash_text import HASHED
+from streaming_source.ruling.ruled_images import Ruled, folded
+from streaming_source.ruling.target_columns import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.table_rules import TableRule
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.table_rules import TableRule
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], settings: MirrorSettings) -> Ruled:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.control import mirrored_tables
-from streaming_source.mirroring.kept_rule import fingerprint_of_text, kept_rule
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.mirroring.source_tables import read_source_tables
+from streaming_source.ruling.kept_rule import fingerprint_of_text, kept_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
-from streaming_source.mirroring.hash_key import read_hash_key
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reread import requests_folder
-from streaming_source.mirroring.table_rules import table_rules
-from streaming_source.mirroring.target_columns import PROPERTIES
 from streaming_source.options.source_options import SourceOptions
+from streaming_source.ruling.hash_key import read_hash_key
+from streaming_source.ruling.table_rules import table_rules
+from streaming_source.ruling.target_columns import PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.hash_key import HashKey
-    from streaming_source.mirroring.table_rules import TableRule, TableRules
+    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.ruling.table_rules import TableRule, TableRules
 
 OnTruncate = Literal["apply", "stop"]
 OnDrop = Literal["keep", "drop"]

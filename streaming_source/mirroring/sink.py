@@ -32,7 +32,6 @@ from streaming_source.mirroring.control import (
 )
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
-from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.repairs import Repairs
@@ -43,6 +42,7 @@ from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.queries.short_errors import short_java_errors
+from streaming_source.ruling.kept_rule import kept_rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -21,9 +21,9 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
-from streaming_source.mirroring.ruled_images import target_images
-from streaming_source.mirroring.target_columns import WHOLE, identifier, target_keys
 from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.ruling.ruled_images import target_images
+from streaming_source.ruling.target_columns import WHOLE, identifier, target_keys
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, exists
-from streaming_source.mirroring.kept_rule import kept_rule
 from streaming_source.mirroring.kept_target import keep_rows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.rule_check import checked_rule
-from streaming_source.mirroring.target_columns import (
+from streaming_source.ruling.kept_rule import kept_rule
+from streaming_source.ruling.target_columns import (
     KEY,
     MIRROR,
     SOURCE,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.kept_target import NewReading
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.source_tables import SourceTable
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class Targets:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
-from streaming_source.mirroring.target_columns import TargetColumn, create_statement
+from streaming_source.ruling.target_columns import TargetColumn, create_statement
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
-from streaming_source.mirroring.hash_key import read_hash_key
 from streaming_source.mirroring.mirror_file import read_mirror_file
 from streaming_source.mirroring.status import AUDITED
-from streaming_source.mirroring.table_rules import FIELDS, TableRule, table_rules
+from streaming_source.ruling.hash_key import read_hash_key
+from streaming_source.ruling.table_rules import FIELDS, TableRule, table_rules
 from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.target_columns import text
 from streaming_source.queries.row_events import sequence_text
+from streaming_source.ruling.target_columns import text
 from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class AppendLog:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class CurrentRows:

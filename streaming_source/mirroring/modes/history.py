@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.target_columns import identifier, text
 from streaming_source.queries.row_events import row_events, sequence_text
 from streaming_source.queries.upserts import merge_head, sql_name
+from streaming_source.ruling.target_columns import identifier, text
 from streaming_source.schema.target_modes import HISTORY
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 _PLACE = ("gtid", "committed", "sequence")
 """The place of a change, of which the beginning and the end of a version consist."""

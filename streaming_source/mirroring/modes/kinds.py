@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from streaming_source.mirroring.target_columns import TargetColumn
 from streaming_source.queries.latest_changes import ADDED
+from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.mirroring.batch_facts import StatementRow
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class BatchPart(NamedTuple):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.target_columns import text
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.upserts import merge_head, new_value, sql_name
+from streaming_source.ruling.target_columns import text
 from streaming_source.schema.target_modes import SOFT_DELETE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.target_columns import TargetColumn
 
 _GONE = {"_deleted": "true", "_deleted_at": "change._committed", "_deleted_gtid": "change._gtid"}
 _THERE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}

@@ -9,8 +9,8 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
-from streaming_source.mirroring.table_rules import TableRule
-from streaming_source.mirroring.target_columns import WHOLE
+from streaming_source.ruling.table_rules import TableRule
+from streaming_source.ruling.target_columns import WHOLE
 
 SESSION = StatementContext(database="shop")
 TABLE = """CREATE TABLE orders (

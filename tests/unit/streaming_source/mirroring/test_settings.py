@@ -8,7 +8,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
-from streaming_source.mirroring.target_columns import PROPERTIES
+from streaming_source.ruling.target_columns import PROPERTIES
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}
 GIVEN: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from streaming_source.mirroring.table_rules import Mode
+from streaming_source.ruling.table_rules import Mode
 from streaming_source.schema.row_schema import FLAT
 from streaming_source.schema.target_modes import APPEND_LOG, MEANINGS, OWN_COLUMNS, live_rows
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.rows.types.types import output_column
-from streaming_source.mirroring.table_rules import TableRule
+from streaming_source.ruling.table_rules import TableRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

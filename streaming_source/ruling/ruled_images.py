@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming_source.mirroring.hash_text import hash_text
-from streaming_source.mirroring.keyed_hash import SIDES, hashed
-from streaming_source.mirroring.target_columns import image_type, target_columns
+from streaming_source.ruling.hash_text import hash_text
+from streaming_source.ruling.keyed_hash import SIDES, hashed
+from streaming_source.ruling.target_columns import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
-    from streaming_source.mirroring.hash_key import HashKey
-    from streaming_source.mirroring.table_rules import TableRule
-    from streaming_source.mirroring.target_columns import TargetColumn
+    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.ruling.table_rules import TableRule
+    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class Ruled(NamedTuple):

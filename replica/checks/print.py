@@ -33,13 +33,22 @@ def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
         width = max(
             [_NAME_WIDTH, *(len(result.check) for result in report.results if len(result.check) <= _WIDEST_NAME)]
         )
-        for result in report.results:
+        for result in _in_order(report):
             yield from _result(result, width, plain=plain)
         yield f"  {_conclusion(report)}"
         yield ""
     if any("SET GLOBAL" in result.fix for report in reports for result in report.results):
         yield "SET GLOBAL holds until the server restarts: put the same into its configuration file, under [mariadb]."
     yield _verdict(reports)
+
+
+def _in_order(report: Report) -> list[Result]:
+    """Put what is in the way first, where it is seen; tables stay in their order."""
+    return report.results if report.tables is not None else sorted(report.results, key=_is_fine)
+
+
+def _is_fine(result: Result) -> bool:
+    return result.state != "missing"
 
 
 def _title(report: Report) -> str:

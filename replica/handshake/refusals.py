@@ -38,7 +38,10 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
     lost = code in CONNECTION_CODES or isinstance(error, NotConnectedError) or isinstance(cause, OSError)
     if lost or not isinstance(error, DriverError):
         shown = text if cause is error else f"{text}: {cause}"
-        return DisconnectedError(f"no connection to {endpoint}: {shown}.")
+        return DisconnectedError(
+            f"no connection to {endpoint}: {shown}.",
+            hint="Look at the host's name and port, at the server's bind_address, and at firewalls.",
+        )
     if code in AUTHENTICATION_CODES:
         return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
     return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)

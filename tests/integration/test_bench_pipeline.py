@@ -6,14 +6,16 @@ import json
 
 import pytest
 
+from tests.bench.bench_guard import judged
 from tests.bench.bench_pipeline import main
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]  # seven processes, each of which loads its libraries
+pytestmark = pytest.mark.server
 
 PEERS = ["receive only", "python-mysql-replication", "mariadb-binlog -v"]
 """The ones that need nothing from a registry."""
 
 
+@pytest.mark.slow  # seven processes, each of which loads its libraries
 def test_it_reads_a_small_binlog_with_every_client_and_says_the_ratios(capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--workload", "bulk", "--megabytes", "0.1", "--rounds", "1", "--seconds", "0.5"]
     main([*size, *(word for peer in PEERS for word in ("--peer", peer)), "--json"])
@@ -27,3 +29,11 @@ def test_it_reads_a_small_binlog_with_every_client_and_says_the_ratios(capsys: p
     assert found["left_out"] == []
     for name in result["contenders"]:
         assert f"{name}: {found['does'][name]}" in table
+
+
+def test_the_guard_names_a_ratio_that_fell_and_no_other() -> None:
+    recorded = {"narrow": {"go-mysql": 4.0, "mariadb-binlog -v": 6.0}, "tiny": {"go-mysql": 4.0}}
+    found = {"narrow": {"go-mysql": 1.9, "mariadb-binlog -v": 3.1}, "tiny": {}}
+    fallen = [line for line, holds in judged(found, recorded) if not holds]
+    assert len(fallen) == 1
+    assert fallen[0].split()[:2] == ["narrow", "go-mysql"]

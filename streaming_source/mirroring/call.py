@@ -43,6 +43,7 @@ def mirror(
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
     hashKeyFile: str | None = None,  # noqa: N803
+    auditEvery: str | None = None,  # noqa: N803
     trigger: Mapping[str, object] | None = None,
     **source: object,
 ) -> StreamingQuery:
@@ -67,6 +68,7 @@ def mirror(
         rules: what becomes of tables that are not copied as they are, by pattern:
             `{"shop.orders": {"leaveOut": ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
         hashKeyFile: a file with the key of all hashes.
+        auditEvery: how often all tables are audited while the query runs, such as `1d`. Unset: never.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
 
@@ -92,6 +94,7 @@ def mirror(
         rules=rules,
         hash_key_file=hashKeyFile,
         source=source,
+        audit_every=auditEvery,
     )
     _check_session()
     check_delta(spark, required=True)
@@ -105,7 +108,12 @@ def mirror(
     writer = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    return started(writer.start())
+    query = started(writer.start())
+    if settings.audit_every_s is not None:
+        from streaming_source.mirroring.scheduled_audit import audit_beside
+
+        audit_beside(spark, query, settings, settings.audit_every_s)
+    return query
 
 
 def _check_session() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
+from replica.option_values import seconds
 from replica.rows.types.types import ValuePolicy
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reread import requests_folder
@@ -75,6 +76,8 @@ class MirrorSettings:
     properties: Mapping[str, str]
     rules: TableRules
     hash_key: HashKey | None
+    hash_key_file: str | None = None
+    audit_every_s: float | None = None
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
@@ -109,6 +112,7 @@ def mirror_settings(
     rules: Mapping[str, Mapping[str, object]] | None,
     hash_key_file: str | None,
     source: Mapping[str, object],
+    audit_every: str | float | None = None,
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings.
 
@@ -139,6 +143,8 @@ def mirror_settings(
         properties=PROPERTIES | dict(properties or {}),
         rules=ruled,
         hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
+        hash_key_file=hash_key_file,
+        audit_every_s=None if audit_every is None else _seconds("auditEvery", audit_every),
     )
 
 
@@ -147,6 +153,13 @@ def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
     asked = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
     if asked is not None and any(rule.hides for _, rule in rules.given):
         raise ConfigError(f"option {asked} would show values that the rules hide.", hint="Remove it.")
+
+
+def _seconds(name: str, value: str | float) -> float:
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise ConfigError(f"{name}={value!r} {error}.") from None
 
 
 def _text(value: object) -> str:

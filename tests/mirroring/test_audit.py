@@ -106,3 +106,40 @@ def test_targets_with_modes_and_rules_are_compared_with_what_they_have_to_hold(
         assert found["shop.people"] == [rows["people"], {"different": 1}, None]
         assert "number='3'" in shown
         assert "MARKER" not in shown
+
+
+WAIT = """
+import time
+def wait(verdict):
+    read = "SELECT max_by(audit, audited_at) FROM {control}_audits"
+    end = time.monotonic() + 600
+    while True:
+        found = spark.sql(read).first()[0] if spark.catalog.tableExists("{control}_audits") else None
+        if found == verdict:
+            return
+        assert query.isActive, query.exception()
+        assert time.monotonic() < end, found
+        time.sleep(0.5)
+"""
+
+
+def test_a_mirror_audits_itself_and_goes_on_whatever_it_finds(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("10.11") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        primary.sql("USE shop", "INSERT INTO a SELECT seq, seq FROM seq_1_to_20")
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        bench = mirror.workbench
+        arguments = mirror.arguments | {"trigger": None, "auditEvery": "3s"}
+        bench.run(f"from streaming_source import mirror\nquery = mirror(spark, **{arguments!r})")
+        try:
+            bench.run(WAIT.format(control=f"{mirror.lake}.mirror_control"))
+            bench.run("wait('equal')")
+            bench.run(f"spark.sql('DELETE FROM {mirror.lake}.a WHERE id = 5')")
+            bench.run("wait('not equal')")
+            primary.sql("DELETE FROM shop.a WHERE id = 5")
+            bench.run("wait('equal')")
+        finally:
+            bench.run("query.stop()")
+        mirror.assert_equal("a")

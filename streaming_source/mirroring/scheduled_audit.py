@@ -1,0 +1,98 @@
+"""The audits that a mirror does by itself, one in each interval, in a thread beside its query.
+
+In: the running query, the mirror's settings. Out: rows of the table of audits, and one line of the log for each audit.
+An audit that fails or finds differences never stops the mirror. The thread ends with the query.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from replica.errors import ReplicaError
+from replica.plain_text import one_line
+from streaming_source.auditing.call import audit
+from streaming_source.auditing.records import last_audits
+from streaming_source.mirroring.batch_options import batch_options
+from streaming_source.mirroring.control import CURRENT, mirrored_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streaming_source.auditing.result import AuditResult
+    from streaming_source.mirroring.settings import MirrorSettings
+
+_SHOWN = 10
+
+_log = logging.getLogger(__name__)
+
+
+def audit_beside(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings, every_s: float) -> None:
+    """Start the thread that audits the mirror, so many seconds behind each audit, until the query ends."""
+    from pyspark import inheritable_thread_target
+
+    def work() -> None:
+        wait_s = _first_wait_s(spark, settings, every_s)
+        while not _ended(query, wait_s):
+            _audit(spark, query, settings)
+            wait_s = every_s
+
+    threading.Thread(target=inheritable_thread_target(spark)(work), name="mirror-audit", daemon=True).start()
+
+
+def seconds_left(last: dt.datetime | None, now: dt.datetime, every_s: float) -> float:
+    """Return how long the next audit waits; `last`: when the one before it ended, None where there was none."""
+    if last is None:
+        return every_s
+    return min(every_s, max(0.0, every_s - (now - last).total_seconds()))
+
+
+def outcome(result: AuditResult) -> tuple[int, str]:
+    """Return the level and the text of the line about an audit."""
+    wrong = [table for table in result.tables if not table.equal]
+    told = [
+        f"{table.table}: {', '.join(f'{rows} {kind}' for kind, rows in table.counts.items() if rows)}"
+        for table in wrong[:_SHOWN]
+    ]
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    left = f"; left out: {', '.join(one.table for one in result.left_out[:_SHOWN])}" if result.left_out else ""
+    equal = f"{len(result.tables) - len(wrong)} of {len(result.tables) + len(result.left_out)} tables are equal"
+    found = f"; NOT EQUAL are {', '.join(told)}{more}" if wrong else ""
+    level = logging.ERROR if wrong else logging.WARNING if left else logging.INFO
+    return level, one_line(f"audit at {result.position or 'the beginning'}: {equal}{found}{left}")
+
+
+def _first_wait_s(spark: SparkSession, settings: MirrorSettings, every_s: float) -> float:
+    try:
+        found = last_audits(spark, settings.names.control)
+        last = None if found is None else found.selectExpr("unix_micros(max(audited_at))").first()
+    except (PySparkException, Py4JError):
+        return every_s
+    moment = None if last is None or last[0] is None else dt.datetime.fromtimestamp(last[0] / 1_000_000, dt.UTC)
+    return seconds_left(moment, dt.datetime.now(dt.UTC), every_s)
+
+
+def _ended(query: StreamingQuery, wait_s: float) -> bool:
+    """Wait; tell whether the query has ended."""
+    try:
+        return bool(query.awaitTermination(max(wait_s, 0.001)))
+    except (StreamingQueryException, Py4JError):  # its starter is told of it
+        return True
+
+
+def _audit(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings) -> None:
+    try:
+        if all(row.state != CURRENT for row in mirrored_tables(spark, settings.names.control)):
+            return  # its rows still come
+        source: dict[str, Any] = dict(batch_options(settings))
+        result = audit(spark, mirror=settings.names.control, hashKeyFile=settings.hash_key_file, **source)
+        _log.log(*outcome(result))
+    except (ReplicaError, PySparkException, Py4JError) as error:
+        if query.isActive:
+            _log.error("the audit failed, and the mirror goes on: %s", one_line(str(error).strip().partition("\n")[0]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,6 +96,11 @@ def held(query: SnapshotQuery, table: str) -> dict[tuple[int], int]:
     return {key: row["v"] for key, row in query.state[table].items()}
 
 
+def without_place(row: dict[str, Any]) -> str:
+    """Show a row without what is another on each server: the place in its binlog, its number of the transaction."""
+    return repr(row | {"source": None, "transaction": row["transaction"] | {"xid": None}})
+
+
 def take_over(primary: MariaDb, replica: MariaDb) -> None:
     """The replica has all of the primary, which dies; its binlog has other files and places."""
     in_step(primary, replica)
@@ -126,7 +131,8 @@ def test_case_24_the_primary_fails_over_between_plan_and_replay(
             if lose != "alive":
                 query.stop(lose=lose)
             again = query.rows(start, end)
-            assert sorted(map(repr, again)) == sorted(map(repr, before))
+            same = without_place if lose == "relay" else repr
+            assert sorted(map(same, again)) == sorted(map(same, before))
             query.take(again)
             query.committed(end)
             for _ in range(4):

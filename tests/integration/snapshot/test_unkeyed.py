@@ -184,16 +184,18 @@ def test_a_table_that_is_always_written_is_an_error_and_not_a_guess(
     server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "MOST_UNSETTLED", 3)
-    ending = threading.Event()
+    begun, ending = threading.Event(), threading.Event()
 
     def write() -> None:
         with server.connect() as connection, connection.cursor() as cursor:
-            while not ending.wait(0.05):
+            while not ending.wait(0.002):
                 cursor.execute("INSERT INTO d.isam (t) VALUES ('x')")
+                begun.set()
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        assert begun.wait(60)
         with Counted(server, tmp_path, {("d", "isam"): ()}, pace=WHOLE, wanted=lambda _, table: table == "isam") as one:
             with pytest.raises(PrerequisiteError, match=r"d\.isam has no key .* each of the 3 times") as caught:
                 one.to_the_end()

@@ -7,7 +7,6 @@ receives it and says at the end how much memory it ever held. Wanted: below 300 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import resource
 import shutil
@@ -19,11 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from replica.config import ReplicaConfig
 from replica.errors import ReplicaError
-from replica.handshake.login import log_in
-from replica.handshake.registration import Registration, register
 from replica.protocol.gtid import GtidPosition
-from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
+from tests.bench.receiving import receive_relay
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb
 
@@ -47,30 +43,11 @@ def write_transaction(server: MariaDb, megabytes: int) -> None:
         connection.commit()
 
 
-async def _receive(config: ReplicaConfig, folder: Path, target: GtidPosition) -> int:
-    login = await log_in(config, config.endpoints[0])
-    with RelayWriter.open(folder) as relay:
-        await login.run(register(Registration(server_id=990_002, position=relay.position)))
-        detached = login.detach()
-        task: asyncio.Task[None]
-
-        def progress() -> None:
-            if relay.position == target:
-                task.cancel()
-
-        session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), on_progress=progress)
-        task = asyncio.ensure_future(session.run(detached.transport, detached.leftover))
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
-        return session.progress.received_bytes
-
-
 def child(argv: Sequence[str]) -> int:
     """The replica's process: connects, receives up to the target position, prints its peak."""
     host, port, user, password, folder, target = argv
     config = ReplicaConfig.parse({"host": host, "port": int(port), "user": user, "password": password})
-    received = asyncio.run(_receive(config, Path(folder), GtidPosition.parse(target)))
+    received = receive_relay(config, GtidPosition(), GtidPosition.parse(target), Path(folder)).received_bytes
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"received_bytes": received, "peak_bytes": peak}))
     return 0

@@ -22,7 +22,6 @@ from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
-from replica.rows.types.types import ValuePolicy
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.read_plan import ReadPlan
@@ -99,7 +98,7 @@ def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: boo
         announce_selection(options, catalog)
         return _LoadedTables(options.patterns, None, catalog, origin, unreadable)
     (table,) = catalog.values()
-    columns = catalog_table_columns(table, _policy(options), options.columns)
+    columns = catalog_table_columns(table, options.policy, options.columns)
     return _LoadedTables((table.name,), columns, catalog, origin, unreadable)  # as the server spells it
 
 
@@ -115,14 +114,10 @@ def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
 
     log = RelayLog(directory)
     head = log.head()
-    described = newest_table(log, options.table, _policy(options), options.columns)
+    described = newest_table(log, options.table, options.policy, options.columns)
     position = GtidPosition() if head is None else head.position
     origin = CatalogOrigin(position, described=True, from_rows=described.schema)
     return _LoadedTables(options.patterns, described.columns, {}, origin)
-
-
-def _policy(options: SourceOptions) -> ValuePolicy:
-    return ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
 
 
 def _questions(

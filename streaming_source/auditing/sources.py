@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import ConfigError
 from replica.handshake.ask import ask
 from replica.handshake.start import latest_position
-from replica.rows.types.types import ValuePolicy
 from streaming_source.batch.tables import POSITION
 from streaming_source.options.source_options import SourceOptions
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from replica.rows.types.types import ValuePolicy
 
 _DECIDED: Final = ("table", "tables", "content", "endingposition", "path", "columns", "excludetables", "rowshape")
 """The options that an audit sets, or that would leave something out."""
@@ -42,8 +43,7 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
 
 def value_policy(options: Mapping[str, str], table: str) -> ValuePolicy:
     """Return what becomes of values that the types cannot hold."""
-    parsed = _parsed(options, table)
-    return ValuePolicy(parsed.invalid_dates, parsed.invalid_text, parsed.geometry)
+    return _parsed(options, table).policy
 
 
 def position_now(options: Mapping[str, str], table: str) -> str:

@@ -108,8 +108,9 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         _log.warning("%s: %s", ".".join(name), note)
     if found.unread:
         raise _unread(list(found.unread.values()))
-    policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
-    columns = None if options.table is None else _columns(options.table, found, resolver, policy, options.columns)
+    columns = (
+        None if options.table is None else _columns(options.table, found, resolver, options.policy, options.columns)
+    )
     plan = ReadPlan(
         shape="variant" if columns is None else options.row_shape,
         tables=tables,

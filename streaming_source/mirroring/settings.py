@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import seconds
-from replica.rows.types.types import ValuePolicy
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reread import requests_folder
 from streaming_source.options.source_options import SourceOptions
@@ -22,6 +21,7 @@ from streaming_source.ruling.target_columns import PROPERTIES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
     from streaming_source.ruling.hash_key import HashKey
     from streaming_source.ruling.table_rules import TableRule, TableRules
@@ -91,7 +91,7 @@ class MirrorSettings:
     @property
     def policy(self) -> ValuePolicy:
         """What becomes of values that the types cannot hold."""
-        return ValuePolicy(self.options.invalid_dates, self.options.invalid_text, self.options.geometry)
+        return self.options.policy
 
     def __repr__(self) -> str:
         return f"MirrorSettings(tables={','.join(self.options.patterns)!r}, control={self.names.control!r})"

@@ -9,12 +9,15 @@ tables.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from replica.errors import ConfigError
 from replica.option_values import one_of, switch, table_patterns
 from replica.schema.patterns import matcher
 from streaming_source.options import values
+
+if TYPE_CHECKING:
+    from replica.rows.types.types import ValuePolicy
 
 RowShape = Literal["envelope", "flat"]
 InvalidDates = Literal["null", "error", "text"]
@@ -149,6 +152,13 @@ class RowOptions:
     def patterns(self) -> tuple[str, ...]:
         """The selected tables as patterns database.table, also for a single table."""
         return (".".join(self.table),) if self.table else self.tables or ()
+
+    @property
+    def policy(self) -> ValuePolicy:
+        """What becomes of values that the types cannot hold."""
+        from replica.rows.types.types import ValuePolicy  # with pyarrow: not for who only parses options
+
+        return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
 
     @property
     def row_operations(self) -> tuple[str, ...]:

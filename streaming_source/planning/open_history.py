@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
-from replica.rows.types.types import ValuePolicy
 from streaming_source.attached.folder import attached_directory
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.schema.changes import SchemaChanges
@@ -35,11 +34,10 @@ if TYPE_CHECKING:
 
 def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
     """Return the history of a query in this process. Nothing connects before a statement asks for it."""
-    policy = ValuePolicy(options.invalid_dates, options.invalid_text, options.geometry)
     described = None if plan.origin is None else plan.origin.from_rows
     loaded = plan.tables.catalog if described is None else {(described.database, described.table): described}
     shown = column_matcher(options.columns or ())
-    changes = SchemaChanges(options.on_schema_change, plan.columns, loaded, policy, shown)
+    changes = SchemaChanges(options.on_schema_change, plan.columns, loaded, options.policy, shown)
     return TableHistory(
         plan.tables,
         plan.origin,

@@ -42,7 +42,7 @@ OF_PROMETHEUS = {"job", "instance"}
 
 
 def offered() -> dict[str, set[str]]:
-    text = Metrics(record, AckLatency()).text().decode()
+    text = Metrics(lambda: record(cluster="shop"), AckLatency()).text().decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found: dict[str, set[str]] = {sample.name: OF_PROMETHEUS for sample in samples}
     for sample in samples:
@@ -78,6 +78,20 @@ def test_legends_name_labels_that_there_are() -> None:
     assert set(re.findall(r"{{(\w+)}}", " ".join(legends))) <= known
 
 
+def test_the_name_of_the_cluster_chooses_daemons_and_is_in_every_alert() -> None:
+    chosen = [one for one in expressions() if '$job"' in one and not one.startswith("label_values(")]
+    assert len(chosen) > 20
+    assert [one for one in chosen if one.count('cluster=~"$cluster"') != one.count('job=~"$job"')] == []
+    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+    assert list(variables) == ["datasource", "job", "cluster", "instance"]
+    # `.*` matches the daemons without a name too: they have no such label.
+    assert (variables["cluster"]["allValue"], variables["cluster"]["includeAll"]) == (".*", True)
+    assert 'cluster=~"$cluster"' in variables["instance"]["definition"]
+    alerts = (PACKAGING / "prometheus-alerts.yml").read_text()
+    named = "{{ $labels.instance }}{{ with $labels.cluster }} ({{ . }}){{ end }}"
+    assert alerts.count(named) == alerts.count("$labels.instance") == alerts.count("- alert:")
+
+
 def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
     places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
@@ -102,8 +116,9 @@ def test_every_metric_of_the_daemon_is_on_the_dashboard_or_in_an_alert_or_plain(
     assert ours - shown == plain | series_of_histogram
 
 
-def test_the_unit_names_options_that_there_are() -> None:
-    for variable in re.findall(r"MARIADB_REPLICA_(\w+)=", UNIT):
+@pytest.mark.parametrize("unit", [UNIT, TEMPLATE], ids=["unit", "template"])
+def test_the_unit_names_options_that_there_are(unit: str) -> None:
+    for variable in re.findall(r"MARIADB_REPLICA_(\w+)=", unit):
         assert variable.lower() in DaemonConfig.model_fields
 
 
@@ -145,7 +160,9 @@ def test_the_template_differs_from_the_unit_in_names_only() -> None:
     def settings(unit: str) -> list[str]:
         return [line for line in unit.splitlines() if line and not line.startswith("#")]
 
-    different = {(one, other) for one, other in zip(settings(UNIT), settings(TEMPLATE), strict=True) if one != other}
+    template = settings(TEMPLATE)
+    template.remove("Environment=MARIADB_REPLICA_CLUSTER=%i")  # many daemons are told apart by a name
+    different = {(one, other) for one, other in zip(settings(UNIT), template, strict=True) if one != other}
     assert {one.partition("=")[0] for one, _ in different} == {
         "Description",
         "ExecStart",

@@ -57,6 +57,9 @@ __all__ = [
     "UnsupportedEventError",
 ]
 
+MAY_READ: Final = "Check its name, and that this user may read it."
+"""What to do about a file of the user's that cannot be read."""
+
 _ENDS_OF_SENTENCES: Final = (".", ":", "!", "?", "…")
 
 
@@ -66,6 +69,9 @@ class ReplicaError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        # What a server or the system says may be a sentence already; the one that ends with it has its own full stop.
+        if message.endswith("..") and not message.endswith("..."):
+            message = message.removesuffix(".")
         super().__init__(message)
         self.message = message
         self.hint = hint

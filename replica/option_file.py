@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError
+from replica.errors import MAY_READ, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,23 +77,28 @@ def _read(path: Path) -> str:
         if status.st_mode & stat.S_IWOTH:
             raise ConfigError(f"option file {path} can be changed by every user.", hint=f"chmod o-w {path}")
         if status.st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"option file {path} has {status.st_size} bytes, which no option file has.")
+            raise ConfigError(
+                f"option file {path} has {status.st_size} bytes, which no option file has.", hint=MAY_READ
+            )
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"option file {path} cannot be read: {error}.") from None
+        raise ConfigError(f"option file {path} cannot be read: {error}.", hint=MAY_READ) from None
 
 
 def _included(line: str, path: Path, place: str) -> list[Path]:
     word, _, rest = line.replace("\t", " ").partition(" ")
     target = path.parent / rest.strip(_SPACE)
     if not rest.strip(_SPACE) or word not in ("!include", "!includedir"):
-        raise ConfigError(f"{place}: only !include FILE and !includedir FOLDER may begin with '!'.")
+        raise ConfigError(
+            f"{place}: only !include FILE and !includedir FOLDER may begin with '!'.",
+            hint="Correct or remove that line.",
+        )
     if word == "!include":
         return [target]
     try:
         return sorted(found for found in target.iterdir() if found.suffix == ".cnf" and found.is_file())
     except OSError as error:
-        raise ConfigError(f"{place}: the folder cannot be read: {error}.") from None
+        raise ConfigError(f"{place}: the folder cannot be read: {error}.", hint=MAY_READ) from None
 
 
 def _without_comment(line: str) -> str:

@@ -81,7 +81,10 @@ def purge(
 def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
     found = gather(ReplicaConfig, {"relay_dir": relay_dir}, os.environ, config_file).values.get("relay_dir")
     if not found:
-        raise ConfigError("option relay_dir is missing.", hint="Name the folder of a replica's relay log: --relay-dir.")
+        raise ConfigError(
+            "option relay_dir is missing.",
+            hint="Name the folder of a replica's relay log: --relay-dir FOLDER, or --config FILE of its daemon.",
+        )
     return Path(str(found))
 
 
@@ -95,7 +98,9 @@ def _checked(choice: Choice, *, all_but_last: bool) -> Choice:
             hint="Give one of --before, --older-than, --keep and --all-but-last.",
         )
     if choice.before is not None and not choice.before:
-        raise ConfigError("--before: no GTID was given.")
+        raise ConfigError(
+            "--before: no GTID was given.", hint="Give the last transaction of each domain: 0-1-4711,7-2-9."
+        )
     return choice
 
 

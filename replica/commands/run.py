@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+from typing import Final
 
 import click
 import uvloop
 
 from replica.commands.options import configured
-from replica.daemon.config import DAEMON_OPTIONS, DaemonConfig
+from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
 from replica.daemon.run import Daemon
 from replica.errors import ConfigError
+
+NAME_A_FOLDER: Final = (
+    "Name the folder of the relay log, on a disk that stays: --relay-dir FOLDER, or relay_dir in the file of --config."
+)
+"""What to do where `run` is not told where to write."""
 
 
 @click.command()
@@ -20,7 +26,7 @@ from replica.errors import ConfigError
 def run(config: DaemonConfig) -> None:
     """Receive into a relay log until SIGTERM or SIGINT, or until an error that trying again cannot fix."""
     if config.relay_dir is None:
-        raise ConfigError("option relay_dir is missing.", hint=f"relay_dir: {DAEMON_OPTIONS['relay_dir']}.")
+        raise ConfigError("option relay_dir is missing.", hint=NAME_A_FOLDER)
     faulthandler.enable()  # a watchdog ends a daemon that hangs with SIGABRT: then standard error says where it hung
     logs = LogWriter(style=config.log_format, level=config.log_level, cluster=config.cluster)
     logs.capture()

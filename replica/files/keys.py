@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from replica.errors import ConfigError
+from replica.errors import MAY_READ, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,9 +79,12 @@ def _read(path: Path | str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(MAX_KEY_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"The file {path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"The file {path} cannot be read: {error.strerror}.", hint=MAY_READ) from error
     if len(content) > MAX_KEY_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_KEY_FILE_BYTES} bytes: no file of keys.")
+        raise ConfigError(
+            f"{path} is larger than {MAX_KEY_FILE_BYTES} bytes: no file of keys.",
+            hint="Name the file_key_management_filename of the server.",
+        )
     return content
 
 
@@ -121,5 +124,7 @@ def _parse(content: bytes, path: Path | str) -> dict[tuple[int, int], bytes]:
             )
         keys[int(found[1]), int(found[2] or 1)] = bytes.fromhex(found[3])
     if not keys:
-        raise ConfigError(f"The key file {path} holds no key.")
+        raise ConfigError(
+            f"The key file {path} holds no key.", hint="Name the file_key_management_filename of the server."
+        )
     return keys

@@ -12,7 +12,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ProtocolError, UnsupportedEventError
+from replica.errors import MAY_READ, ConfigError, ProtocolError, UnsupportedEventError
 from replica.files.binlog import BinlogFile
 from replica.files.decrypted import Decrypted
 from replica.files.encryption import HEAD_BYTES, choose_cipher, find_encryption
@@ -45,7 +45,7 @@ def open_binlog(
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise ConfigError(f"{name} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{name} cannot be read: {error.strerror}.", hint=MAY_READ) from error
     return _open(descriptor, name, keys, encryption_algorithm)
 
 

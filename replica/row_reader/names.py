@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import MAY_READ, ConfigError, ReplicaError
 from replica.protocol.events import QueryEvent
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
@@ -122,6 +122,8 @@ def read_schema_file(schema_file: Path) -> SchemaHistory:
     try:
         return SchemaHistory.from_file(schema_file)
     except OSError as error:
-        raise ConfigError(f"--schema: {schema_file} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"--schema: {schema_file} cannot be read: {error.strerror}.", hint=MAY_READ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"--schema: {schema_file} is no text in UTF-8.") from error
+        raise ConfigError(
+            f"--schema: {schema_file} is no text in UTF-8.", hint="It is SQL, as mariadb-dump --no-data writes it."
+        ) from error

@@ -5,7 +5,7 @@ In: the path. Out: the tables of the file. Refused: a file that cannot be read, 
 
 from __future__ import annotations
 
-from replica.errors import ConfigError
+from replica.errors import MAY_READ, ConfigError
 from replica.schema.history import SchemaHistory
 
 
@@ -21,4 +21,4 @@ def declared_tables(path: str | None) -> SchemaHistory | None:
     try:
         return SchemaHistory.from_file(path)
     except OSError as error:
-        raise ConfigError(f"schemaFile {path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"schemaFile {path} cannot be read: {error.strerror}.", hint=MAY_READ) from None

@@ -14,6 +14,9 @@ from replica.errors import ProtocolError, ReplicaError
         ("It failed", "Try again.", "It failed. Try again."),
         ("these are missing:", "all.", "these are missing: all."),
         ("It failed", "", "It failed"),
+        ("The server said: it was purged..", "Begin again.", "The server said: it was purged. Begin again."),
+        ("The server said: it was purged..", "", "The server said: it was purged."),
+        ("It goes on...", "", "It goes on..."),
     ],
 )
 def test_message_and_advice_are_two_sentences(message: str, hint: str, text: str) -> None:

@@ -64,7 +64,10 @@ class CachingSha2(Plugin):
         try:
             return key.encrypt(_xor(text, mask[: len(text)]), oaep)
         except ValueError:
-            raise ConfigError(f"the password is too long for the RSA key {self._secret.public_key}.") from None
+            raise ConfigError(
+                f"the password is too long for the RSA key {self._secret.public_key}.",
+                hint="Use TLS instead of server_public_key, or a shorter password.",
+            ) from None
 
 
 def _public_key(path: Path) -> rsa.RSAPublicKey:

@@ -8,17 +8,15 @@ to standard output. The exit code is the error's (errors.py), 0 for a replica th
 from __future__ import annotations
 
 import importlib
-from typing import NoReturn
 
 import click
 
-from replica.errors import ConfigError, ReplicaError
-from replica.installation import installation_error
-from replica.plain_text import one_line
+from replica.commands.outcome import call
 from replica.version import __version__
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
+    "fleet": ("replica.commands.fleet", "fleet", "Daemons of several primaries, one a file, that share memory."),
     "status": ("replica.commands.status", "status", "How the daemon is; the exit code says it to scripts."),
     "check": ("replica.commands.check", "check_command", "What stands between these servers and a replica; each fix."),
     "tail": ("replica.commands.tail", "tail", "Live row changes, from a relay log or straight from a primary."),
@@ -58,21 +56,4 @@ def program() -> None:
 
 def main() -> None:
     """Run the program: our errors become one line on standard error and their exit code."""
-    try:
-        program.main(standalone_mode=False)
-    except ReplicaError as error:
-        _end(error)
-    except ImportError as error:
-        _end(installation_error(error) or error)
-    except click.ClickException as error:
-        error.show()
-        raise SystemExit(ConfigError.exit_code) from None
-    except click.Abort:
-        raise SystemExit(130) from None
-
-
-def _end(error: Exception) -> NoReturn:
-    if not isinstance(error, ReplicaError):
-        raise error
-    click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
-    raise SystemExit(error.exit_code) from None
+    call(program)

@@ -29,6 +29,7 @@ class Shipped(NamedTuple):
 SHIPPED = (
     Shipped("mariadb-replica.service", "/etc/systemd/system/", "systemd unit of the daemon"),
     Shipped("mariadb-replica@.service", "/etc/systemd/system/", "the same for several daemons, one a primary"),
+    Shipped("mariadb-replica-fleet.service", "/etc/systemd/system/", "many daemons in one service, sharing memory"),
     Shipped("mariadb-replica.sysusers", "/etc/sysusers.d/mariadb-replica.conf", "the unit's user (systemd-sysusers)"),
     Shipped(str(EXAMPLE), "/etc/mariadb-replica/replica.toml", "every option with its default"),
     Shipped("prometheus-alerts.yml", "rule_files of Prometheus", "alert rules"),

@@ -42,6 +42,13 @@ def compile_kernel(module: str, name: str) -> float:
     return time.perf_counter() - begin
 
 
+def load_imported() -> int:
+    """Compile the kernels of the modules imported so far, or load them from the cache; return how many these are."""
+    for kernel in KERNELS:
+        compile_kernel(kernel.py_func.__module__, kernel.py_func.__name__)
+    return len(KERNELS)
+
+
 def stamp(cache: str) -> Path:
     """Return the file that exists once everything was compiled into this cache, for this interpreter, numba and
     processor.

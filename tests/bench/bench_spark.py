@@ -1,6 +1,6 @@
 """End to end into Spark: relay log on disk, our source, noop, Parquet and Delta sinks; against two others.
 
-ready-made  a source that hands the very same batches to Spark without making them (ready_made.py): the ceiling
+ready-made  a source that hands batches like ours to Spark from memory, without making them (ready_made.py): the ceiling
 client      python-mysql-replication feeding createDataFrame, a DataFrame a batch, noop sink (spark_peer.py)
 
 For each workload and row shape: the relay log is filled first, then both sources run in turn in one session, local[2],

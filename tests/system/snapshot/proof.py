@@ -61,6 +61,8 @@ LOST_RELAY, LOST_SPOOL = 0.25, 0.25
 BATCHES = 24
 """About so many that the tables take, so that a kill hits them in the middle."""
 LEAST_BATCH_ROWS = 200
+LAST_SHARE, LAST_BYTES = 3, "64m"
+"""Of the application that is not killed: each MERGE writes most of the table again, so a few large ones end it."""
 MORE_BATCHES = 4
 """Of the stream alone, after the tables, before the load ends."""
 # A file for each batch, and all of them: the judge reads what each one brought.
@@ -180,6 +182,8 @@ class SnapshotProof:
         }
         if self.wanted.start == "initial":
             options |= {"maxRowsPerTrigger": str(int(rows * self._chance.uniform(0.5, 2)))}
+            if sum(self.hits.values()) + 1 >= self.wanted.kills:
+                options |= {"maxRowsPerTrigger": str(rows * LAST_SHARE), "maxBytesPerTrigger": LAST_BYTES}
         return options
 
     def _new_driver(self) -> Driver:

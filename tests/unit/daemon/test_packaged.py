@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from replica.daemon.config import DaemonConfig
+from replica.daemon.fleet import FOR_PEOPLE
 from replica.daemon.metrics import Metrics
 from replica.errors import (
     AuthenticationError,
@@ -37,6 +38,7 @@ PACKAGING = Path(__file__).resolve().parents[3] / "replica" / "packaging"
 DASHBOARD = json.loads((PACKAGING / "grafana-dashboard.json").read_text())
 UNIT = (PACKAGING / "mariadb-replica.service").read_text()
 TEMPLATE = (PACKAGING / "mariadb-replica@.service").read_text()
+FLEET = (PACKAGING / "mariadb-replica-fleet.service").read_text()
 NAME = re.compile(r"\b(mariadb_replica_\w+|process_\w+)")
 OF_PROMETHEUS = {"job", "instance"}
 
@@ -147,19 +149,34 @@ def test_the_unit_does_not_start_again_what_only_people_mend_and_waits_longer_an
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [UNIT, FLEET], ids=["one", "fleet"])
+def test_systemd_accepts_the_unit(tmp_path: Path, text: str) -> None:
     unit = tmp_path / "mariadb-replica.service"
-    unit.write_text(UNIT.replace("/opt/mariadb-replica/bin/mariadb-replica", "/bin/true"))
+    unit.write_text(text.replace("/opt/mariadb-replica/bin/mariadb-replica", "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     newer = re.compile(r"Unknown key( name)? '(RestartSteps|RestartMaxDelaySec)'.*, ignoring")  # systemd before 254
     said = [line for line in done.stderr.splitlines() if unit.name in line and not newer.search(line)]
     assert (done.returncode, said) == (0, [])
 
 
-def test_the_template_differs_from_the_unit_in_names_only() -> None:
-    def settings(unit: str) -> list[str]:
-        return [line for line in unit.splitlines() if line and not line.startswith("#")]
+def settings(unit: str) -> list[str]:
+    return [line for line in unit.splitlines() if line and not line.startswith("#")]
 
+
+def test_the_fleets_unit_is_that_of_one_daemon_but_for_files_and_memory() -> None:
+    different = set(settings(UNIT)) ^ set(settings(FLEET))
+    names = {line.partition("=")[0] for line in different}
+    assert names <= {"Description", "ExecStart", "ExecReload", "LoadCredential", "Environment", "MemoryMax"}
+    assert {line for line in different if line.startswith("Environment=")} <= {
+        "Environment=MARIADB_REPLICA_PASSWORD_FILE=%d/password"
+    }
+
+
+def test_the_fleet_starts_none_again_that_the_unit_does_not() -> None:
+    assert {kind.exit_code for kind in MENDED_BY_PEOPLE_ONLY} == FOR_PEOPLE
+
+
+def test_the_template_differs_from_the_unit_in_names_only() -> None:
     template = settings(TEMPLATE)
     template.remove("Environment=MARIADB_REPLICA_CLUSTER=%i")  # many daemons are told apart by a name
     different = {(one, other) for one, other in zip(settings(UNIT), template, strict=True) if one != other}

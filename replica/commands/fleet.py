@@ -1,0 +1,97 @@
+"""`mariadb-replica fleet`: the daemons of several primaries on one machine, a process each, from one program.
+
+In: configuration files, or folders of them (`*.toml`). Out: what `run` does with each, until SIGTERM or SIGINT. The
+program, its libraries and its kernels are loaded once, before the processes part: what each has for itself is its
+connection and the state of its relay log. A file that is wrong, or a daemon that fails, is no matter of the others.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replica.commands.options import CONFIG_VARIABLE, option_of
+from replica.commands.outcome import call
+from replica.commands.run import run
+from replica.config import ENVIRONMENT_PREFIX, read_options_file
+from replica.daemon.config import DaemonConfig
+from replica.daemon.fleet import Fleet
+from replica.daemon.logs import LogWriter
+from replica.errors import ConfigError, ReplicaError
+from replica.native.warm import load_imported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CLUSTER = f"{ENVIRONMENT_PREFIX}CLUSTER"
+
+
+@click.command(name="fleet")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...", type=click.Path(path_type=Path))
+@option_of(
+    DaemonConfig, "log_format", "How the fleet's own lines are written: json or text. Each file says it for its daemon."
+)
+def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
+    """Run the daemon of each configuration FILE, and of each *.toml in a FOLDER, in a process of its own.
+
+    They share the memory of program and libraries. A daemon that fails is started again; the others go on.
+
+    Exit code: 0 when told to stop, else that of a daemon that needs a person, when none is left.
+    """
+    named = _named(list(_found(files)))
+
+    def say(level: str, event: str, **fields: object) -> None:
+        # Opened for one line, for it has a thread, and no thread may be there when a process is forked.
+        logs = LogWriter(style=log_format or "json", level="info")
+        getattr(logs.logger, level)(event, **fields)
+        logs.close()
+
+    say("info", "fleet begins", daemons=len(named), kernels=load_imported())
+    # What is there now is never looked at by a collection: pages that no one writes to stay shared.
+    gc.collect()
+    gc.freeze()
+    raise SystemExit(Fleet(named, _serve, say).run())
+
+
+def _serve(file: Path) -> None:
+    """Run the daemon of one file, in a process of its own."""
+    os.environ.pop(CONFIG_VARIABLE, None)
+    if CLUSTER not in os.environ and not _names_cluster(file):
+        os.environ[CLUSTER] = file.stem
+    call(run, ["--config", str(file)])
+
+
+def _names_cluster(file: Path) -> bool:
+    try:
+        return any(DaemonConfig.name_of(key) == "cluster" for key in read_options_file(file))
+    except ReplicaError:
+        return True  # `run` says what is wrong with it
+
+
+def _found(files: Sequence[Path]) -> Iterator[Path]:
+    for path in files:
+        try:
+            inside = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Ask as the daemon's user.") from None
+        if not inside:
+            raise ConfigError(f"folder {path} has no file *.toml.", hint="Each daemon has a configuration file there.")
+        yield from inside
+
+
+def _named(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files by their name without its ending, which is the daemon's name."""
+    named: dict[str, Path] = {}
+    for file in files:
+        if not file.is_file():
+            raise ConfigError(f"{file} is no file.", hint="Name a daemon's configuration, or a folder of them.")
+        if file.stem in named:
+            raise ConfigError(
+                f"{named[file.stem]} and {file} have one name.", hint="A daemon is called like its file: rename one."
+            )
+        named[file.stem] = file
+    return named

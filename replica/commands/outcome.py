@@ -1,0 +1,40 @@
+"""Make of a command's errors one line on standard error, and an exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from replica.errors import ConfigError, ReplicaError
+from replica.installation import installation_error
+from replica.plain_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def call(program: click.Command, arguments: Sequence[str] | None = None) -> None:
+    """Run a command with these arguments (None: those of the process).
+
+    Raises:
+        SystemExit: it failed; the line is written.
+    """
+    try:
+        program.main(arguments, standalone_mode=False)
+    except ReplicaError as error:
+        _end(error)
+    except ImportError as error:
+        _end(installation_error(error) or error)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(ConfigError.exit_code) from None
+    except click.Abort:
+        raise SystemExit(130) from None
+
+
+def _end(error: Exception) -> NoReturn:
+    if not isinstance(error, ReplicaError):
+        raise error
+    click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
+    raise SystemExit(error.exit_code) from None

@@ -1,0 +1,251 @@
+"""Keep one daemon a configuration file, each a process that was forked from this one.
+
+In: the files by name, and what a process is to do with its file. Out: processes that are started again when they fail,
+later and later, and killed when they stand still; after what only a person can mend, at a SIGHUP. The parent holds no
+connection and no relay log, and starts no thread: a fork takes over whatever lock another thread holds.
+
+Each process tells its parent how it is as it would tell systemd (notify.py), over a socket of its own; the parent tells
+systemd of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.daemon.notify import Notifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from multiprocessing.process import BaseProcess
+
+    Say = Callable[..., object]
+
+FOR_PEOPLE: Final = frozenset({20, 21, 22, 31, 32, 33, 34})
+"""Exit codes after which no start helps, as RestartPreventExitStatus of the unit files has them."""
+FIRST_RETRY_S: Final = 5.0
+LAST_RETRY_S: Final = 60.0
+SOUND_S: Final = 600.0
+"""A process that ran so long is not failing in a row: its next start comes as soon as the first."""
+SILENT_S: Final = 120.0
+"""The unit files have it as WatchdogSec: a disk may keep a loop from its beat for a while."""
+STARTING_S: Final = 600.0
+"""A relay log is recovered, and a disk that is full is waited for, before the first sign of life."""
+STOP_S: Final = 30.0
+TURN_S: Final = 5.0
+MAX_MESSAGE_BYTES: Final = 4096
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+@dataclass
+class Member:
+    """One daemon: its name and its file, and how its process is."""
+
+    name: str
+    file: Path
+    process: BaseProcess | None = None
+    socket: socket.socket | None = None
+    settled: bool = False  # a process was ready, or has ended, once
+    ready: bool = False  # this process was
+    heard_at: float = 0.0
+    started_at: float = 0.0
+    due_at: float | None = 0.0  # None: it is not started again
+    failures: int = 0
+    exit_code: int = 0
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None
+
+
+class Fleet:
+    """The parent; `run()` in the main thread."""
+
+    def __init__(self, files: Mapping[str, Path], work: Callable[[Path], None], say: Say) -> None:
+        self._members = [Member(name, file) for name, file in files.items()]
+        self._work = work
+        self._say = say
+        self._context = multiprocessing.get_context("fork")
+        self._notifier = Notifier()
+        self._asked: list[int] = []
+        self._leaving_since: float | None = None
+        self._ready = False
+
+    def run(self) -> int:
+        """Run until told to stop, or until no process is left that is to run.
+
+        Returns:
+            0 if it was told to stop and all ended well, else the exit code of one that did not.
+        """
+        with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder, contextlib.ExitStack() as stack:
+            wake = self._take_signals(stack)
+            for number, member in enumerate(self._members):
+                self._open(member, Path(folder) / str(number))
+            try:
+                while self._turn(wake):
+                    pass
+            finally:
+                for member in self._members:
+                    if member.process is not None:
+                        member.process.kill()
+                        member.process.join()
+                    if member.socket is not None:
+                        member.socket.close()
+                self._notifier.close()
+        return next((m.exit_code for m in self._members if m.exit_code), 0)
+
+    def _take_signals(self, stack: contextlib.ExitStack) -> socket.socket:
+        """Let a signal wake the loop; what came is in `_asked`."""
+        mine, theirs = socket.socketpair()
+        for end in (mine, theirs):
+            end.setblocking(False)
+            stack.callback(end.close)
+        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        stack.callback(signal.set_wakeup_fd, -1)
+        for number in SIGNALS:
+            before = signal.signal(number, lambda asked, _frame: self._asked.append(asked))
+            stack.callback(signal.signal, number, before)
+        return mine
+
+    @staticmethod
+    def _open(member: Member, path: Path) -> None:
+        """Bind the socket that the process tells how it is."""
+        member.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        member.socket.bind(str(path))
+        member.socket.setblocking(False)
+        member.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(SILENT_S * 1e6))}
+
+    def _turn(self, wake: socket.socket) -> bool:
+        """Wait for what happens next, and answer it; False at the end."""
+        now = time.monotonic()
+        for member in self._members:
+            if member.process is None and member.due_at is not None and member.due_at <= now:
+                self._start(member)
+        if not any(m.running or m.due_at is not None for m in self._members):
+            return False
+        self._tell()
+        dues = [m.due_at - now for m in self._members if not m.running and m.due_at is not None]
+        ends = [m.process.sentinel for m in self._members if m.process is not None]
+        sockets = [m.socket for m in self._members if m.socket is not None]
+        wait([wake, *ends, *sockets], min([TURN_S, *(max(due, 0.0) for due in dues)]))
+        with contextlib.suppress(BlockingIOError):
+            while wake.recv(MAX_MESSAGE_BYTES):
+                pass
+        while self._asked:
+            self._obey(self._asked.pop(0))
+        for member in self._members:
+            self._listen(member)
+            if member.process is not None and member.process.exitcode is not None:
+                self._ended(member, member.process.exitcode)
+            elif member.process is not None:
+                self._watch(member)
+        return True
+
+    def _obey(self, asked: int) -> None:
+        if asked == signal.SIGHUP:
+            self._pass_on(signal.SIGHUP)
+            for member in self._members:
+                if not member.running and self._leaving_since is None:
+                    member.due_at = 0.0  # the person was there
+            return
+        if self._leaving_since is None:
+            self._leaving_since = time.monotonic()
+            self._notifier.stopping()
+            for member in self._members:
+                member.due_at = None
+            self._pass_on(signal.SIGTERM)
+
+    def _pass_on(self, number: int) -> None:
+        for member in self._members:
+            if member.process is not None and member.process.pid is not None and member.process.exitcode is None:
+                os.kill(member.process.pid, number)
+
+    def _start(self, member: Member) -> None:
+        # A signal between the fork and the child's own handlers would be taken by ours, and lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            process = self._context.Process(target=self._child, args=(member,), name=member.name)
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        member.process, member.due_at, member.ready = process, None, False
+        member.started_at = member.heard_at = time.monotonic()
+        self._say("info", "daemon begins", daemon=member.name, file=str(member.file), pid=process.pid)
+
+    def _child(self, member: Member) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler for it
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)  # whatever ends the parent
+        os.environ.pop("WATCHDOG_PID", None)
+        os.environ.update(member.environment)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        self._work(member.file)
+
+    @staticmethod
+    def _listen(member: Member) -> None:
+        """Read the signs of life of a process."""
+        with contextlib.suppress(BlockingIOError):
+            while member.socket is not None:
+                message: Any = member.socket.recv(MAX_MESSAGE_BYTES)
+                member.heard_at = time.monotonic()
+                if b"READY=1" in message.split(b"\n"):
+                    member.settled = member.ready = True
+
+    def _watch(self, member: Member) -> None:
+        """End a process that stands still, or does not end by itself."""
+        now = time.monotonic()
+        if member.process is None:
+            return
+        if self._leaving_since is not None:
+            if now - self._leaving_since > STOP_S:
+                member.process.kill()
+        elif now - member.heard_at > (SILENT_S if member.ready else STARTING_S):
+            self._say(
+                "error", "daemon stands still and is killed", daemon=member.name, seconds=round(now - member.heard_at)
+            )
+            os.kill(int(member.process.pid or 0), signal.SIGABRT)  # it writes down where it stood
+            member.heard_at = now
+
+    def _ended(self, member: Member, code: int) -> None:
+        now = time.monotonic()
+        if member.process is not None:
+            member.process.close()
+        member.process, member.settled = None, True
+        member.exit_code = code if code >= 0 else 128 - code
+        member.failures = 0 if now - member.started_at > SOUND_S else member.failures + 1
+        if self._leaving_since is not None or code == 0:
+            self._say("info", "daemon has ended", daemon=member.name, exit_code=member.exit_code)
+        elif code in FOR_PEOPLE:
+            self._say(
+                "error", "daemon is not started again", daemon=member.name, exit_code=code, hint="It needs a person."
+            )
+        else:
+            delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** max(0, member.failures - 1))
+            member.due_at = now + delay
+            self._say(
+                "warning", "daemon is started again", daemon=member.name, exit_code=member.exit_code, seconds=delay
+            )
+
+    def _tell(self) -> None:
+        """Tell systemd how all are."""
+        if not self._ready and all(member.settled for member in self._members):
+            self._ready = True
+            self._notifier.ready()
+        self._notifier.alive()
+        down = [f"{m.name} ({m.exit_code})" for m in self._members if not m.running]
+        rest = f"; down with exit code: {', '.join(down)}" if down else ""
+        self._notifier.status(f"{len(self._members) - len(down)} of {len(self._members)} daemons run{rest}")

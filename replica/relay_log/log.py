@@ -244,6 +244,9 @@ class RelayLog:
             numbers = self._files.numbers()
             if numbers and location.file < numbers.start:
                 raise purged(location.file)
+            head = self._files.published()
+            if head is not None and head.location == location:
+                return head  # its file is perhaps still to come
             begin = self._files.head(location.file).data_start
             found = self._last_end(location.file, begin, location.offset) if location.offset > begin else None
             return found or self._files.base(location.file, None)

@@ -198,6 +198,10 @@ def test_a_reader_beside_the_writer_sees_each_commit(tmp_path: Path) -> None:
     with RelayWriter.open(tmp_path, max_file_bytes=200_000) as relay:
         assert log.locate(GtidPosition()) == RelayLocation(1, 0)
         assert log.ranges(RelayLocation(1, 0), RelayLocation(1, 0), 100) == []
+        assert not relay_path(tmp_path, 1).exists()
+        assert log.at(RelayLocation(1, 0)) == relay.head
+        with pytest.raises(DataLossError, match=r"relay\.000002"):
+            log.at(RelayLocation(2, 0))
         start = RelayLocation(1, 0)
         receiver = receive(relay, primary.wire())
         for seq in range(1, 300):

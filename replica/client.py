@@ -93,6 +93,7 @@ class Replica:
         self._on_progress = on_progress
         self._wait_for_readers = wait_for_readers
         self._hosts = Hosts(config.endpoints)
+        self._session: Session | None = None
         self._connector = Connector(config, relay, log=log, start=start, owner=owner)
         self._full_disk = FullDisk(relay, min_free_bytes=config.min_free_bytes, progress=self.progress, log=log)
         self._damage_at: GtidPosition | None = None
@@ -104,6 +105,30 @@ class Replica:
     def endpoint(self) -> Endpoint:
         """The server in use, or the next one to try."""
         return self._hosts.current
+
+    def reload(self, config: ReplicaConfig) -> None:
+        """Take other hosts and another limit of the relay log from a configuration that is the same in all else.
+
+        In the loop's thread. A connection stays if its server is still among the hosts; else it ends with a goodbye.
+        """
+        self._config = config
+        self._connector.reload(config)
+        if self._session is not None:
+            self._session.room.set_limit(self._max_relay_bytes)
+            self._leave_if_it_moves(self._session)
+
+    def _leave_if_it_moves(self, session: Session) -> None:
+        if self._moves:
+            session.leave(f"{self.endpoint} is none of the hosts any more: the options were read again.")
+
+    @property
+    def _moves(self) -> bool:
+        """Whether the server in use is none of the hosts any more."""
+        return self.endpoint not in self._config.endpoints
+
+    @property
+    def _max_relay_bytes(self) -> int | None:
+        return self._config.relay_max_bytes if self._wait_for_readers else None
 
     async def run(self) -> None:
         """Stream until cancelled or until an error that trying again cannot fix; always raises.
@@ -205,6 +230,8 @@ class Replica:
         """Make one connection, from login to its end. Return if it was of use, else raise what ended it."""
         progress = self.progress
         before, connections = self._relay.committed, progress.connections
+        self._session = None
+        self._hosts.replace(self._config.endpoints)  # others, if the options were read again
         progress.state = "connecting"
         try:
             progress.endpoint, progress.server_id = str(self.endpoint), self._connector.server_id
@@ -289,16 +316,22 @@ class Replica:
             ),
             room=Room(
                 self._relay,
-                max_relay_bytes=config.relay_max_bytes if self._wait_for_readers else None,
+                max_relay_bytes=self._max_relay_bytes,
                 min_free_bytes=config.min_free_bytes,
             ),
             progress=progress,
             on_progress=self._on_progress,
             on_pause=self._log_pause,
         )
+        self._session = session
+        asyncio.get_running_loop().call_soon(
+            self._leave_if_it_moves, session
+        )  # they were read again while it connected
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
-        except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError) as ending:
+        except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError, DisconnectedError) as ending:
+            if isinstance(ending, DisconnectedError) and not self._moves:
+                raise
             try:
                 if isinstance(ending, asyncio.CancelledError):
                     progress.state = "stopping"

@@ -89,6 +89,10 @@ class Connector:
         """Our server id: the configured one, else the one that belongs to the relay directory."""
         return self._taken_identity().server_id
 
+    def reload(self, config: ReplicaConfig) -> None:
+        """Take other hosts, from the next attempt on."""
+        self._config = config
+
     async def connect(self, endpoint: Endpoint) -> Dump:
         """Begin a dump behind the last complete group.
 

@@ -36,6 +36,13 @@ class Hosts:
     def advance(self) -> None:
         self._turn = (self._turn + 1) % len(self._endpoints)
 
+    def replace(self, endpoints: Sequence[Endpoint]) -> None:
+        """Take other servers. One that stays keeps its turn, and what it said."""
+        current = self.current
+        self._endpoints = tuple(endpoints)
+        self._turn = self._endpoints.index(current) if current in self._endpoints else 0
+        self._refusals = {one: said for one, said in self._refusals.items() if one in self._endpoints}
+
     def served(self) -> None:
         """Note that the current server was of use: what the others said may no longer hold."""
         self._refusals.clear()

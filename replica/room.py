@@ -45,9 +45,13 @@ class Room:
         self, relay: RelayWriter, *, max_relay_bytes: int | None = MAX_RELAY_BYTES, min_free_bytes: int = 0
     ) -> None:
         self._relay = relay
-        self._max_relay_bytes = max_relay_bytes
         self._min_free_bytes = min_free_bytes
-        limits = [limit // _SHARE for limit in (max_relay_bytes, min_free_bytes) if limit]
+        self.set_limit(max_relay_bytes)
+
+    def set_limit(self, max_relay_bytes: int | None) -> None:
+        """Take another limit of the log."""
+        self._max_relay_bytes = max_relay_bytes
+        limits = [limit // _SHARE for limit in (max_relay_bytes, self._min_free_bytes) if limit]
         self.look_every_bytes = min([LOOK_EVERY_BYTES, *limits])
 
     def lacking(self, *, paused: bool) -> PauseReason:

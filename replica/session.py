@@ -86,7 +86,7 @@ class Session(asyncio.BufferedProtocol):
         self._relay = relay
         self._receiver = Receiver(relay, semi_sync=agreed.semi_sync, strict=agreed.strict)
         self._agreed = agreed
-        self._room = room or Room(relay)
+        self.room = room or Room(relay)
         self._on_progress = on_progress
         self._on_pause = on_pause
         self._groups_seen = False
@@ -143,6 +143,10 @@ class Session(asyncio.BufferedProtocol):
             transport.abort()
             self._finish()
 
+    def leave(self, why: str) -> None:
+        """End the connection from our side: `run` raises a DisconnectedError that says why."""
+        self._end(DisconnectedError(why))
+
     def _finish(self) -> None:
         self._count(0)
         self._count_pause()
@@ -181,7 +185,7 @@ class Session(asyncio.BufferedProtocol):
                 if self._on_progress is not None:
                     self._on_progress()
             self._unchecked_bytes += nbytes
-            if self._unchecked_bytes >= self._room.look_every_bytes:
+            if self._unchecked_bytes >= self.room.look_every_bytes:
                 self._hold_back()
         except ReplicaError as error:
             self._end(error)
@@ -237,7 +241,7 @@ class Session(asyncio.BufferedProtocol):
     def _hold_back(self) -> None:
         """Stop reading while there is no room, go on when there is."""
         self._unchecked_bytes = 0
-        reason = self._room.lacking(paused=self._paused_at_s is not None)
+        reason = self.room.lacking(paused=self._paused_at_s is not None)
         progress = self.progress
         if reason == progress.pause:
             return

@@ -34,6 +34,7 @@ OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}FILE_KEY"})
 """What is said in the environment and is no option of a replica; the second is for `dump`."""
 
 _GATHERED = "replica.gathered"
+_AGAIN = "replica.again"
 # Kubernetes gives every container such variables for a service named mariadb-replica.
 _SERVICE_LINK = re.compile(rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)")
 
@@ -75,6 +76,22 @@ def gathered() -> Gathered:
     if not isinstance(found, Gathered):
         raise TypeError(f"{found!r} is not what a command gathers")
     return found
+
+
+def reading_again(kind: type[_Config]) -> Callable[[], _Config]:
+    """Return what reads the options of the running command once more: its files may say something else by then.
+
+    What it returns raises ConfigError, as reading them for the first time does.
+    """
+    again = click.get_current_context().find_root().meta[_AGAIN]
+
+    def read() -> _Config:
+        config = again()
+        if not isinstance(config, kind):
+            raise TypeError(f"{kind.__name__} is not what the command reads")
+        return config
+
+    return read
 
 
 def gather(
@@ -119,10 +136,14 @@ def configured(kind: type[_Config]) -> _Decorator:
 
         def call(config_file: Path | None, **given: Any) -> None:
             own = {name: given.pop(name) for name in list(given) if name not in options}
-            found = gather(kind, given, os.environ, config_file)
-            add_home_file(found.values, found.sources)
-            click.get_current_context().find_root().meta[_GATHERED] = found
-            config = kind.parse(found.values, sources=found.sources)
+
+            def read() -> tuple[_Config, Gathered]:
+                found = gather(kind, given, os.environ, config_file)
+                add_home_file(found.values, found.sources)
+                return kind.parse(found.values, sources=found.sources), found
+
+            config, found = read()
+            click.get_current_context().find_root().meta.update({_GATHERED: found, _AGAIN: lambda: read()[0]})
             warn_of_exposed_files(config, found.sources)
             command(config, **own)
 

@@ -13,7 +13,7 @@ import queue
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import structlog
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 MAX_WAITING_LINES = 10_000
 """Some megabytes. A daemon writes a line when something changes: thousands that wait mean that no one reads."""
 FLUSH_TIMEOUT_S = 2.0
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 
 class LogWriter:
-    """The log of this process. `logger` for our own events; `capture()` for those of libraries; `close()` writes what
-    waits.
+    """The log of this process. `logger` for our own events; `capture()` for those of libraries; `set_level()` from any
+    thread; `close()` writes what waits.
     """
 
     def __init__(self, *, style: str, level: str, stream: TextIO | None = None, cluster: str | None = None) -> None:
@@ -39,7 +40,9 @@ class LogWriter:
         self._lines: queue.Queue[EventDict | None] = queue.Queue(MAX_WAITING_LINES)
         self._thread = threading.Thread(target=self._run, name="replica-logs", daemon=True)
         self._thread.start()
+        self.set_level(level)
         processors: list[Processor] = [
+            self._wanted,
             structlog.processors.add_log_level,
             structlog.processors.format_exc_info,
             _stamp,
@@ -47,13 +50,20 @@ class LogWriter:
         ]
         every_line: dict[str, Any] = {} if cluster is None else {"cluster": cluster}
         self.logger: FilteringBoundLogger = structlog.wrap_logger(
-            _Nowhere(), processors=processors, wrapper_class=structlog.make_filtering_bound_logger(level), **every_line
+            _Nowhere(),
+            processors=processors,
+            wrapper_class=structlog.make_filtering_bound_logger("debug"),
+            **every_line,
         )
 
     def capture(self) -> None:
         """Send Python's logging (asyncio, the driver) and its warnings the same way."""
         logging.basicConfig(level=logging.WARNING, handlers=[_LogHandler(self.logger)], force=True)
         logging.captureWarnings(capture=True)
+
+    def set_level(self, level: str) -> None:
+        """Take only lines of this level and above from now on."""
+        self._least = _LEVELS.index(level)
 
     def close(self) -> None:
         """Write what waits, but give up after a while."""
@@ -62,6 +72,11 @@ class LogWriter:
         except queue.Full:
             return
         self._thread.join(FLUSH_TIMEOUT_S)
+
+    def _wanted(self, _logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+        if _LEVELS.index(name) < self._least:
+            raise structlog.DropEvent
+        return event
 
     def _hand_over(self, _logger: WrappedLogger, _name: str, event: EventDict) -> NoReturn:
         try:

@@ -34,15 +34,11 @@ class Retaining:
         self.dropped = 0
         self._log = log
         self._held = ""
-        policy = RetentionPolicy(
-            retain_s=config.retain_s,
-            retain_bytes=config.retain_bytes,
-            max_bytes=config.relay_max_bytes,
-            slow_readers=config.slow_readers,
-            reader_expiry_s=config.reader_expiry_s,
-            min_free_bytes=config.min_free_bytes,
-        )
-        self._retention = Retention(directory, policy)
+        self._retention = Retention(directory, _policy(config))
+
+    def reload(self, config: DaemonConfig) -> None:
+        """Take another policy, from the next turn on; from any thread."""
+        self._retention.policy = _policy(config)
 
     def turn(self) -> None:
         removed = self._retention.apply()
@@ -64,3 +60,14 @@ class Retaining:
                 hint="The files it needed had to go, and its next read fails: see relay_max_bytes, min_free_bytes, "
                 "and slow_readers=pause.",
             )
+
+
+def _policy(config: DaemonConfig) -> RetentionPolicy:
+    return RetentionPolicy(
+        retain_s=config.retain_s,
+        retain_bytes=config.retain_bytes,
+        max_bytes=config.relay_max_bytes,
+        slow_readers=config.slow_readers,
+        reader_expiry_s=config.reader_expiry_s,
+        min_free_bytes=config.min_free_bytes,
+    )

@@ -2,8 +2,8 @@
 
 In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then it returns) or an error
 that trying again cannot fix (then it raises that). The event loop belongs to the replica; everything else runs in
-threads, and starts after the relay log is open and ends before it is closed. SIGHUP changes nothing: the password file
-is read at every connection, and logs go to standard error, which the program that collects them rotates.
+threads, and starts after the relay log is open and ends before it is closed. At SIGHUP the options are read again. The
+password file is read at every connection, and logs go to standard error, which the program that collects them rotates.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from replica.daemon.config import DaemonConfig
     from replica.daemon.record import StatusRecord
+    from replica.daemon.reload import Reloader
 
 BEAT_S: Final = 0.5
 REMEMBERED_BEATS: Final = 120
@@ -58,10 +59,11 @@ in acknowledgements."""
 class Daemon:
     """The daemon; `await run()` in the main thread's loop."""
 
-    def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
+    def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger, *, reloader: Reloader) -> None:
         self._config = config
         self._directory = directory
         self._log = log
+        self._reloader = reloader
         self._progress = Progress(started_at=time.time())
         self._notifier = Notifier()
         self._beat_at = time.monotonic()
@@ -107,7 +109,7 @@ class Daemon:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._log.info("SIGHUP ignored", hint="Options need a restart."))
+        loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
 
     async def _open(self) -> RelayWriter:
         """Open the relay log; a disk that is full is waited for, as it is later on."""
@@ -176,12 +178,14 @@ class Daemon:
             part.start()
         place = {"relay_dir": str(self._directory), "position": str(relay.position)}
         log.info("started", **place, http=server.address if server else "", version=__version__)
+        reloading = asyncio.get_running_loop().create_task(self._reloader.serve(replica, retaining))
         try:
             await self._receive(replica, relay)
         except Exception as error:
             observer.failed = _failure(error)
             raise
         finally:
+            reloading.cancel()
             monitor.stop()
             for part in periodic:
                 part.stop()

@@ -74,11 +74,13 @@ class Removed(NamedTuple):
 
 
 class Retention:
-    """The retention of one directory, called by one thread, which may be another than the writer's."""
+    """The retention of one directory, called by one thread, which may be another than the writer's. Its `policy` may be
+    exchanged by any, for the next call.
+    """
 
     def __init__(self, directory: Path, policy: RetentionPolicy) -> None:
         self._directory = directory
-        self._policy = policy
+        self.policy = policy
         self._files = SealedFiles(directory)
         self._clock = SteppedClock(directory)
         self._times: dict[int, float] = {}  # of the oldest few
@@ -123,7 +125,7 @@ class Retention:
             yield
 
     def _remove(self, now: float, head: RelayLocation) -> Removed:
-        policy = self._policy
+        policy = self.policy
         readers, expired = self._readers(now)
         dropped: list[str] = []
         files = size = 0
@@ -158,7 +160,7 @@ class Retention:
 
     def _readers(self, now: float) -> tuple[list[Reader], tuple[str, ...]]:
         readers = registered_readers(self._directory)
-        expiry_s = self._policy.reader_expiry_s
+        expiry_s = self.policy.reader_expiry_s
         if self._clock.stepped_within(expiry_s):
             return readers, ()
         expired = [reader for reader in readers if now - reader.seen > expiry_s]

@@ -18,6 +18,17 @@ def test_they_are_tried_in_turn() -> None:
     assert not Hosts([A]).several
 
 
+def test_others_take_their_places_and_one_that_stays_keeps_its_turn() -> None:
+    hosts, c = Hosts([A, B]), Endpoint("c", 3)
+    hosts.refused(PositionLostError("gone"))
+    hosts.advance()
+    hosts.refused(PositionLostError("gone too"))
+    hosts.replace([c, B])
+    assert (hosts.current, hosts.refusals) == (B, "b:2: gone too")
+    hosts.replace([A, c])
+    assert (hosts.current, hosts.refusals, hosts.verdict) == (A, "", None)
+
+
 def test_a_single_one_ends_it_with_its_own_error() -> None:
     hosts, error = Hosts([A]), PositionLostError("gone", code=1236, hint="Start anew.")
     assert hosts.verdict is None

@@ -37,6 +37,21 @@ def test_events_are_json_lines_with_the_time_of_the_call() -> None:
     assert len(timestamp) == len("2026-11-21T18:00:00.000000Z")
 
 
+def test_another_level_counts_from_then_on_for_everybody_who_logs() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(style="json", level="warning", stream=stream)
+    log = writer.logger
+    log.info("not wanted")
+    writer.set_level("debug")
+    log.debug("now it is")
+    writer.set_level("error")
+    log.warning("not any more")
+    log.error("always")
+    log.critical("always too")
+    writer.close()
+    assert [line["event"] for line in lines(stream)] == ["now it is", "always", "always too"]
+
+
 def test_a_cluster_has_its_name_in_every_line() -> None:
     stream = io.StringIO()
     writer = LogWriter(style="json", level="info", stream=stream, cluster="shop")

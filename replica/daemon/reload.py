@@ -1,0 +1,89 @@
+"""Other options while the daemon runs: at SIGHUP they are read again, and those that may change do.
+
+In: the options that are running, and how they are read again. Out: one log line, with each option that changed and each
+that needs a restart. What cannot be read, or is not allowed, changes nothing: the line says why. The connection stays,
+unless its server is none of the hosts any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ReplicaError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.client import Replica
+    from replica.daemon.config import DaemonConfig
+    from replica.daemon.logs import LogWriter
+    from replica.daemon.retain import Retaining
+
+RELOADED: Final = frozenset(
+    {"host", "port", "unix_socket", "retain_s", "retain_bytes", "relay_max_bytes", "reader_expiry_s", "log_level"}
+)
+"""The options that change without a restart: which servers, how much is kept, and what is logged."""
+
+
+class Reloader:
+    """The answer to SIGHUP. `ask()` in the loop's thread; `serve()` is the task that does it.
+
+    Args:
+        running: the configuration that the daemon was started with.
+        again: read it again, from wherever it came; it raises ConfigError.
+        logs: what writes the log, with its level.
+    """
+
+    def __init__(self, running: DaemonConfig, again: Callable[[], DaemonConfig], logs: LogWriter) -> None:
+        self._running = running
+        self._again = again
+        self._logs = logs
+        self._log: FilteringBoundLogger = logs.logger
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Note that the options are to be read again; before the relay log is open this waits."""
+        self._asked.set()
+
+    async def serve(self, replica: Replica, retaining: Retaining) -> None:
+        """Reload whenever that is asked for, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                # In a thread: a disk that hangs must not keep the loop from acknowledging.
+                new = await asyncio.to_thread(self._again)
+            except ReplicaError as error:
+                self._log.error("not reloaded", **describe(error))
+                continue
+            except Exception:  # noqa: BLE001  (a bug here must not end the replica)
+                self._log.exception("internal error", part="reload")
+                continue
+            self._take(new, replica, retaining)
+
+    def _take(self, new: DaemonConfig, replica: Replica, retaining: Retaining) -> None:
+        different = differences(self._running, new)
+        changed = [name for name in different if name in RELOADED]
+        self._running = self._running.model_copy(update={name: getattr(new, name) for name in changed})
+        replica.reload(self._running)
+        retaining.reload(self._running)
+        self._logs.set_level("info")  # for this line, whatever was wanted before and is from now on
+        self._log.info(
+            "reloaded",
+            changed=", ".join(changed),
+            needs_restart=", ".join(name for name in different if name not in RELOADED),
+        )
+        self._logs.set_level(self._running.log_level)
+
+
+def differences(running: DaemonConfig, new: DaemonConfig) -> list[str]:
+    """Return the options that are not the same, in the order of the table; a server id that is drawn by chance is."""
+    drawn = {"server_id"} - running.model_fields_set - new.model_fields_set
+    return [
+        name
+        for name in type(running).model_fields
+        if name not in drawn and getattr(running, name) != getattr(new, name)
+    ]

@@ -1,22 +1,35 @@
 # The replica daemon. Build: docker build -t spark-mariadb-binlog .      Run: see docker-compose.yml
-FROM python:3.13-slim AS build
+FROM python:3.13-slim AS whole
 WORKDIR /src
 COPY constraints constraints
-COPY pyproject.toml hatch_build.py README.md LICENSE pyspark_mariadb_binlog.py ./
+COPY pyproject.toml hatch_build.py slim_environment.py README.md LICENSE pyspark_mariadb_binlog.py ./
 COPY replica replica
 COPY streaming_source streaming_source
-RUN python -m venv /opt/replica \
- && /opt/replica/bin/pip install --no-cache-dir --require-hashes -r constraints/build.txt \
- && /opt/replica/bin/pip install --no-cache-dir --require-hashes -r constraints/daemon.txt \
- && /opt/replica/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+# What builds the wheel stays out of the environment that is shipped.
+RUN python -m venv /build \
+ && /build/bin/pip install --no-cache-dir --require-hashes -r constraints/build.txt \
+ && python -m venv --without-pip /opt/replica \
+ && /build/bin/pip --python /opt/replica/bin/python install --no-cache-dir --no-compile --require-hashes -r constraints/daemon.txt \
+ && /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
+ && /build/bin/pip --python /opt/replica/bin/python install --no-cache-dir --no-compile --no-deps /wheel/*.whl
+# All that makes the image smaller, here and in slim_environment.py; docs/daemon.md has the sizes. Of the base go what
+# installs packages and what explains them (their licences stay); bytecode is written again, of what is imported.
+RUN find / -xdev -name __pycache__ -prune -exec rm -rf {} + \
+ && python slim_environment.py /opt/replica \
+ && rm -rf /build /wheel /src /root/.cache /var/cache/* /var/lib/apt/lists/* /usr/share/python-wheels \
+    /usr/share/locale /usr/share/man /usr/share/info \
+ && cd "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+ && rm -rf ensurepip idlelib pydoc_data test tkinter turtledemo site-packages/pip* \
+ && find /usr/share/doc -type f ! -name copyright -delete \
+ && useradd --system --create-home replica && install -d -o replica /var/lib/replica
 
-FROM python:3.13-slim
-RUN useradd --system --create-home replica && install -d -o replica /var/lib/replica
-COPY --from=build /opt/replica /opt/replica
+# Copied as a whole: what was removed is not in a layer below.
+FROM scratch
+COPY --from=whole / /
 USER replica
 # In the environment, so that status, tail, explain and purge find them too: docker exec NAME mariadb-replica status
-ENV PATH=/opt/replica/bin:$PATH NUMBA_CACHE_DIR=/home/replica/kernels \
-    MARIADB_REPLICA_RELAY_DIR=/var/lib/replica MARIADB_REPLICA_HTTP_LISTEN=0.0.0.0:9306
+ENV PATH=/opt/replica/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    NUMBA_CACHE_DIR=/home/replica/kernels MARIADB_REPLICA_RELAY_DIR=/var/lib/replica MARIADB_REPLICA_HTTP_LISTEN=0.0.0.0:9306
 # Compiled when the image is built, not when the first transaction waits for its acknowledgement.
 RUN python -m replica.native.warm
 VOLUME /var/lib/replica

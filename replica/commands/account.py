@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.client_options import home_file, option_file_password
+from replica.daemon.config import DaemonConfig
 from replica.secret_files import exposed
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def add_home_file(values: dict[str, object], sources: dict[str, str]) -> None:
 def warn_of_exposed_files(config: ReplicaConfig, sources: dict[str, str]) -> None:
     """Warn of files with a secret that every user of this machine may read."""
     files = [config.password_file, config.tls_key]
+    if isinstance(config, DaemonConfig):
+        files += [config.http_token_file, config.http_tls_key]
     # Of these two it has to be known whether a secret stands in them.
     if sources.get("password") and Path(sources["password"]).is_file():
         files.append(Path(sources["password"]))

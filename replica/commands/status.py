@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -21,11 +23,12 @@ import click
 from replica.commands.options import config_option, gather
 from replica.commands.several import Looked, lines, ordered
 from replica.daemon.config import DaemonConfig
+from replica.daemon.http_guard import read_token
 from replica.daemon.record import StatusRecord
 from replica.daemon.status import read_status
 from replica.daemon.status_page import page
 from replica.daemon.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
-from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
+from replica.errors import MAY_READ, ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
 from replica.relay_log.lock import lock_holder
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
 
 ANSWER_TIMEOUT_S: Final = 5.0
+LISTENS_ELSEWHERE: Final = "The daemon is down, hangs, or listens elsewhere: on its machine, ask with --relay-dir."
 MAX_ANSWER_BYTES: Final = 8 << 20
 """A record has some kilobytes; with a thousand readers and domains less than one megabyte."""
 
@@ -42,10 +46,19 @@ MAX_ANSWER_BYTES: Final = 8 << 20
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path(path_type=Path))
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the daemon's relay log.")
 @click.option("--url", metavar="URL", help="Ask the daemon instead, where its http_listen is: http://host:port.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="With --url: the daemon's http_token_file.")
+@click.option("--tls-ca", type=click.Path(path_type=Path), help="With --url https: authorities to trust (PEM).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @config_option("TOML file of the daemon; its relay_dir counts.")
 def status(
-    folders: tuple[Path, ...], *, relay_dir: str | None, url: str | None, config_file: Path | None, as_json: bool
+    folders: tuple[Path, ...],
+    *,
+    relay_dir: str | None,
+    url: str | None,
+    token_file: Path | None,
+    tls_ca: Path | None,
+    config_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Show how the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
 
@@ -60,7 +73,7 @@ def status(
     relay_dir = str(folders[0]) if folders else relay_dir
     head = None
     if url:
-        record: StatusRecord | None = _asked(url)
+        record: StatusRecord | None = _asked(url, token_file, tls_ca)
         verdict = running(record) if record else None
     else:
         directory = _directory(relay_dir, config_file)
@@ -119,17 +132,30 @@ def _log_end(directory: Path) -> RelayHead | None:
     return head
 
 
-def _asked(url: str) -> StatusRecord:
+def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusRecord:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no URL.", hint="It is like http://127.0.0.1:9306, the daemon's http_listen.")
     where = url.removesuffix("/").removesuffix("/status") + "/status"
+    request = urllib.request.Request(where)  # noqa: S310  (http and https only)
+    if token_file is not None:
+        # Not for the address of a redirection, which may be anyone's.
+        request.add_unredirected_header("Authorization", f"Bearer {read_token(token_file)}")
     try:
-        with urllib.request.urlopen(where, timeout=ANSWER_TIMEOUT_S) as answer:  # noqa: S310  (http and https only)
+        trusted = ssl.create_default_context(cafile=tls_ca)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"--tls-ca {tls_ca} cannot be used: {error}.", hint=MAY_READ) from None
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S, context=trusted) as answer:  # noqa: S310
             return StatusRecord.model_validate_json(answer.read(MAX_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        hint = "Name the file of its http_token_file: --token-file." if error.code == HTTPStatus.UNAUTHORIZED else ""
+        raise DisconnectedError(
+            f"{where} answers {error.code} {error.reason}.", hint=hint or LISTENS_ELSEWHERE
+        ) from None
     except (OSError, urllib.error.URLError) as error:
         raise DisconnectedError(
             f"{where} gives no answer: {getattr(error, 'reason', error)}.",
-            hint="The daemon is down, hangs, or listens elsewhere: on its machine, ask with --relay-dir.",
+            hint=LISTENS_ELSEWHERE,
         ) from None
     except ValueError:
         raise ProtocolError(f"{where} is no status of a replica of this version.") from None

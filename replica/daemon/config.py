@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from pathlib import Path  # noqa: TC003  (pydantic looks it up)
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from replica.config import ReplicaConfig
 from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
@@ -59,6 +60,14 @@ class DaemonConfig(ReplicaConfig):
     http_listen: Listen | None = Field(
         None, description="Address for /metrics, /healthz, /readyz and /status: host:port. Unset: none"
     )
+    http_token_file: Path | None = Field(
+        None, description="File whose first line is the token that /metrics and /status ask for (Authorization: Bearer)"
+    )
+    http_tls_cert: Path | None = Field(
+        None,
+        description="Certificate of http_listen (PEM, with the chain behind it): it speaks TLS then, and no plain text",
+    )
+    http_tls_key: Path | None = Field(None, description="Key of http_tls_cert (PEM)")
     monitor_s: Seconds = Field(10.0, description="How often the primary is asked how far it is")
     ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
     cluster: ClusterName | None = Field(
@@ -72,6 +81,18 @@ class DaemonConfig(ReplicaConfig):
     log_level: Annotated[LogLevel, BeforeValidator(one_of(LogLevel))] = Field(
         "info", description="The least that is logged: debug, info, warning or error"
     )
+
+    @model_validator(mode="after")
+    def _http_is_guarded_as_a_whole(self) -> Self:
+        for needing, needed in (
+            ("http_tls_cert", "http_tls_key"),
+            ("http_tls_key", "http_tls_cert"),
+            ("http_tls_cert", "http_listen"),
+            ("http_token_file", "http_listen"),
+        ):
+            if getattr(self, needing) and not getattr(self, needed):
+                raise ValueError(f"{needing} needs {needed}")
+        return self
 
 
 DAEMON_OPTIONS: dict[str, str] = DaemonConfig.help()

@@ -1,6 +1,7 @@
-"""A small HTTP server for the daemon's endpoints. Reading only, and nothing that it serves is secret.
+"""A small HTTP server for the daemon's endpoints. Reading only; a guard may want a token and TLS.
 
-In: GET and HEAD requests in what http.server allows (100 header lines). Out: what the path's route gives, else 404.
+In: GET and HEAD requests in what http.server allows (100 header lines). Out: what the path's route gives, else 404; 401
+without the token.
 Liveness probes ask here, so that clients who ask nothing must not keep others out: a request has to be there within
 HEAD_TIMEOUT_S, and where all places are taken the one that has kept silent longest is hung up on. This machine has
 places of its own. Whatever clients do costs the receiving path nothing but its share of the processor.
@@ -13,12 +14,14 @@ import http.server
 import ipaddress
 import json
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from replica.daemon.http_guard import Guard
 from replica.daemon.metrics import CONTENT_TYPE
 from replica.errors import ConfigError
 from replica.version import __version__
@@ -52,10 +55,10 @@ def as_metrics(text: bytes) -> Answer:
 class HttpServer:
     """A server of `routes`: path -> what answers it. It raises ConfigError where the address cannot be used."""
 
-    def __init__(self, listen: tuple[str, int], routes: Mapping[str, Route]) -> None:
+    def __init__(self, listen: tuple[str, int], routes: Mapping[str, Route], guard: Guard | None = None) -> None:
         host, port = listen
         try:
-            self._server = _Server(host, port, routes)
+            self._server = _Server(host, port, routes, guard or Guard())
         except OSError as error:
             raise ConfigError(
                 f"http_listen {host}:{port} cannot be used: {error.strerror or error}.",
@@ -91,8 +94,9 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
+    def __init__(self, host: str, port: int, routes: Mapping[str, Route], guard: Guard) -> None:
         self.routes = routes
+        self.guard = guard
         self._lock = threading.Lock()
         self._clients: dict[socket.socket, _Client] = {}  # oldest first
         every_address = not host
@@ -109,6 +113,17 @@ class _Server(http.server.ThreadingHTTPServer):
         # Without the look into DNS for our own name that http.server does here.
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "mariadb-replica", self.server_address[1]
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        client, address = super().get_request()
+        if self.guard.tls is not None:
+            try:
+                # The handshake is for the client's own thread: here a silent one would keep all others out.
+                client = self.guard.tls.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+            except (OSError, ValueError):
+                client.close()
+                raise OSError from None  # the one error that socketserver takes for a client that is gone
+        return client, address
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         now_s, local = time.monotonic(), is_local(str(client_address[0]))
@@ -155,7 +170,8 @@ def is_local(host: str) -> bool:
 
 def _cut_off(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        client.shutdown(socket.SHUT_RDWR)  # its thread wakes up and ends
+        # Below TLS, which would have to be told by the client's thread: that wakes up and ends.
+        socket.socket.shutdown(client, socket.SHUT_RDWR)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -163,6 +179,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server_version = f"mariadb-replica/{__version__}"
     sys_version = ""
     timeout = CLIENT_TIMEOUT_S
+
+    def handle(self) -> None:
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.do_handshake()
+        super().handle()
 
     def parse_request(self) -> bool:
         whole = super().parse_request()
@@ -177,21 +198,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        route = self.server.routes.get(self.path.split("?", 1)[0])
-        if route is None:
-            code, kind, content = as_json(HTTPStatus.NOT_FOUND, {"error": "not found", "paths": [*self.server.routes]})
-        else:
-            try:
-                code, kind, content = route()
-            except Exception as error:  # noqa: BLE001  (whatever it is, the client has to see that there is one)
-                code, kind, content = as_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
+        try:
+            code, kind, content = self._answer_of(self.path.split("?", 1)[0])
+        except Exception as error:  # noqa: BLE001  (whatever it is, the client has to see that there is one)
+            code, kind, content = as_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
         self.send_response(code)
+        if code == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         if body:
             self.wfile.write(content)
+
+    def _answer_of(self, path: str) -> Answer:
+        if not self.server.guard.admits(path, self.headers.get("Authorization")):
+            return as_json(HTTPStatus.UNAUTHORIZED, {"error": "the token of http_token_file is missing or wrong"})
+        route = self.server.routes.get(path)
+        if route is None:
+            return as_json(HTTPStatus.NOT_FOUND, {"error": "not found", "paths": [*self.server.routes]})
+        return route()
 
     def log_message(self, _format: str, *_arguments: Any) -> None:
         """Log nothing: probes come every few seconds."""

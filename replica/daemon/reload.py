@@ -49,7 +49,7 @@ class Reloader:
         self._asked.set()
 
     async def serve(self, replica: Replica, retaining: Retaining) -> None:
-        """Reload whenever that is asked for, until cancelled."""
+        """Answer whenever that is asked for, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()

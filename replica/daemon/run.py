@@ -23,6 +23,7 @@ from replica.daemon.catching_up import EVERY_S as LOOK_EVERY_S
 from replica.daemon.catching_up import CatchingUp
 from replica.daemon.endpoints import Endpoints
 from replica.daemon.http import HttpServer
+from replica.daemon.http_guard import Guard
 from replica.daemon.monitor import Monitor
 from replica.daemon.notify import Notifier
 from replica.daemon.observer import Observer
@@ -170,7 +171,7 @@ class Daemon:
         server = None
         if config.http_listen is not None:
             endpoints = Endpoints(observer, self._progress, silent_s=lambda: time.monotonic() - self._beat_at)
-            server = HttpServer(config.http_listen, endpoints.routes())
+            server = HttpServer(config.http_listen, endpoints.routes(), Guard.of(config))
         if server is not None:
             server.start()
         monitor.start()

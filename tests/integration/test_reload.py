@@ -60,6 +60,7 @@ def test_it_moves_to_another_host_and_stays_there_with_a_bad_file(tmp_path: Path
                 wait_until(lambda: second.gtid_binlog_pos() in relay_gtids(second, relay), "it goes on from the second")
             finally:
                 daemon.terminate()
+                print(log.read_text())  # where it failed
             assert daemon.wait(WAIT_S) == 0
     assert len(events("connected")) == 2
     assert SECRET not in log.read_text()

@@ -23,7 +23,7 @@ from tests.fixtures.mariadb import wait_until
 if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 SECRET = "replica-secret"
 PINNED = re.compile(r"^([\w.-]+)==", re.MULTILINE)
@@ -47,9 +47,8 @@ def environment(folder: Path) -> Path:
         for file in found.files or ():
             if file.parts[0] != ".." and "__pycache__" not in file.parts:
                 copied(Path(str(found.locate_file(file))), packages / file)
-    for source in (PROJECT / "replica").rglob("*"):
-        if source.is_file() and source.suffix != ".pyc":
-            copied(source, packages / source.relative_to(PROJECT))
+    # As an editable installation has it: a kernel is cached by the place of its source, and here all are compiled.
+    (packages / "project.pth").write_text(f"{PROJECT}\n", encoding="utf-8")
     return packages
 
 

@@ -121,7 +121,9 @@ def main(arguments: list[str]) -> int:
     slim(packages)
     # Kernels are declared, not compiled; where they would be cached is not of this environment.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run([Path(environment, "bin", "python"), "-c", EVERY_MODULE], env=clean, check=False).returncode
+    # -P: what is installed, not the sources that may lie in the folder where this runs.
+    command = [Path(environment, "bin", "python"), "-P", "-c", EVERY_MODULE]
+    return subprocess.run(command, env=clean, check=False).returncode
 
 
 if __name__ == "__main__":

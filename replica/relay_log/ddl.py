@@ -7,13 +7,13 @@ looked at. The parts are walked as they are asked for.
 
 from __future__ import annotations
 
-import mmap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.protocol.events import FormatDescriptionEvent, GtidEvent, decode
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.scan.statements import logged_statements, logged_texts
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RelayText(NamedTuple):
 class _MappedGroups(NamedTuple):
     file: int
     start: int
-    data: memoryview
+    mapped: MappedRelayRange
     description: FormatDescriptionEvent
 
 
@@ -66,16 +66,16 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
         DataLossError: groups of the part were purged.
         ProtocolError: the bytes are damaged.
     """
-    for file, begin, data, description in _stretches(log, start, end):
-        for found in logged_statements(data, description):
+    for file, begin, mapped, description in _stretches(log, start, end):
+        for found in logged_statements(mapped.data, description, mapped.passed):
             location = RelayLocation(file, begin + found.start)
             yield RelayStatement(location, found.gtid, found.query, description.version_number)
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
     """Yield all statements of the groups in [start, end) but the borders of transactions; errors as above."""
-    for file, begin, data, description in _stretches(log, start, end):
-        for found in logged_texts(data, description):
+    for file, begin, mapped, description in _stretches(log, start, end):
+        for found in logged_texts(mapped.data, description, mapped.passed):
             if not isinstance(found.begin, GtidEvent):
                 raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
             location = RelayLocation(file, begin + found.start)
@@ -90,9 +90,7 @@ def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Itera
         for part in log.ranges(begin, limit, STRETCH_BYTES):
             if description is None:
                 description = _description(log, number)
-            with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
-                mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
-            yield _MappedGroups(number, part.start, memoryview(mapped)[part.start :], description)
+            yield _MappedGroups(number, part.start, MappedRelayRange(part), description)
 
 
 def _description(log: RelayLog, number: int) -> FormatDescriptionEvent:

@@ -7,12 +7,11 @@ of those only what tells XA groups apart; a log without XA costs a look into the
 
 from __future__ import annotations
 
-import mmap
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.relay_log.location import RelayLocation
+from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.scan.xa import XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:
@@ -129,6 +128,5 @@ def check_open(opened: Collection[XaId]) -> None:
 
 def xa_groups_in(part: RelayRange) -> list[XaGroup]:
     """Find the XA groups in whole groups of a relay file."""
-    with Path(part.path).open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
-    return find_xa_groups(memoryview(mapped)[part.start :], checksum=part.checksum)
+    mapped = MappedRelayRange(part)
+    return find_xa_groups(mapped.data, checksum=part.checksum, passed=mapped.passed)

@@ -14,7 +14,6 @@ comes behind them, together with the rows that were read (partial_rows.py), and 
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ import numpy as np
 from replica.errors import PrerequisiteError, RelayError, StatementDmlError
 from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_number
+from replica.relay_log.mapped_range import MappedRelayRange
 from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
@@ -246,10 +246,10 @@ class TableWindow:
                 self._statements.append(statement)
 
     def _take_rows(self, part: RelayRange, number: int, needs: RangeNeeds) -> None:
-        found = scan(_mapped(part), checksum=part.checksum)
+        found = scan(MappedRelayRange(part).data, checksum=part.checksum)
         ends = found.groups["end"].tolist()
         places = np.array([place_of(RelayLocation(number, part.start + found.origin(end))) for end in ends], np.int64)
-        carried = [CarriedGroup(_mapped(group.bytes), group.bytes.checksum) for group in needs.carried]
+        carried = [CarriedGroup(MappedRelayRange(group.bytes).data, group.bytes.checksum) for group in needs.carried]
         unprepared: list[XaGroup] = []
         parts = deliver(found, carried, unprepared)
         for name, taken in [one for delivered in parts for one in self._reader.read(delivered, places)]:
@@ -279,11 +279,6 @@ class TableWindow:
         named = [str(gtid) for gtid in head.position if before.get(gtid.domain_id) != gtid]
         what = "do not tell the key of a row" if key else "hold a part of the columns of a row"
         return partial_images(", ".join(named) or str(location), ".".join(table), what)
-
-
-def _mapped(part: RelayRange) -> memoryview:
-    with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
-        return memoryview(mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ))[part.start :]
 
 
 def _names(tables: Mapping[TableName, TableKey]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.relay_log.location import RelayLocation, relay_number
+from replica.relay_log.mapped_range import MappedRelayRange
 from replica.relay_log.xa import follow
 from streaming_source.rows.partition import MappedRange
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 COUNT_BYTES: Final = 8 << 20
 """Counted at once: enough to keep the kernels busy, little enough to stop soon after the limit."""
+LARGE_BYTES: Final = 4 * COUNT_BYTES
+"""The size from which a piece can only be one transaction: it is walked over without all of it in memory."""
 MAX_GROUPS: Final = 1 << 20
 """Transactions with rows that are remembered, of 32 bytes each; a batch of more is cut there."""
 MAX_PIECES: Final = 256
@@ -107,8 +110,9 @@ class CountedGroups:
         return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
 
     def _count(self, part: RelayRange) -> Ints:
-        from replica.rows.decode.decode import (
-            count_rows,  # brings pyarrow: only queries that count rows pay for it here
+        from replica.rows.decode.decode import (  # brings pyarrow: only queries that count rows pay for it here
+            count_group,
+            count_rows,
         )
         from streaming_source.rows.ddl_rows import DdlRows
 
@@ -116,10 +120,13 @@ class CountedGroups:
         start, end = RelayLocation(number, part.start), RelayLocation(number, part.end)
         assert self._log is not None, "what is counted belongs to a log"  # noqa: S101
         (needs,), self._prepared = follow(self._log, [(start, end)], self._prepared)
-        carried = tuple(MappedRange(*group.bytes) for group in needs.carried)
-        data = MappedRange(*part, carried=carried)
-        content = data.data()
-        groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=data.carried_groups())
+        data = MappedRange(*part, carried=tuple(MappedRange(*group.bytes) for group in needs.carried))
+        mapped = MappedRelayRange(part)
+        content = mapped.data
+        if len(content) > LARGE_BYTES and not data.carried:
+            groups, counts = count_group(content, self._tables, checksum=part.checksum, passed=mapped.passed)
+        else:
+            groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=data.carried_groups())
         if self._tables.include_ddl:
             statements = DdlRows(self._tables, content, checksum=part.checksum)
             statements.find(groups)

@@ -8,7 +8,6 @@ where it stands (prepared, rolled back) has none. A group that cannot be cut is 
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from replica.protocol import checksum as checksums
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.encode import encode_event
 from replica.protocol.header import parse_header
+from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.decode.open_ends import OpenEnds
 from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r
@@ -66,13 +66,13 @@ class LargeGroups:
 
     def index(self, group: RelayRange) -> RowIndex | None:
         """Return where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
-        with open(group.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
-            data = memoryview(mmap.mmap(file.fileno(), group.end, access=mmap.ACCESS_READ))[group.start :]
+        mapped = MappedRelayRange(group)
+        data = mapped.data
         if self._tables.include_ddl and data[_FLAGS_AT] & GtidFlag.DDL:
             return None  # its statement comes as a row before the others: CREATE TABLE … SELECT is decoded in one piece
         key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
         if key not in self._indexes:
-            self._indexes[key] = index_rows(data, checksum=group.checksum, resolver=self._tables)
+            self._indexes[key] = index_rows(data, checksum=group.checksum, resolver=self._tables, passed=mapped.passed)
         self._indexes.move_to_end(key)
         while len(self._indexes) > INDEXES_KEPT:
             self._indexes.popitem(last=False)

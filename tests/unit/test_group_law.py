@@ -253,9 +253,11 @@ def test_the_searches_in_ranges_follow_the_law(body: str) -> None:
             continue
         after = plain(case).group
         data = np.frombuffer(case.data + TEXT, np.uint8)
-        count = find_statements(address(data), len(data), 0, 0, address(texts), 4, 1)
+        state = np.zeros((), s.SearchState.dtype)
+        count = find_statements(address(data), len(data), address(state), address(texts), 4, 1)
         assert (len(case.data) in found(texts, count, "start")) == (after is not Group.NONE), case
         data = np.frombuffer(case.data + PREPARE, np.uint8)
-        count = find_xa(address(data), len(data), 0, 0, address(prepared), 4)
+        state = np.zeros((), s.SearchState.dtype)
+        count = find_xa(address(data), len(data), address(state), address(prepared), 4)
         is_transaction = after in (Group.TRANSACTION, Group.UNDECIDED)
         assert (len(case.data) in found(prepared, count, "last")) == is_transaction, case

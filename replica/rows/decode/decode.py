@@ -35,6 +35,7 @@ from replica.rows.decode.slots import SlotTable, TableCache
 from replica.rows.decode.worklist import worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter
 from replica.rows.scan import records as r
+from replica.rows.scan.blocks import EventBlock, event_blocks
 from replica.rows.scan.scan import Bytes, Scan, scan, scan_until
 from replica.rows.scan.xa import CarriedGroup, XaGroup, deliver
 from replica.rows.tables.target import TableResolver, TableTarget
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from replica.rows.decode.batch import TableName
     from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.scan.windows import Passed
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
 
@@ -240,6 +242,26 @@ def count_rows(
         slots = tables.slots(part)
         add_counts(part, slots, _wanted_events(part, slots), counts)
     return Groups(found.groups, found.expansion), counts
+
+
+def count_group(
+    data: Bytes, resolver: TableResolver, *, checksum: bool, passed: Passed
+) -> tuple[Groups, npt.NDArray[np.int64]]:
+    """Count as `count_rows` does in exactly one group, of any size, that commits no XA transaction; `passed` is told
+    what has been walked over.
+    """
+    tables = TableCache(resolver, None, ValuePolicy())
+    total = np.zeros(1, np.int64)
+    block: EventBlock | None = None
+    for block in event_blocks(data, checksum=checksum, passed=passed):
+        slots = tables.slots(block.found)
+        add_counts(block.found, slots, _wanted_events(block.found, slots), total)
+    if block is None or not block.group_ended:
+        return count_rows(data, resolver, checksum=checksum)
+    groups = block.found.groups
+    if groups["ending"][0] in (r.ENDS_ROLLBACK, r.ENDS_XA_PREPARE):
+        total[:] = 0
+    return Groups(groups, None), total
 
 
 def count_by_table(

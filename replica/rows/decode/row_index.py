@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.rows.scan.scan import Bytes, Scan
+    from replica.rows.scan.windows import Passed
     from replica.rows.tables.target import TableResolver
 
     Ints = npt.NDArray[np.int64]
@@ -77,6 +78,7 @@ def index_rows(
     resolver: TableResolver,
     border_bytes: int | None = None,
     block_events: int = BLOCK_EVENTS,
+    passed: Passed | None = None,
 ) -> RowIndex | None:
     """Walk exactly one group.
 
@@ -86,13 +88,14 @@ def index_rows(
         resolver: tells which tables are selected.
         border_bytes: how far borders are apart; by default as far as BORDERS asks for.
         block_events: rows events held in memory at once.
+        passed: told what has been walked over.
 
     Raises:
         ProtocolError: what the decoder refuses too: damaged events, rows without their table map.
     """
     walk = _Walk(resolver, checksum=checksum, every=border_bytes or max(len(data) // BORDERS, LEAST_BORDER_BYTES))
     block = None
-    for block in event_blocks(data, checksum=checksum, block_events=block_events):
+    for block in event_blocks(data, checksum=checksum, block_events=block_events, passed=passed):
         walk.take(block)
     return None if block is None or not block.group_ended else walk.result(block.found)
 
@@ -144,11 +147,12 @@ class _Walk:
         stop_at = np.flatnonzero(stops)
         after = np.searchsorted(stop_at, borders)  # the first end of a statement at or behind the border
         ends_at = np.append(stop_at, len(events))[after]
-        pairs, code = np.unique(np.column_stack((table_ids, events["slot"])), axis=0, return_inverse=True)
+        first, code = _distinct(table_ids, events["slot"])
+        pairs = np.column_stack((table_ids, events["slot"]))[first]
         runs = np.flatnonzero(ends_at != borders)
         needed: list[list[tuple[int, int, int]]] = [[] for _ in range(len(borders))]
-        order = np.argsort(code.ravel(), kind="stable")
-        uses = np.split(order, np.cumsum(np.bincount(code.ravel()))[:-1])
+        order = np.argsort(code, kind="stable")
+        uses = np.split(order, np.cumsum(np.bincount(code))[:-1])
         for used, (table_id, slot) in zip(uses, pairs.tolist(), strict=True) if len(runs) else ():
             places = np.append(used, len(events))
             following = places[np.searchsorted(places, borders[runs], side="right")]
@@ -201,6 +205,13 @@ class _Walk:
             )
             for table_id, slot in maps
         )
+
+
+def _distinct(table_ids: Ints, slots: Ints) -> tuple[Ints, Ints]:
+    """Return where each pair of the two stands first, and per entry the number of its pair."""
+    _, number = np.unique(table_ids, return_inverse=True)
+    _, first, code = np.unique(number * (int(slots.max()) + 1) + slots, return_index=True, return_inverse=True)
+    return first, code
 
 
 def _length(found: Scan, at: int) -> int:

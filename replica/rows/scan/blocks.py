@@ -1,8 +1,9 @@
 """One event group of any size -> its rows events, a block at a time, so that a transaction of 100 GB takes no memory.
 
-In: the bytes of exactly one group. Out: scans of the whole group whose `events` are those of the block; `maps` are all
-that were met up to there. With each block comes what a reader that goes on behind it needs: the table maps of the
-running statement and the place of its text. Errors are those of the scan.
+In: the bytes of exactly one group. Out: scans of the whole group whose `events` are those of the block, which ends with
+so many rows events or where a window does; `maps` are all that were met up to there. With each block comes what a
+reader that goes on behind it needs: the table maps of the running statement and the place of its text. Errors are those
+of the scan.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 from replica.rows.scan.scan import FIRST_MAPS, Scan, as_bytes, doubled, hash_table
+from replica.rows.scan.windows import window_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.native.record import Records
     from replica.rows.scan.scan import Bytes
+    from replica.rows.scan.windows import Passed
 
 BLOCK_EVENTS: Final = 1 << 16
-"""7 MB of records; 512 MB of the log where events are as large as the server makes them."""
+"""7 MB of records, where events are as small as that in a window."""
+_WINDOW_ENDS: Final = frozenset({s.DONE, s.SHORT_EVENT, s.OPEN_GROUP})  # how a scan ends that was shown a part
 _GROUPS: Final = 2  # the one group, and room for the kernel to see that there is no other
 
 
@@ -42,8 +46,13 @@ class EventBlock(NamedTuple):
     group_ended: bool
 
 
-def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS) -> Iterator[EventBlock]:
-    """Yield the rows events of one group, in order; nothing where the group holds events that hold other events.
+def event_blocks(
+    data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS, passed: Passed | None = None
+) -> Iterator[EventBlock]:
+    """Yield the rows events of one group, in order, up to an event that holds other events, or to a crash that cut
+    short what was yielded before.
+
+    `passed` is told what lies before the next block, once that is asked for.
 
     Raises:
         ProtocolError: what `scan` refuses, and bytes that are not one group.
@@ -57,15 +66,19 @@ def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENT
     hints = np.zeros(s.HINTS, np.int64)
     state["trailer"] = CHECKSUM_LENGTH if checksum else 0
     events = np.empty(block_events, EventRecord.dtype)
+    begin, limit = 0, window_end(buffer, 0)
     while True:
         status = scan_range(
-            *(address(buffer), len(buffer), address(state)),
+            *(address(buffer), limit, address(state)),
             *(address(groups), len(groups), address(events), len(events), address(maps), len(maps)),
             *(address(table), len(table) - 1, address(active), address(hints)),
         )
         n_groups, n_events, n_maps = (int(state[count]) for count in ("groups", "events", "maps"))
-        if status == s.NEEDS_EXPANSION:
+        position = int(state["position"])
+        if status == s.NEEDS_EXPANSION or (begin and state["cut"]):
             return
+        if status in _WINDOW_ENDS and limit < len(buffer) and position > begin:
+            status = s.GROW
         if status not in (s.GROW, s.DONE):
             raise scan_fault(status, buffer, state)
         if n_groups > 1 or (status == s.DONE and n_groups != 1):
@@ -85,8 +98,11 @@ def event_blocks(data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENT
             skipped={},
         )
         yield EventBlock(found, active[: int(state["active"])], status == s.DONE)
+        if passed is not None:
+            passed(position)
         if status == s.DONE:
             return
+        begin, limit = position, window_end(buffer, position)
         events = np.empty_like(events)  # the block before is the caller's
         state["events"] = 0
         groups[n_groups]["first"] = 0

@@ -24,6 +24,17 @@ class ScanState(Record):
     skipped = word("per event type, the events that were passed because they are flagged IGNORABLE", count=256)
 
 
+class SearchState(Record):
+    """The state that a search for some groups of a range keeps between two windows of it."""
+
+    position = word("offset of the next event")
+    trailer = word("bytes of checksum after each event: 4 or 0")
+    open = word("the open group, one of protocol.event_row.Group")
+    start = word("offset of the group's first byte")
+    chosen = word("1: of what the group holds something is found")
+    found = word("how many there are so far")
+
+
 DONE = 0
 GROW = 1
 SHORT_EVENT = 2

@@ -22,9 +22,10 @@ from replica.native.kernel_group import (
 )
 from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
 from replica.native.kernel_statement import is_border
-from replica.native.memory import load_u1, store_u8
+from replica.native.memory import load_u1, load_u8, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag
+from replica.rows.scan.kernel_state import SearchState
 
 _DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _MARKED = int(GtidFlag.STANDALONE | GtidFlag.DDL)
@@ -41,19 +42,21 @@ class StatementRecord(Record):
 
 
 @kernel
-def find_statements(data: int, size: int, position: int, trailer: int, found: int, capacity: int, unmarked: int) -> int:
-    """Write the first `capacity` records; return how many there are, or -1 - the offset of an event cut short.
+def find_statements(data: int, size: int, state: int, found: int, capacity: int, unmarked: int) -> int:
+    """Write the first `capacity` records; return how many there are up to `size`, or to an event that is not whole.
 
     `unmarked` 0: only those of groups that the server marks.
     """
-    count = 0
-    marked = False
-    group = NO_GROUP
-    start = 0
+    position = load_u8(state + SearchState.position)
+    trailer = load_u8(state + SearchState.trailer)
+    group = load_u8(state + SearchState.open)
+    start = load_u8(state + SearchState.start)
+    marked = load_u8(state + SearchState.chosen)
+    count = load_u8(state + SearchState.found)
     while position < size:
         at = data + position
         if not is_whole(at, size - position, trailer):
-            return -1 - position
+            break
         length = event_length(at)
         role = role_of(at)
         if role == MEMBER:  # most events are: no text, and no border of a group
@@ -61,9 +64,9 @@ def find_statements(data: int, size: int, position: int, trailer: int, found: in
             continue
         end = at + length - trailer
         if role == BEGIN and end - at < HEADER + GTID_FIELDS:
-            return -1 - position
+            break
         if role in (BEGIN, MYSQL_BEGIN):
-            marked = role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _MARKED != 0
+            marked = 1 if role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _MARKED else 0
             start = position
         elif group != NO_GROUP and role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
             if (marked and role != LOAD) or (unmarked and not (role == STATEMENT and is_border(at, end))):
@@ -73,10 +76,16 @@ def find_statements(data: int, size: int, position: int, trailer: int, found: in
                     store_u8(record + StatementRecord.start, position)
                     store_u8(record + StatementRecord.end, position + length)
                     store_u8(record + StatementRecord.trailer, trailer)
-                    store_u8(record + StatementRecord.marked, 1 if marked else 0)
+                    store_u8(record + StatementRecord.marked, marked)
                 count += 1
         elif event_type(at) == _DESCRIPTION:
             trailer = described_trailer(at, length)
         group = group_step(group, role, at, end)
         position += length
+    store_u8(state + SearchState.position, position)
+    store_u8(state + SearchState.trailer, trailer)
+    store_u8(state + SearchState.open, group)
+    store_u8(state + SearchState.start, start)
+    store_u8(state + SearchState.chosen, marked)
+    store_u8(state + SearchState.found, count)
     return count

@@ -19,9 +19,10 @@ from replica.native.kernel_group import (
     mysql_statement,
 )
 from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
-from replica.native.memory import load_u1, store_u8
+from replica.native.memory import load_u1, load_u8, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag
+from replica.rows.scan.kernel_state import SearchState
 
 _DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _XA_PREPARE = int(EventType.XA_PREPARE)
@@ -39,16 +40,18 @@ class XaRecord(Record):
 
 
 @kernel
-def find_xa(data: int, size: int, position: int, trailer: int, found: int, capacity: int) -> int:
-    """Write the first `capacity` records; return how many there are, or -1 - the offset of an event cut short."""
-    count = 0
-    group = NO_GROUP
-    completes = 0  # 1: the open group ends an XA transaction
-    start = 0
+def find_xa(data: int, size: int, state: int, found: int, capacity: int) -> int:
+    """Write the first `capacity` records; return how many there are up to `size`, or to an event that is not whole."""
+    position = load_u8(state + SearchState.position)
+    trailer = load_u8(state + SearchState.trailer)
+    group = load_u8(state + SearchState.open)
+    start = load_u8(state + SearchState.start)
+    completes = load_u8(state + SearchState.chosen)  # 1: the open group ends an XA transaction
+    count = load_u8(state + SearchState.found)
     while position < size:
         at = data + position
         if not is_whole(at, size - position, trailer):
-            return -1 - position
+            break
         length = event_length(at)
         role = role_of(at)
         if role == MEMBER:  # most events are, and these end no group
@@ -57,13 +60,13 @@ def find_xa(data: int, size: int, position: int, trailer: int, found: int, capac
         kind = event_type(at)
         end = at + length - trailer
         if role == BEGIN and end - at < HEADER + GTID_FIELDS:
-            return -1 - position
+            break
         if role in (BEGIN, MYSQL_BEGIN):
             completes = 1 if role == BEGIN and load_u1(at + GTID_FLAGS_AT) & _COMPLETED_XA else 0
             start = position
         elif group == UNDECIDED and role == STATEMENT:
             if end - at < HEADER + QUERY_FIELDS:
-                return -1 - position
+                break
             completes = 1 if mysql_statement(at, end) == COMPLETES_XA else 0
         elif kind == _DESCRIPTION:
             trailer = described_trailer(at, length)
@@ -79,4 +82,10 @@ def find_xa(data: int, size: int, position: int, trailer: int, found: int, capac
             count += 1
         group = left
         position += length
+    store_u8(state + SearchState.position, position)
+    store_u8(state + SearchState.trailer, trailer)
+    store_u8(state + SearchState.open, group)
+    store_u8(state + SearchState.start, start)
+    store_u8(state + SearchState.chosen, completes)
+    store_u8(state + SearchState.found, count)
     return count

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.errors import DataLossError, ProtocolError, TruncatedError
+from replica.errors import DataLossError, ProtocolError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, TYPE_AT, EventType
@@ -32,6 +32,7 @@ from replica.protocol.transaction_events import XaId, read_xa_prepare
 from replica.protocol.wire import Cursor
 from replica.rows.scan.kernel_xa import XaRecord, find_xa
 from replica.rows.scan.scan import Bytes, Scan, as_bytes, scan
+from replica.rows.scan.windows import search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
+    from replica.rows.scan.windows import Passed
 
 _HEADER: Final = struct.Struct("<4xBII")  # type, server id, length
 _MARIADB_GTID: Final = struct.Struct("<QI")  # sequence number, domain
@@ -83,17 +85,17 @@ class _Prepared(NamedTuple):
     last: int
 
 
-def find_xa_groups(data: Bytes, *, checksum: bool) -> list[XaGroup]:
+def find_xa_groups(data: Bytes, *, checksum: bool, passed: Passed | None = None) -> list[XaGroup]:
     """Find the groups of a range that prepare or end an XA transaction, from the headers of its events alone.
 
-    `number` is -1: groups are not counted.
+    `number` is -1: groups are not counted. `passed` is told what has been walked over.
 
     Raises:
         ProtocolError: an event ends too early, or does not say which transaction it is about.
     """
     buffer = as_bytes(data)
     start = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    return _found(buffer, start, CHECKSUM_LENGTH if checksum else 0)
+    return _found(buffer, start, CHECKSUM_LENGTH if checksum else 0, passed)
 
 
 def xa_groups(found: Scan) -> list[XaGroup]:
@@ -110,12 +112,14 @@ def xa_groups(found: Scan) -> list[XaGroup]:
         raise ProtocolError("an XA event does not belong to the group it stands in", offset=error.args[0]) from None
 
 
-def _found(data: npt.NDArray[np.uint8], start: int, trailer: int) -> list[XaGroup]:
+def _found(data: npt.NDArray[np.uint8], start: int, trailer: int, passed: Passed | None = None) -> list[XaGroup]:
     records = np.empty(FIRST_FOUND, XaRecord.dtype)
+
+    def find(memory: int, size: int, state: int) -> int:
+        return find_xa(memory, size, state, address(records), len(records))
+
     while True:
-        count = find_xa(address(data), len(data), start, trailer, address(records), len(records))
-        if count < 0:
-            raise TruncatedError("the bytes end inside an event", offset=-1 - count)
+        count = search(data, start, trailer, find, passed)
         if count <= len(records):
             groups = [_group(data, *record) for record in records[:count].tolist()]
             return [group for group in groups if group is not None]

@@ -11,7 +11,7 @@ from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import BINLOG_MAGIC, GtidFlag
 from replica.protocol.events import ExecuteLoadQueryEvent, FormatDescriptionEvent, GtidEvent, decode
 from replica.protocol.query import QueryEvent
-from replica.rows.scan import statements
+from replica.rows.scan import statements, windows
 from replica.rows.scan.statements import LoggedStatement, LoggedText, logged_statements, logged_texts
 from tests.vectors.load import HERE, VERSIONS
 
@@ -64,18 +64,22 @@ def texts_in(data: bytes) -> list[LoggedText]:
     return list(logged_texts(*described(data)))
 
 
-@pytest.mark.parametrize("room", [1, 64])
+@pytest.mark.parametrize(("room", "window"), [(1, 16 << 20), (64, 16 << 20), (64, 1), (1, 500)])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_statements_of_marked_groups(path: Path, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_of_marked_groups(path: Path, room: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "FIRST_FOUND", room)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", window)
     data = path.read_bytes()
     assert [(str(s.gtid), s.query.query) for s in found_in(data)] == expected(data)
 
 
-@pytest.mark.parametrize("room", [1, 64])
+@pytest.mark.parametrize(("room", "window"), [(1, 16 << 20), (64, 16 << 20), (64, 1), (1, 500)])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_all_statements_but_the_borders_of_transactions(path: Path, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_statements_but_the_borders_of_transactions(
+    path: Path, room: int, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(statements, "FIRST_FOUND", room)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", window)
     data = path.read_bytes()
     found = [(text.begin, text.statement.query, text.marked) for text in texts_in(data)]
     assert [(str(e.gtid), q, m) for e, q, m in found if isinstance(e, GtidEvent)] == expected_texts(data)

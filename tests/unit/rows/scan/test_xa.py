@@ -12,6 +12,7 @@ from replica.errors import DataLossError, ProtocolError
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
+from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, deliver, find_xa_groups, xa_groups
 from replica.rows.types.types import OutputColumn
@@ -238,7 +239,9 @@ def test_random_streams_as_the_plain_decoder_reads_them(shape: Literal["envelope
         check_twin(stream.binlog(), WANTED, DecodeOptions(shape=shape, batch_rows=chance.choice((2, 7, 1000))))
 
 
-def test_groups_are_found_with_their_places() -> None:
+@pytest.mark.parametrize("window", [1, 100, 16 << 20])
+def test_groups_are_found_with_their_places(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "WINDOW_BYTES", window)
     stream = Primary()
     transaction(stream, 1)
     assert find_xa_groups(bytes(stream), checksum=True) == []

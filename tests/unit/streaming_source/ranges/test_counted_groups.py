@@ -43,6 +43,25 @@ def test_bytes_are_counted_once_however_small_the_batches_are(tmp_path: Path, mo
     assert sum(counted) == sum(r.end - r.start for r in feed.log.ranges(first, last, 1 << 30))
 
 
+def test_a_large_transaction_is_counted_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counted_groups, "COUNT_BYTES", 1)
+    monkeypatch.setattr(counted_groups, "LARGE_BYTES", 200_000)
+    walked = []
+    count = decode.count_group
+
+    def spy(data: memoryview, *args: Any, **options: Any) -> Any:
+        walked.append(len(data))
+        return count(data, *args, **options)
+
+    monkeypatch.setattr(decode, "count_group", spy)
+    feed = RowFeed(tmp_path)
+    large = Group("0-1-4", (("t", 30_000), ("other", 30_000), ("t", 20_000)))
+    feed.arrive_rows(*small(1, 3), large, *small(5, 9))
+    found = batches(plan(feed, tables=TABLES, max_rows=4), offset(""))
+    assert sizes(found) == [3, 50_000, 4, 1]
+    assert [size > counted_groups.LARGE_BYTES for size in walked] == [True]
+
+
 def test_more_transactions_than_are_remembered_are_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counted_groups, "MAX_GROUPS", 4)
     monkeypatch.setattr(counted_groups, "COUNT_BYTES", 1)

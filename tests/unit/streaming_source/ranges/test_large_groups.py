@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
 from replica.relay_log.log import RelayRange
-from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_group, count_rows
 from replica.rows.decode.row_index import index_rows
+from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
@@ -141,6 +142,7 @@ def log_file(folder: Path, content: bytes) -> str:
     target=st.integers(1, 300),
     tables=st.sampled_from([SELECTED, ALL, UPDATES, CHANGED]),
     block=st.sampled_from([1, 2, 5, 1 << 16]),
+    window=st.sampled_from([1, 40, 200, 16 << 20]),
 )
 def test_any_cut_gives_the_rows_of_the_whole_transaction(
     folder: Path,
@@ -151,6 +153,7 @@ def test_any_cut_gives_the_rows_of_the_whole_transaction(
     target: int,
     tables: SelectedTables,
     block: int,
+    window: int,
 ) -> None:
     stream = Primary(checksum=checksum)
     stream.gtid(None, 2, struct.pack("<Q", 5))
@@ -166,15 +169,18 @@ def test_any_cut_gives_the_rows_of_the_whole_transaction(
         stream.query(ending.upper().encode())
     data = bytes(stream)
     group = RelayRange(log_file(folder, data), start, len(data), checksum)
-    groups = finely_indexed(tables, group, block)
+    groups = finely_indexed(tables, group, block, window)
     parts = groups.parts(group, target)
     assert read(parts, tables) == list(rows_of(memoryview(data)[start:], tables, checksum=checksum))
 
 
-def finely_indexed(tables: SelectedTables, group: RelayRange, block: int = 1 << 16) -> LargeGroups:
+def finely_indexed(
+    tables: SelectedTables, group: RelayRange, block: int = 1 << 16, window: int = windows.WINDOW_BYTES
+) -> LargeGroups:
     """With a border at each rows event."""
     groups = LargeGroups(tables)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "WINDOW_BYTES", window)
         patch.setattr(
             large_groups,
             "index_rows",
@@ -182,6 +188,37 @@ def finely_indexed(tables: SelectedTables, group: RelayRange, block: int = 1 << 
         )
         groups.index(group)
     return groups
+
+
+@given(
+    made=statements(),
+    checksum=st.booleans(),
+    ending=st.sampled_from(["xid", "rollback", "prepare"]),
+    tables=st.sampled_from([SELECTED, ALL, UPDATES]),
+    window=st.sampled_from([1, 40, 200, 16 << 20]),
+)
+def test_rows_of_a_group_are_counted_in_windows(
+    made: list[dict[str, Any]], *, checksum: bool, ending: str, tables: SelectedTables, window: int
+) -> None:
+    stream = Primary(checksum=checksum)
+    stream.begin(xa="x" if ending == "prepare" else None)
+    write_statements(stream, made)
+    match ending:
+        case "xid":
+            stream.xid()
+        case "rollback":
+            stream.query(b"ROLLBACK")
+        case _:
+            stream.xa_prepared("x")
+    passed: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "WINDOW_BYTES", window)
+        groups, counts = count_group(bytes(stream), tables, checksum=checksum, passed=passed.append)
+    whole, expected = count_rows(bytes(stream), tables, checksum=checksum)
+    assert counts.tolist() == expected.tolist()
+    assert (groups.start.tolist(), groups.end.tolist()) == (whole.start.tolist(), whole.end.tolist())
+    assert passed == sorted(passed)
+    assert passed[-1] == len(bytes(stream))
 
 
 @given(made=statements(), checksum=st.booleans(), target=st.integers(1, 300), tables=st.sampled_from(SELECTIONS))

@@ -6,8 +6,8 @@ group end of the relay log that every snapshot opened from now on sees, or in wo
 The pair alone is no proof (all measured on 10.5, 10.11 and 11.8): a rotation moves it past commits that still wait, it
 may be torn then, any other session's SHOW STATUS overwrites it, and an XA COMMIT moves it before the engine commits. So
 it counts only where it is exactly the end of a group, not the beginning of a file, not lower than before, and once it
-is `age_s` old; L then goes back before the XA COMMITs that the engine is not done with. While nothing is committed, the
-end of the log is L at once.
+is `age_s` old; L then goes back before the XA COMMITs that the engine is not done with. Where no thread of the server
+can be in a commit, the end of the log is L at once, whatever the pair says.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ServerStatus:
 
     `place` is the pair, None where the server has none. `waiting`: sessions whose commit waits for a semi-synchronous
     replica. `position` is @@global.gtid_binlog_pos, `time_s` the server's clock, in seconds since 1970. `prepared`: the
-    XA transactions that XA RECOVER lists.
+    XA transactions that XA RECOVER lists. `settled`: no thread could be in a commit; False where this was not asked.
     """
 
     place: BinlogPosition | None
@@ -51,6 +51,7 @@ class ServerStatus:
     position: GtidPosition
     time_s: float
     prepared: frozenset[XaId] = frozenset()
+    settled: bool = False
 
 
 class AcceptedPairs:
@@ -94,7 +95,7 @@ class AcceptedPairs:
             self._forget()  # the log was made again
         self._looked = head.location
         self._xa.look(before.location, status.prepared)
-        if self._is_idle(before, status, now_s):
+        if status.settled or self._is_idle(before, status, now_s):
             self._prove(before)
         self._accept(status, head, now_s)
 

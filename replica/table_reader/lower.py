@@ -19,6 +19,7 @@ from replica.protocol.gtid import BinlogPosition
 from replica.relay_log.identity import source_of
 from replica.table_reader.accepted_pairs import TEN_SECONDS, AcceptedPairs, ServerStatus
 from replica.table_reader.aged_positions import AgedPositions
+from replica.table_reader.commits_under_way import ask_no_commit
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.session import position_of
 
@@ -36,15 +37,20 @@ _UPDATES = "log_slave_updates"
 _SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # in milliseconds
 
 
-def ask_status() -> Steps[ServerStatus]:
-    """Ask for the pair first, and then for what must not be older than it; last for the prepared XA transactions."""
+def ask_status(*, closely: bool = False) -> Steps[ServerStatus]:
+    """Ask for the pair first, and then for what must not be older than it; last for the prepared XA transactions.
+
+    `closely`: ask too whether any commit can be under way, which looks at each of the server's threads.
+    """
     rows = yield Query(f"SHOW STATUS WHERE Variable_name IN ('{_FILE}', '{_OFFSET}', '{_WAITING}')")
     found = {(name or "").lower(): value or "" for name, value in rows}
     ((position, time_s),) = yield Query("SELECT @@global.gtid_binlog_pos, UNIX_TIMESTAMP(SYSDATE(6))")
     file = found.get(_FILE, "")
     place = BinlogPosition(file, int(found.get(_OFFSET) or 0)) if file else None
     prepared = yield from prepared_transactions()
-    return ServerStatus(place, int(found.get(_WAITING) or 0), position_of(position), float(time_s or 0), prepared)
+    settled = (yield from ask_no_commit()) if closely else False
+    waiting, clock_s = int(found.get(_WAITING) or 0), float(time_s or 0)
+    return ServerStatus(place, waiting, position_of(position), clock_s, prepared, settled)
 
 
 def ask_hold() -> Steps[float]:
@@ -130,8 +136,8 @@ class LowerPosition:
         try:
             connection = self._connection or self._connect()
             before = self._log.head()
-            status = connection.run(ask_status())
             source = None if before is None else source_of(self._log.directory, before.location.file)
+            status = connection.run(ask_status(closely=source == self._uid and self.lower() is None))
             if source == self._uid or (source is None and not self._replica):
                 self._judge_by(AcceptedPairs, self._age_s)
             elif self._replica:

@@ -1,4 +1,6 @@
-"""L on real servers: never behind what a snapshot misses, whatever the pair says; at once on a server at rest."""
+"""L on real servers: never behind what a snapshot misses, whatever the pair says; at once where no commit can be under
+way.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
+from replica.table_reader.commits_under_way import ask_no_commit
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.lower import LowerPosition, ask_status
 from replica.table_reader.xa_commits import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
+from tests.integration.running_statement import running_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,8 +110,13 @@ def test_it_stays_before_a_commit_that_waits_while_the_binlog_is_rotated(
         pair = pair_of(server)
         wrong = server.value(f"SELECT BINLOG_GTID_POS('{pair.file}', {pair.position})")
         assert wrong == server.gtid_binlog_pos() != before, "the pair covers a row that no snapshot sees"
-        with contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection:
+        fresh = LowerPosition(config, config.endpoints[0], log, age_s=600)
+        with (
+            contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection,
+            contextlib.closing(fresh),
+        ):
             for _ in range(30):
+                assert polled(fresh) is None, "a commit is under way"
                 found = polled(lower)
                 assert found is not None
                 assert str(found.position) == before
@@ -116,9 +125,10 @@ def test_it_stays_before_a_commit_that_waits_while_the_binlog_is_rotated(
                 connection.end_snapshot()
                 assert str(upper) != before
                 time.sleep(0.1)
-        server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-        hanging.join(WAIT_S)
-        rotating.join(WAIT_S)
+            server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+            hanging.join(WAIT_S)
+            rotating.join(WAIT_S)
+            wait_for(fresh, server.gtid_binlog_pos())
         wait_for(lower, server.gtid_binlog_pos())
         server.sql("INSERT INTO s.t VALUES (3)")
         wait_for(lower, server.gtid_binlog_pos())
@@ -136,6 +146,24 @@ def test_a_server_without_a_group_is_at_rest(
         assert found is not None, lower.reason
         assert found.position == GtidPosition()
         assert lower.reason == ""
+
+
+def test_a_server_that_commits_nothing_has_it_at_once_where_the_log_begins(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    """No group of the log tells of a commit, and the last one of the server is young."""
+    server = make_server(server_version)
+    config = replica_config(server)
+    server.sql("CREATE DATABASE s", "CREATE TABLE s.t (id INT PRIMARY KEY) ENGINE=InnoDB", "INSERT INTO s.t VALUES (1)")
+    with read_lower(server, tmp_path, 600, GtidPosition.parse(server.gtid_binlog_pos())) as (lower, _):
+        wait_for(lower, server.gtid_binlog_pos())
+        assert lower.reason == ""
+        other = LowerPosition(config, config.endpoints[0], RelayLog(tmp_path), age_s=600)
+        with contextlib.closing(other):
+            with running_statement(server):
+                for _ in range(10):
+                    assert polled(other) is None, "it may be a commit: the account is not shown what it does"
+            wait_for(other, server.gtid_binlog_pos())
 
 
 def test_a_server_at_rest_after_its_last_commit_and_after_a_restart(
@@ -196,6 +224,59 @@ def test_snapshots_see_all_up_to_it_under_load_and_rotation_and_monitoring(
     assert seen == sorted(seen)
 
 
+def test_where_no_commit_can_be_under_way_snapshots_see_all_that_the_log_has(
+    make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
+) -> None:
+    """Under writers that pause, each in a domain of its own; one takes Aria in, which has no two phases."""
+    server = make_server(server_version, "--max-binlog-size=4096", "--sync-binlog=1")
+    server.sql("CREATE DATABASE s", *(f"CREATE TABLE s.t{n} (id INT PRIMARY KEY AUTO_INCREMENT)" for n in (1, 2)))
+    server.sql("CREATE TABLE s.a (id INT PRIMARY KEY AUTO_INCREMENT) ENGINE=Aria")
+    config = replica_config(server)
+    ending = threading.Event()
+    plain = ("INSERT INTO s.t1 VALUES (NULL)",)
+    mixed = ("BEGIN", "INSERT INTO s.t2 VALUES (NULL)", "INSERT INTO s.a VALUES (NULL)", "COMMIT")
+    server.sql("SET gtid_domain_id = 2", *mixed)
+    once = GtidPosition.parse(server.gtid_binlog_pos()).get(2)
+    assert once is not None
+    groups_a_row = {1: 1, 2: once.seq_no}
+
+    def work(domain: int, *statements: str) -> None:
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"SET gtid_domain_id = {domain}")
+            while not ending.wait(0.002):
+                for statement in statements:
+                    cursor.execute(statement)
+
+    threads = [threading.Thread(target=work, args=(1, *plain)), threading.Thread(target=work, args=(2, *mixed))]
+    with (
+        read_lower(server, tmp_path, 600) as (_, log),
+        contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection,
+    ):
+        seen: set[str] = set()
+
+        def enough() -> bool:
+            head = log.head()
+            settled = connection.run(ask_no_commit())
+            connection.begin_snapshot()
+            rows = {n: int(connection.rows(f"SELECT COUNT(*) FROM s.t{n}")[0][0] or 0) for n in (1, 2)}
+            connection.end_snapshot()
+            if settled and head is not None:
+                for domain, count in rows.items():
+                    last = head.position.get(domain)
+                    assert last is None or last.seq_no // groups_a_row[domain] <= count
+                seen.add(str(head.position))
+            return len(seen) >= 30
+
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(enough, "thirty places")
+        finally:
+            ending.set()
+            for thread in threads:
+                thread.join(WAIT_S)
+
+
 def prepare(server: MariaDb, name: str, row: int) -> None:
     server.sql(f"XA START '{name}'", f"INSERT INTO x.t VALUES ({row})", f"XA END '{name}'", f"XA PREPARE '{name}'")
 
@@ -214,6 +295,9 @@ def test_an_xa_commit_is_listed_until_the_engine_is_done_with_it(
         server.connect() as session,
         session.cursor() as cursor,
     ):
+
+        def settled() -> bool:
+            return connection.run(ask_no_commit())
 
         def lower() -> str:
             """L, were all committed but XA COMMITs."""
@@ -239,10 +323,12 @@ def test_an_xa_commit_is_listed_until_the_engine_is_done_with_it(
         wait_until(lambda: received(log) == server.gtid_binlog_pos() != before, "we have it")
         for _ in range(10):
             assert lower() == before
+            assert not settled()
             assert server.sql("SELECT id FROM x.t") == []
             time.sleep(0.1)
         server.sql("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
         hanging.join(WAIT_S)
+        wait_until(settled, "no commit is under way")
         assert lower() == server.gtid_binlog_pos() != before
         assert server.sql("SELECT id FROM x.t") == [(1,)]
 

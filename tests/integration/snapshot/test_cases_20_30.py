@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
 from replica.errors import DataLossError, PositionPurgedError, PrerequisiteError, ReplicaError, StatementDmlError
 from replica.schema.generated import omits_generated
+from replica.table_reader.snapshot import TableSnapshot
 from tests.integration.snapshot.query import READ, SnapshotQuery, server_state
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
 
@@ -227,6 +229,19 @@ def test_case_27_an_idle_server_is_read_at_once(
         server.sql("INSERT INTO s.t VALUES (21, 0, 'the first group')")
         query.catch_up()
         assert query.operations("t", "insert") == [(21,)]
+
+
+def test_case_27_a_server_that_was_written_a_moment_ago_is_read_at_once(source: MariaDb, tmp_path: Path) -> None:
+    """The relay log begins behind its last commit; the age that a place has to have is never reached."""
+    source.sql("INSERT INTO s.t VALUES (100001, 0, 'young')")
+    defaults = TableSnapshot.__init__.__kwdefaults__
+    assert defaults is not None
+    with mock.patch.dict(defaults, age_s=600), SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:
+        query.batch()
+        source.sql("DELETE FROM s.t WHERE id IN (10, 100001)")
+        query.read_all()
+        query.catch_up()
+        assert query.keys("t") == ids(source, "s.t")
 
 
 @pytest.mark.parametrize("lose", ["spool", "relay"])

@@ -79,10 +79,12 @@ class Bed:
         time_s: float = T0,
         before: RelayHead | None = None,
         prepared: Sequence[str] = (),
+        settled: bool = False,
     ) -> RelayHead | None:
         known = GtidPosition.parse(f"0-1-{self.sequence}" if position is None else position)
         listed = frozenset(XaId(1, name.encode(), b"") for name in prepared)
-        self.pairs.look(ServerStatus(place, waiting, known, time_s, listed), before or self.log.head(), now_s)
+        status = ServerStatus(place, waiting, known, time_s, listed, settled)
+        self.pairs.look(status, before or self.log.head(), now_s)
         return self.pairs.lower(now_s)
 
     def busy(self, place: BinlogPosition | None, now_s: float) -> RelayHead | None:
@@ -244,6 +246,34 @@ def test_a_server_that_is_not_at_rest(bed: Bed, reason: str) -> None:
             found = bed.look(bed.ends[-1], 0, time_s=T0)
     assert found is None
     assert bed.pairs.reason
+
+
+def test_where_no_commit_can_be_under_way_the_end_of_the_log_is_committed_whatever_the_pair_says(bed: Bed) -> None:
+    bed.commit(3).send()
+    before = bed.log.head()
+    bed.rotate("bin.000002")
+    bed.commit().send()
+    torn = BinlogPosition("bin.000002", bed.ends[0].position)
+    assert place_of(bed.look(torn, 0, settled=True, before=before)) == bed.ends[2], "what came since may not be"
+    assert place_of(bed.look(None, 0, settled=True)) == bed.ends[3]
+
+
+def test_where_no_commit_can_be_under_way_a_log_without_a_group_is_committed(tmp_path: Path) -> None:
+    bed = Bed(tmp_path / "relay")
+    with RelayWriter.open(bed.directory, start=GtidPosition.parse("0-1-7")):
+        pass
+    assert bed.look(BinlogPosition("bin.000001", 811), 0, position="0-1-7") is None
+    lower = bed.look(BinlogPosition("bin.000001", 811), 1, position="0-1-7", settled=True)
+    assert lower is not None
+    assert str(lower.position) == "0-1-7"
+
+
+def test_where_no_commit_can_be_under_way_no_window_begins_before_rows_that_the_log_has_not(bed: Bed) -> None:
+    bed.commit(2)
+    bed.commit(xa="commit").send()
+    assert bed.look(None, 0, settled=True, prepared=("x",)) is None
+    assert bed.pairs.reason == ROWLESS
+    assert place_of(bed.look(None, 0, settled=True)) == bed.ends[2]
 
 
 def test_at_the_beginning_of_a_file_a_server_has_to_be_at_rest_for_ten_seconds(bed: Bed) -> None:

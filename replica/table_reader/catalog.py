@@ -45,7 +45,9 @@ _TABLES: Final = (
 )
 _ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
 _TABLE_ROWS: Final = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-_TABLE: Final = "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_TABLE: Final = (
+    "SELECT TABLE_TYPE, ENGINE, VERSION() FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+)
 
 
 class Asked(Protocol):
@@ -84,7 +86,7 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     facts = connection.rows(_TABLE, name)
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
         return None
-    engine = facts[0][1]
+    _, engine, version = facts[0]
     locking = unkeyed and engine in LOCKING_ENGINES
     if engine not in VERSIONED_ENGINES and not locking:
         raise PrerequisiteError(
@@ -102,7 +104,7 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
             raise
         if schema is None:
             return None
-        read, defined = _told(connection, schema)
+        read, defined = _told(schema, version or "")
         if locking:
             return ReadTable(read, WHOLE_ROW, locks=True, defined=defined)
         key = choose_key(read, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
@@ -117,11 +119,12 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     )
 
 
-def _told(connection: Asked, schema: TableSchema) -> tuple[TableSchema, TableSchema | None]:
-    """Return a table with the columns that row images tell, and with all of them, None: the same."""
+def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:
+    """Return a table with the columns that row images tell on a server of this version, and with all of them, None: the
+    same.
+    """
     if not any(column.computed for column in schema.columns):
         return schema, None
-    version = connection.rows("SELECT VERSION()")[0][0] or ""
     return (without_generated(schema), schema) if omits_generated(version) else (schema, None)
 
 

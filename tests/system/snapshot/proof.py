@@ -121,6 +121,7 @@ class SnapshotProof:
         self.while_reading = 0
         self._chance = random.Random(f"{wanted.seed} snapshot kills")
         self._over = threading.Event()
+        self._pacing = threading.Thread(target=self._pace, name="pace", daemon=True)
         self._drivers = 0
         self._judged = dict.fromkeys(wanted.kinds, -1)
         self._version = 0
@@ -140,9 +141,8 @@ class SnapshotProof:
             self._driver = driver
             self.source.start()
             self.source.pace("go")
-            pacing = threading.Thread(target=self._pace, name="pace", daemon=True)
-            pacing.start()
-            stack.callback(pacing.join)
+            self._pacing.start()
+            stack.callback(self._pacing.join)
             stack.callback(self._over.set)
             deck: list[str] = []
             while sum(self.hits.values()) < self.wanted.kills:
@@ -323,6 +323,7 @@ class SnapshotProof:
         then = {query.kind: query.progress().committed + MORE_BATCHES for query in self.queries}
         self._until(driver, lambda: all(q.progress().committed >= then[q.kind] for q in self.queries), "the stream")
         self._over.set()
+        self._pacing.join()  # it writes to those that end now
         done = self.source.finish()
         goal = set(self.source.primary.gtid_binlog_pos().split(","))
         self.say(f"the load has ended at {','.join(sorted(goal))}")

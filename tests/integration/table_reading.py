@@ -16,7 +16,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.table_reader.chunk_choice import ALL, ReadLimit
 from replica.table_reader.frontier import NOTHING, Frontier
 from replica.table_reader.pace import Pace
@@ -51,6 +51,7 @@ class TableReading:
         *,
         pace: Pace | None = None,
         wanted: Callable[[str, str], bool] = lambda database, table: True,  # noqa: ARG005
+        caught_up: bool = False,
         **options: object,
     ) -> None:
         self.server = server
@@ -58,6 +59,7 @@ class TableReading:
         self.keys = keys
         self.pace = pace or Pace(connections=3, chunk_rows=150)
         self.wanted = wanted
+        self.caught_up = caught_up  # a statement that comes while tables are read has those of its name read again
         user, password = server.add_user()
         given = {"host": server.host, "port": server.port, "user": user, "password": password, "start": "earliest"}
         self.config = ReplicaConfig.parse({**given, **options})
@@ -80,6 +82,9 @@ class TableReading:
         self.replica = EmbeddedReplica(self.config, self.folder / "relay")
         self.replica.start(None)
         wait_until(self.replica.log.head, "the relay log has begun")
+        if self.caught_up:
+            goal = GtidPosition.parse(self.server.gtid_binlog_pos())
+            wait_until(lambda: covers(self.replica.head().position, goal), "the relay log has what is there")
         self.snapshot = self._snapshot()
         self.snapshot.start(self.frontier)
 

@@ -28,6 +28,14 @@ TOKEN = "marker-of-a-token-0123456789"
 PROGRAM = [sys.executable, "-m", "replica"]
 
 
+def asked(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+
+def endpoint_in(answer: subprocess.CompletedProcess[str]) -> str:
+    return str(json.loads(answer.stdout)["status"]["connection"]["endpoint"])
+
+
 def test_status_asks_with_the_token_over_tls(tmp_path: Path, any_server: MariaDb) -> None:
     certificates = Certificates.in_folder(CACHE / "certificates")
     any_server.add_user("repl", SECRET)
@@ -56,11 +64,12 @@ def test_status_asks_with_the_token_over_tls(tmp_path: Path, any_server: MariaDb
                 with pytest.raises(urllib.error.HTTPError, match="401"):
                     urllib.request.urlopen(f"{url}/metrics", context=trusted, timeout=60)  # noqa: S310
                 asking = [*PROGRAM, "status", "--json", f"--url={url}", f"--tls-ca={certificates.ca}"]
-                with_token = subprocess.run(
-                    [*asking, f"--token-file={token_file}"], cwd=PROJECT, capture_output=True, text=True, check=False
+                with_token = asked(*asking, f"--token-file={token_file}")
+                wait_until(
+                    lambda: endpoint_in(asked(*asking, f"--token-file={token_file}")), "the record names the host"
                 )
-                assert json.loads(with_token.stdout)["status"]["connection"]["endpoint"] == options["host"]
-                without = subprocess.run(asking, cwd=PROJECT, capture_output=True, text=True, check=False)
+                assert endpoint_in(asked(*asking, f"--token-file={token_file}")) == options["host"]
+                without = asked(*asking)
                 assert without.returncode == 40
                 assert "answers 401 Unauthorized" in without.stderr
             finally:

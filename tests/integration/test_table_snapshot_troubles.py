@@ -75,7 +75,8 @@ def test_rows_that_are_wider_than_was_thought_end_a_chunk_early(server: MariaDb,
     server.sql("CREATE TABLE d.w (id INT PRIMARY KEY, v LONGTEXT)")
     server.sql("INSERT INTO d.w SELECT seq, IF(seq <= 2000, 'x', REPEAT('y', 100000)) FROM d.seq_1_to_2100")
     tables = {**TABLES, ("d", "w"): ("id",)}
-    with TableReading(server, tmp_path, tables, pace=Pace(connections=1, chunk_bytes=1 << 20)) as reading:
+    pace = Pace(connections=1, chunk_bytes=1 << 20)
+    with TableReading(server, tmp_path, tables, pace=pace, caught_up=True) as reading:
         reading.to_the_end()
         assert reading.snapshot.progress().rows == 7100
     assert reading.delivered["d", "w"] == 2100

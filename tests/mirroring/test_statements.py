@@ -39,7 +39,7 @@ GH_OST = (
     "INSERT INTO _items_gho (id, v) SELECT id, v FROM items",
     "RENAME TABLE items TO _items_del, _items_gho TO items",
 )
-SWAP = ("RENAME TABLE items TO between, other TO items, between TO other",)
+SWAP = ("RENAME TABLE items TO aside, other TO items, aside TO other",)
 PARTITIONS = ("ALTER TABLE parts DROP PARTITION p0", "ALTER TABLE parts EXCHANGE PARTITION p1 WITH TABLE other")
 REPLACED = (
     "CREATE OR REPLACE TABLE other (k BIGINT PRIMARY KEY, w TEXT)",

@@ -59,7 +59,7 @@ def test_the_page_of_status() -> None:
 
 
 def test_the_line_of_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(**_options: object) -> None:
+    def fails(*_arguments: object, **_options: object) -> None:
         raise ServerError(f"db1 answered with error 1: {HOSTILE}.")
 
     monkeypatch.setattr(cli.program, "main", fails)

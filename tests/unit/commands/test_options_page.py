@@ -39,13 +39,17 @@ def test_the_example_is_a_configuration_that_differs_from_the_defaults_in_the_ac
 @pytest.mark.parametrize("name", DaemonConfig.model_fields)
 def test_each_line_of_the_example_is_taken_without_its_hash(name: str, tmp_path: Path) -> None:
     (line,) = [line for line in example().splitlines() if line.lstrip("# ").startswith(f"{name} = ")]
-    pairs = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
+    needs = {
+        "tls_cert": {"tls_key": "/other.pem"},
+        "tls_key": {"tls_cert": "/other.pem"},
+        "http_token_file": {"http_listen": "127.0.0.1:9306"},
+        "http_tls_cert": {"http_listen": "127.0.0.1:9306", "http_tls_key": "/other.pem"},
+        "http_tls_key": {"http_listen": "127.0.0.1:9306", "http_tls_cert": "/other.pem"},
+    }
     file, client = tmp_path / "one.toml", tmp_path / "my.cnf"
     client.write_text("[client]\n")
     file.write_text(line.removeprefix("# ").replace("/etc/mariadb-replica/defaults_file", str(client)) + "\n")
-    given = {"user": "u", **read_options_file(file)}
-    if name in pairs:
-        given[pairs[name]] = "/other.pem"
+    given = {"user": "u", **needs.get(name, {}), **read_options_file(file)}
     made = DaemonConfig.parse(given)
     default = DaemonConfig.model_fields[name].get_default()
     if default is not None and name not in ("server_id", "user", "report_host"):

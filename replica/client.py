@@ -324,9 +324,8 @@ class Replica:
             on_pause=self._log_pause,
         )
         self._session = session
-        asyncio.get_running_loop().call_soon(
-            self._leave_if_it_moves, session
-        )  # they were read again while it connected
+        # The options may have been read again while it connected.
+        asyncio.get_running_loop().call_soon(self._leave_if_it_moves, session)
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
         except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError, DisconnectedError) as ending:

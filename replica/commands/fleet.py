@@ -7,6 +7,7 @@ connection and the state of its relay log. A file that is wrong, or a daemon tha
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from pathlib import Path
@@ -14,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.commands.options import CONFIG_VARIABLE, option_of
+from replica.commands.options import gather, option_of
 from replica.commands.outcome import call
 from replica.commands.run import run
-from replica.config import ENVIRONMENT_PREFIX, read_options_file
 from replica.daemon.config import DaemonConfig
 from replica.daemon.fleet import Fleet
 from replica.daemon.logs import LogWriter
@@ -26,8 +26,6 @@ from replica.native.warm import load_imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-CLUSTER = f"{ENVIRONMENT_PREFIX}CLUSTER"
 
 
 @click.command(name="fleet")
@@ -59,17 +57,11 @@ def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
 
 def _serve(file: Path) -> None:
     """Run the daemon of one file, in a process of its own."""
-    os.environ.pop(CONFIG_VARIABLE, None)
-    if CLUSTER not in os.environ and not _names_cluster(file):
-        os.environ[CLUSTER] = file.stem
-    call(run, ["--config", str(file)])
-
-
-def _names_cluster(file: Path) -> bool:
-    try:
-        return any(DaemonConfig.name_of(key) == "cluster" for key in read_options_file(file))
-    except ReplicaError:
-        return True  # `run` says what is wrong with it
+    arguments = ["--config", str(file)]
+    with contextlib.suppress(ReplicaError):  # `run` says what is wrong with it
+        if "cluster" not in gather(DaemonConfig, {}, os.environ, file).values:
+            arguments += ["--cluster", file.stem]
+    call(run, arguments)
 
 
 def _found(files: Sequence[Path]) -> Iterator[Path]:

@@ -141,7 +141,7 @@ def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusReco
         # Not for the address of a redirection, which may be anyone's.
         request.add_unredirected_header("Authorization", f"Bearer {read_token(token_file)}")
     try:
-        trusted = ssl.create_default_context(cafile=tls_ca)
+        trusted = None if tls_ca is None else ssl.create_default_context(cafile=tls_ca)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"--tls-ca {tls_ca} cannot be used: {error}.", hint=MAY_READ) from None
     try:

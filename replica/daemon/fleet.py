@@ -18,12 +18,21 @@ import signal
 import socket
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.daemon.notify import Notifier
+from replica.errors import (
+    AuthenticationError,
+    ConfigError,
+    DuplicateServerIdError,
+    InstallationError,
+    OutOfOrderGtidError,
+    PositionLostError,
+    PrerequisiteError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +40,13 @@ if TYPE_CHECKING:
 
     Say = Callable[..., object]
 
-FOR_PEOPLE: Final = frozenset({20, 21, 22, 31, 32, 33, 34})
+FOR_PEOPLE: Final = frozenset(
+    kind.exit_code
+    for kind in (
+        ConfigError, PrerequisiteError, InstallationError, AuthenticationError, PositionLostError,
+        DuplicateServerIdError, OutOfOrderGtidError,
+    )
+)  # fmt: skip
 """Exit codes after which no start helps, as RestartPreventExitStatus of the unit files has them."""
 FIRST_RETRY_S: Final = 5.0
 LAST_RETRY_S: Final = 60.0
@@ -63,7 +78,6 @@ class Member:
     due_at: float | None = 0.0  # None: it is not started again
     failures: int = 0
     exit_code: int = 0
-    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -125,7 +139,6 @@ class Fleet:
         member.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         member.socket.bind(str(path))
         member.socket.setblocking(False)
-        member.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(SILENT_S * 1e6))}
 
     def _turn(self, wake: socket.socket) -> bool:
         """Wait for what happens next, and answer it; False at the end."""
@@ -191,7 +204,9 @@ class Fleet:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler for it
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)  # whatever ends the parent
         os.environ.pop("WATCHDOG_PID", None)
-        os.environ.update(member.environment)
+        os.environ["WATCHDOG_USEC"] = str(int(SILENT_S * 1e6))
+        if member.socket is not None:
+            os.environ["NOTIFY_SOCKET"] = member.socket.getsockname()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._work(member.file)
 

@@ -24,6 +24,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_log.readers import ReaderRegistration
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.ports import reserved_port
 from tests.fixtures.proxy import FaultProxy
@@ -67,7 +68,7 @@ class Daemon:
             self.process = subprocess.Popen(command, env=environment, stderr=log, cwd=PROJECT)
 
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return logged(self.log)
 
     def wait_started(self) -> None:
         def started() -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +15,7 @@ from replica.errors import AuthenticationError, ConfigError
 from tests.bench.bench_fleet import pss_mb
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids, server_gtids
+from tests.fixtures.log_lines import logged
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:
@@ -49,26 +49,22 @@ def test_each_receives_and_fails_for_itself(any_server: MariaDb, tmp_path: Path)
     (tmp_path / "broken.toml").write_text("host =")
     log = tmp_path / "log"
 
-    def events(name: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == name]
-
     with log.open("wb") as to:
         fleet = subprocess.Popen([*PROGRAM, "fleet", str(tmp_path)], stderr=to, cwd=PROJECT)
     try:
-        wait_until(lambda: len(events("caught up")) == 3, "three have caught up", timeout_s=WAIT_S)
-        assert {line["cluster"] for line in events("caught up")} == {"north", "south", "far west"}
-        wait_until(lambda: len(events("daemon is not started again")) == 2, "two need a person", timeout_s=WAIT_S)
-        assert {line["daemon"]: line["exit_code"] for line in events("daemon is not started again")} == {
+        wait_until(lambda: len(logged(log, "caught up")) == 3, "three have caught up", timeout_s=WAIT_S)
+        assert {line["cluster"] for line in logged(log, "caught up")} == {"north", "south", "far west"}
+        wait_until(lambda: len(logged(log, "daemon is not started again")) == 2, "two need a person", timeout_s=WAIT_S)
+        assert {line["daemon"]: line["exit_code"] for line in logged(log, "daemon is not started again")} == {
             "locked": AuthenticationError.exit_code,
             "broken": ConfigError.exit_code,
         }
-        processes = {line["daemon"]: line["pid"] for line in events("daemon begins")}
+        processes = {line["daemon"]: line["pid"] for line in logged(log, "daemon begins")}
         private = [pss_mb(processes[name]) for name in ("north", "south", "west")]
         assert max(private) < 100, "a program of its own takes more than 160"
 
         os.kill(processes["north"], signal.SIGKILL)
-        wait_until(lambda: len(events("caught up")) == 4, "it was started again", timeout_s=WAIT_S)
+        wait_until(lambda: len(logged(log, "caught up")) == 4, "it was started again", timeout_s=WAIT_S)
         any_server.sql("INSERT INTO d.t VALUES (2)")
         for name in ("north", "south", "west"):
             folder = tmp_path / "relay" / name
@@ -80,13 +76,13 @@ def test_each_receives_and_fails_for_itself(any_server: MariaDb, tmp_path: Path)
 
         configure(any_server, tmp_path, "locked")
         fleet.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(events("caught up")) == 5, "the repaired one runs", timeout_s=WAIT_S)
+        wait_until(lambda: len(logged(log, "caught up")) == 5, "the repaired one runs", timeout_s=WAIT_S)
         fleet.send_signal(signal.SIGTERM)
         assert fleet.wait(WAIT_S) == ConfigError.exit_code, "the broken one never ran"
     finally:
         fleet.kill()
         fleet.wait()
-    ended = {line["daemon"]: line["exit_code"] for line in events("daemon has ended")}
+    ended = {line["daemon"]: line["exit_code"] for line in logged(log, "daemon has ended")}
     assert ended == dict.fromkeys(("north", "south", "west", "locked"), 0)
     assert all((record := read_status(tmp_path / "relay" / name)) and record.state for name in ended)
     assert SECRET not in log.read_text()

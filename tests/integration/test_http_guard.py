@@ -64,11 +64,10 @@ def test_status_asks_with_the_token_over_tls(tmp_path: Path, any_server: MariaDb
                 with pytest.raises(urllib.error.HTTPError, match="401"):
                     urllib.request.urlopen(f"{url}/metrics", context=trusted, timeout=60)  # noqa: S310
                 asking = [*PROGRAM, "status", "--json", f"--url={url}", f"--tls-ca={certificates.ca}"]
-                with_token = asked(*asking, f"--token-file={token_file}")
-                wait_until(
-                    lambda: endpoint_in(asked(*asking, f"--token-file={token_file}")), "the record names the host"
-                )
-                assert endpoint_in(asked(*asking, f"--token-file={token_file}")) == options["host"]
+                allowed = [*asking, f"--token-file={token_file}"]
+                wait_until(lambda: endpoint_in(asked(*allowed)), "the record names the host")
+                with_token = asked(*allowed)
+                assert endpoint_in(with_token) == options["host"]
                 without = asked(*asking)
                 assert without.returncode == 40
                 assert "answers 401 Unauthorized" in without.stderr

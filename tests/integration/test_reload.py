@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids
+from tests.fixtures.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ def test_it_moves_to_another_host_and_stays_there_with_a_bad_file(tmp_path: Path
     def write(*lines: str) -> None:
         file.write_text("\n".join(['user = "repl"', f'relay_dir = "{relay}"', 'start = "earliest"', *lines]))
 
-    def events(name: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-        return [event for event in found if event["event"] == name]
-
     with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
         for server in (first, second):  # the same history on both, as replication would have made it
             server.sql("SET SESSION server_id = 1", "SET SESSION gtid_seq_no = 7", "CREATE DATABASE shop")
@@ -48,19 +44,19 @@ def test_it_moves_to_another_host_and_stays_there_with_a_bad_file(tmp_path: Path
                 daemon.send_signal(signal.SIGHUP)
                 wait_until(second.dump_threads, "streaming from the second")
                 wait_until(lambda: not first.dump_threads(), "it has said goodbye to the first")
-                (line,) = events("reloaded")
+                (line,) = logged(log, "reloaded")
                 assert (line["changed"], line["needs_restart"]) == ("host, retain_s", "monitor_s")
-                assert "none of the hosts any more" in events("disconnected")[0]["error"]
+                assert "none of the hosts any more" in logged(log, "disconnected")[0]["error"]
 
                 write(f'hots = "{first.host}:{first.port}"')
                 daemon.send_signal(signal.SIGHUP)
-                wait_until(lambda: events("not reloaded"), "the bad file is refused")
-                assert "unknown option 'hots'" in events("not reloaded")[0]["message"]
+                wait_until(lambda: logged(log, "not reloaded"), "the bad file is refused")
+                assert "unknown option 'hots'" in logged(log, "not reloaded")[0]["message"]
                 second.sql("CREATE TABLE shop.t (id INT)")
                 wait_until(lambda: second.gtid_binlog_pos() in relay_gtids(second, relay), "it goes on from the second")
             finally:
                 daemon.terminate()
                 print(log.read_text())  # where it failed
             assert daemon.wait(WAIT_S) == 0
-    assert len(events("connected")) == 2
+    assert len(logged(log, "connected")) == 2
     assert SECRET not in log.read_text()

@@ -4,7 +4,6 @@ transaction is passed over."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import gtids_in, relay_files, relay_gtids, server_gtids
+from tests.fixtures.log_lines import logged
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
@@ -72,8 +72,7 @@ class Daemon:
 
     def ended(self) -> tuple[int, dict[str, str]]:
         code = self.process.wait(WAIT_S)
-        events = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return code, next((event for event in events if event["event"] == "failed"), {})
+        return code, next(iter(logged(self.log, "failed")), {})
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)

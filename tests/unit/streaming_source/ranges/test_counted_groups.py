@@ -25,17 +25,23 @@ def test_ddl_counts_where_it_makes_rows(tmp_path: Path) -> None:
     assert ends(batches(plan(feed, tables=with_ddl, max_rows=1), offset(""))) == ["0-1-1", "0-1-2", "0-1-3"]
 
 
+def sizes_given_to(monkeypatch: pytest.MonkeyPatch, function: str) -> list[int]:
+    """Keep the number of bytes of each call of one of the decoder's functions."""
+    given: list[int] = []
+    count = getattr(decode, function)
+
+    def spy(data: memoryview, *args: Any, **options: Any) -> Any:
+        given.append(len(data))
+        return count(data, *args, **options)
+
+    monkeypatch.setattr(decode, function, spy)
+    return given
+
+
 def test_bytes_are_counted_once_however_small_the_batches_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = RowFeed(tmp_path)
     feed.arrive_rows(*small(1, 300))
-    counted = []
-    count = decode.count_rows
-
-    def spy(data: memoryview, *args: Any, **options: Any) -> Any:
-        counted.append(len(data))
-        return count(data, *args, **options)
-
-    monkeypatch.setattr(decode, "count_rows", spy)
+    counted = sizes_given_to(monkeypatch, "count_rows")
     found = batches(plan(feed, tables=TABLES, max_rows=7), offset(""))
     assert sizes(found) == [7] * 42 + [6]
     first, last = feed.log.locate(GtidPosition()), feed.head().location
@@ -46,14 +52,7 @@ def test_bytes_are_counted_once_however_small_the_batches_are(tmp_path: Path, mo
 def test_a_large_transaction_is_counted_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counted_groups, "COUNT_BYTES", 1)
     monkeypatch.setattr(counted_groups, "LARGE_BYTES", 200_000)
-    walked = []
-    count = decode.count_group
-
-    def spy(data: memoryview, *args: Any, **options: Any) -> Any:
-        walked.append(len(data))
-        return count(data, *args, **options)
-
-    monkeypatch.setattr(decode, "count_group", spy)
+    walked = sizes_given_to(monkeypatch, "count_group")
     feed = RowFeed(tmp_path)
     large = Group("0-1-4", (("t", 30_000), ("other", 30_000), ("t", 20_000)))
     feed.arrive_rows(*small(1, 3), large, *small(5, 9))

@@ -46,6 +46,20 @@ def test_case_20_an_empty_table_and_one_row(source: MariaDb, tmp_path: Path, row
         assert query.operations("k", "insert") == [(7,)]
 
 
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_a_batch_comes_again_before_the_relay_log_has_a_group(
+    server_version: str, make_server: Callable[..., MariaDb], tmp_path: Path, metadata: str
+) -> None:
+    source = make_server(server_version, f"--binlog-row-metadata={metadata}")
+    fill(source, "s.t", 100, step=10)
+    with SnapshotQuery(source, tmp_path, "s.t") as query:
+        start, end = query.plan()
+        rows = query.rows(start, end)
+        assert rows
+        query.stop()
+        assert query.rows(start, end) == rows
+
+
 def test_case_20_rows_of_20_mb(source: MariaDb, tmp_path: Path) -> None:
     source.sql(
         "CREATE TABLE s.k (id INT PRIMARY KEY, b LONGBLOB)",

@@ -34,6 +34,11 @@ OnAlter = Literal["evolve", "stop"]
 PARALLEL: Final = 4
 """Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
 MOST_PARALLEL: Final = 64
+JOINED_ROWS: Final = 10_000
+JOINED_FOR: Final = "2s"
+"""Small batches are joined up: one begins with so many changes, or so long after the one before. A batch costs about
+the same for one change as for some thousand, and a commit in each table; one behind a quiet time waits for nothing.
+"""
 _NOT_OURS: Final = {
     "table": "a mirror has many tables: use tables, also for one",
     "columns": "a mirror holds whole rows",
@@ -130,9 +135,15 @@ def mirror_settings(
     _check_sql(ruled, source)
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
     given["snapshotRequests"] = str(requests_folder(checkpoint))
+    options = _parsed(given)
+    named = {name.lower() for name in given}
+    if "minrowspertrigger" not in named:
+        given["minRowsPerTrigger"] = str(min(JOINED_ROWS, options.max_rows_per_trigger or JOINED_ROWS))
+    if "maxtriggerdelay" not in named:
+        given["maxTriggerDelay"] = JOINED_FOR
     return MirrorSettings(
         given=given,
-        options=SourceOptions.parse({name.lower(): value for name, value in given.items()}),
+        options=_parsed(given),
         names=TargetNames(into, control),
         checkpoint=checkpoint.rstrip("/"),
         on_truncate=_word(OnTruncate, "onTruncate", on_truncate),
@@ -146,6 +157,10 @@ def mirror_settings(
         hash_key_file=hash_key_file,
         audit_every_s=None if audit_every is None else _seconds("auditEvery", audit_every),
     )
+
+
+def _parsed(given: Mapping[str, str]) -> SourceOptions:
+    return SourceOptions.parse({name.lower(): value for name, value in given.items()})
 
 
 def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:

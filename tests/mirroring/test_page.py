@@ -11,6 +11,7 @@ import pytest
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
 from streaming_source.mirroring.mirror_file import read_mirror_file
+from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.status import AUDITED
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import FIELDS, TableRule, table_rules
@@ -48,6 +49,11 @@ def test_the_arguments_are_those_of_the_call() -> None:
     assert [name for name, _ in told] == [p.name for p in parameters if p.name not in ("spark", "source")]
     defaults = {p.name: str(p.default) for p in parameters if isinstance(p.default, (str, int))}
     assert {name: value for name, value in told if name in defaults} == defaults
+
+
+def test_the_numbers_that_join_small_batches_are_those_of_the_code() -> None:
+    assert f"once {JOINED_ROWS:,} changes are there" in " ".join(PAGE.split())
+    assert f"or {JOINED_FOR.removesuffix('s')} seconds after the one before" in " ".join(PAGE.split())
 
 
 def test_the_modes_are_those_of_the_code() -> None:

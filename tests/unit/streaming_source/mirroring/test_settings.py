@@ -46,6 +46,25 @@ def test_options_become_those_of_the_stream() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "joined"),
+    [
+        ({}, ("10000", "2s")),
+        ({"maxRowsPerTrigger": 500}, ("500", "2s")),
+        ({"maxrowspertrigger": "2000000"}, ("10000", "2s")),
+        ({"minrowspertrigger": 1}, ("1", "2s")),
+        ({"maxTriggerDelay": "1m"}, ("10000", "1m")),
+    ],
+)
+def test_small_batches_are_joined_up_unless_the_call_says_otherwise(
+    limits: dict[str, object], joined: tuple[str, str]
+) -> None:
+    made = settings(source=SERVER | limits)
+    given = {name.lower(): value for name, value in made.given.items()}
+    assert (given["minrowspertrigger"], given["maxtriggerdelay"]) == joined
+    assert str(made.options.min_rows_per_trigger) == joined[0]
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"source": SERVER | {"columns": "id"}}, "option columns is not for a mirror: a mirror holds whole rows"),

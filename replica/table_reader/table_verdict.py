@@ -235,7 +235,7 @@ def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
         if part.prefix:
             return f"{index.name} holds only the beginning of {part.column}"
         if column is None or column.nullable:
-            return f"{index.name} has {part.column}, which may be NULL"
+            return f"{index.name} has the column {part.column}, which may be NULL"
     types = ", ".join(f"{part.column} {columns[part.column.casefold()].data_type}" for part in index.parts)
     return f"{index.name} ({types}) has values that no condition finds again exactly"
 

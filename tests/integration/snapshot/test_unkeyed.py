@@ -1,37 +1,27 @@
-"""Tables without a key, and of engines without versions, read as a whole: exact while others write, or an error.
-
-The judge counts rows: what the relay log's changes leave of each table, from its CREATE on, each as often as it is
-there. Writers pause between their bursts, so that some reading meets a moment without them.
-"""
+"""Tables without a key, and of engines without versions, read as a whole: exact while others write, or an error."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import threading
-from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pymysql.err import OperationalError
 
-from replica.arrow.reading import read_relay_log
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import GtidPosition
 from replica.table_reader import snapshot
 from replica.table_reader.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.running_statement import running_statement
+from tests.integration.snapshot.counting import Counted, bursts
 from tests.integration.snapshot.query import SnapshotQuery, server_state
-from tests.integration.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.relay_log.location import RelayHead
-    from replica.table_reader.frontier import Frontier
 
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 
@@ -60,33 +50,6 @@ def server(server_version: str) -> Iterator[MariaDb]:
         yield server
 
 
-class Counted(TableReading):
-    """A reading whose judge counts equal rows."""
-
-    def judge(self, before: Frontier, after: Frontier, v: RelayHead) -> None:
-        found: dict[str, Counter[Any]] = {}
-        for part in self.snapshot.parts(before, after, v):
-            found.setdefault(part.table[1], Counter()).update(map(shown, self.rows_of(part)))
-        for name, rows in found.items():
-            assert rows == self.rows_at(name, v.position), name
-            self.delivered["d", name] = rows.total()
-
-    def rows_at(self, name: str, position: GtidPosition) -> Counter[Any]:
-        rows: Counter[Any] = Counter()
-        for batch in read_relay_log(self.folder / "relay", f"d.{name}", until=position):
-            for change in batch.to_pylist():
-                if change["before"] is not None:
-                    rows[shown(change["before"])] -= 1
-                    assert rows[shown(change["before"])] >= 0
-                if change["after"] is not None:
-                    rows[shown(change["after"])] += 1
-        return +rows
-
-
-def shown(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.items())
-
-
 def change(cursor: Any, rng: random.Random) -> None:
     name = rng.choice(list(TABLES))
     first = {"floats": "f"}.get(name, "n")
@@ -102,48 +65,12 @@ def change(cursor: Any, rng: random.Random) -> None:
             cursor.execute(f"INSERT INTO d.{name} {columns} VALUES {values}")
 
 
-@contextmanager
-def bursts(server: MariaDb, *, burst_s: float, pause_s: float, threads: int = 3) -> Iterator[list[int]]:
-    """Write until the end of the `with`: all writers, then none, by turns."""
-    ending, writing, commits = threading.Event(), threading.Event(), [0]
-
-    def write(seed: int) -> None:
-        rng = random.Random(seed)
-        with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-            while not ending.wait(0.01):
-                if not writing.wait(0.1):
-                    continue
-                try:
-                    change(cursor, rng)
-                    connection.commit() if rng.random() < 0.8 else connection.rollback()
-                    commits[0] += 1
-                except OperationalError as error:
-                    if error.args[0] not in (1205, 1213):
-                        raise
-                    connection.rollback()
-
-    def turns() -> None:
-        while not ending.is_set():
-            writing.set()
-            ending.wait(burst_s)
-            writing.clear()
-            ending.wait(pause_s)
-
-    parts = [threading.Thread(target=turns), *(threading.Thread(target=write, args=(n,)) for n in range(threads))]
-    for part in parts:
-        part.start()
-    try:
-        wait_until(lambda: commits[0] > 10, "others write")
-        yield commits
-    finally:
-        ending.set()
-        for part in parts:
-            part.join(60)
-
-
 def test_tables_are_as_at_the_position_of_their_batch_under_writers(server: MariaDb, tmp_path: Path) -> None:
     keys = {("d", name): () for name in TABLES}
-    with bursts(server, burst_s=0.5, pause_s=4.0) as commits, Counted(server, tmp_path, keys, pace=WHOLE) as reading:
+    with (
+        bursts(server, change, burst_s=0.5, pause_s=4.0) as commits,
+        Counted(server, tmp_path, keys, pace=WHOLE) as reading,
+    ):
         reading.to_the_end()
     assert commits[0] > 10
     assert {name for _, name in reading.delivered if reading.delivered["d", name]} == set(TABLES)

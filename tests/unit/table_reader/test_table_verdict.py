@@ -95,7 +95,7 @@ def test_rows_of_another_place_are_left_out() -> None:
         ((), "it has no primary key, and no unique index", "PRIMARY KEY"),
         ((index("PRIMARY", "f"),), "PRIMARY (f float) has values that no condition finds again", "UNIQUE"),
         ((index("PRIMARY", "id", "f"),), "PRIMARY (id int, f float) has values", "UNIQUE"),
-        ((index("u", "n"),), "u has n, which may be NULL", "PRIMARY KEY"),
+        ((index("u", "n"),), "u has the column n, which may be NULL", "PRIMARY KEY"),
         ((index("u", "id", prefix=True),), "u holds only the beginning of id", "PRIMARY KEY"),
         ((index("PRIMARY", "f"), index("u", "id", ignored=True)), "; u is IGNORED", "UNIQUE"),
         ((index("u", "id", kind="HASH"),), "u is kept as a hash", "PRIMARY KEY"),

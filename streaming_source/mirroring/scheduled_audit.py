@@ -1,6 +1,7 @@
 """The audits that a mirror does by itself, one in each interval, in a thread beside its query.
 
-In: the running query, the mirror's settings. Out: rows of the table of audits, and one line of the log for each audit.
+In: the running query, the mirror's settings. Out: rows of the table of audits, and for each audit one line of the log
+and its metrics.
 An audit that fails or finds differences never stops the mirror. The thread ends with the query.
 """
 
@@ -20,6 +21,7 @@ from streaming_source.auditing.call import audit
 from streaming_source.auditing.records import last_audits
 from streaming_source.mirroring.batch_options import batch_options
 from streaming_source.mirroring.control import CURRENT, mirrored_tables
+from streaming_source.mirroring.metrics import metrics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +74,7 @@ def _first_wait_s(spark: SparkSession, settings: MirrorSettings, every_s: float)
     try:
         found = last_audits(spark, settings.names.control)
         last = None if found is None else found.selectExpr("unix_micros(max(audited_at))").first()
+        metrics_of(spark, settings.names.control).of_audits(spark, settings.names.control)
     except (PySparkException, Py4JError):
         return every_s
     moment = None if last is None or last[0] is None else dt.datetime.fromtimestamp(last[0] / 1_000_000, dt.UTC)
@@ -93,6 +96,8 @@ def _audit(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings)
         source: dict[str, Any] = dict(batch_options(settings))
         result = audit(spark, mirror=settings.names.control, hashKeyFile=settings.hash_key_file, **source)
         _log.log(*outcome(result))
+        metrics_of(spark, settings.names.control).of_audits(spark, settings.names.control)
     except (ReplicaError, PySparkException, Py4JError) as error:
         if query.isActive:
+            metrics_of(spark, settings.names.control).audit_failed()
             _log.error("the audit failed, and the mirror goes on: %s", one_line(str(error).strip().partition("\n")[0]))

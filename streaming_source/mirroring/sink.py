@@ -34,6 +34,7 @@ from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
+from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
 from streaming_source.mirroring.source_tables import read_source_tables, unreadable
@@ -142,6 +143,7 @@ class MirrorSink:
             self._rows[name] = row._replace(updated_at=now)
         self._refuse_unreadable(waited)
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
+        metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_source.auditing.call import audit
+from streaming_source.mirroring.metrics import metric_prefix
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -120,6 +121,18 @@ def wait(verdict):
         assert query.isActive, query.exception()
         assert time.monotonic() < end, found
         time.sleep(0.5)
+def metric(name):
+    system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    sources = system.getSourcesByName("AccumulatorSource")
+    of = [sources.apply(at).metricRegistry().getGauges().get("{prefix}." + name) for at in range(sources.size())]
+    (gauge,) = [one for one in of if one is not None]
+    return gauge.getValue()
+def wait_metric(name, value):
+    end = time.monotonic() + 600
+    while metric(name) != value:
+        assert query.isActive, query.exception()
+        assert time.monotonic() < end, metric(name)
+        time.sleep(0.5)
 """
 
 
@@ -134,12 +147,16 @@ def test_a_mirror_audits_itself_and_goes_on_whatever_it_finds(mirrored: Callable
         arguments = mirror.arguments | {"trigger": None, "auditEvery": "3s"}
         bench.run(f"from streaming_source import mirror\nquery = mirror(spark, **{arguments!r})")
         try:
-            bench.run(WAIT.format(control=f"{mirror.lake}.mirror_control"))
-            bench.run("wait('equal')")
+            control = f"{mirror.lake}.mirror_control"
+            bench.run(WAIT.format(control=control, prefix=metric_prefix(control)))
+            bench.run("wait('equal')\nwait_metric('audit_tables_equal', 1.0)")
+            told = bench.run("result = {name: metric(name) for name in ('tables_current', 'audit_last_seconds')}")
+            assert told["tables_current"] == 1
+            assert told["audit_last_seconds"] > 1e9
             bench.run(f"spark.sql('DELETE FROM {mirror.lake}.a WHERE id = 5')")
-            bench.run("wait('not equal')")
+            bench.run("wait('not equal')\nwait_metric('audit_tables_not_equal', 1.0)")
             primary.sql("DELETE FROM shop.a WHERE id = 5")
-            bench.run("wait('equal')")
+            bench.run("wait('equal')\nwait_metric('audit_tables_not_equal', 0.0)")
         finally:
             bench.run("query.stop()")
         mirror.assert_equal("a")

@@ -10,6 +10,7 @@ import pytest
 
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
+from streaming_source.mirroring.metrics import METRICS
 from streaming_source.mirroring.mirror_file import read_mirror_file
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.status import AUDITED
@@ -54,6 +55,12 @@ def test_the_arguments_are_those_of_the_call() -> None:
 def test_the_numbers_that_join_small_batches_are_those_of_the_code() -> None:
     assert f"once {JOINED_ROWS:,} changes are there" in " ".join(PAGE.split())
     assert f"or {JOINED_FOR.removesuffix('s')} seconds after the one before" in " ".join(PAGE.split())
+
+
+def test_the_metrics_are_those_of_the_code() -> None:
+    section = PAGE[PAGE.index("## Metrics") :]
+    told = re.findall(r"^\| `(\w+)` \| (.+) \|$", section[: section.index("## When something dies")], re.MULTILINE)
+    assert told == list(METRICS)
 
 
 def test_the_modes_are_those_of_the_code() -> None:

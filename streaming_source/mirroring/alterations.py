@@ -37,6 +37,8 @@ Policy = Literal["onTruncate", "onSwap", "onAlter"]
 
 _COMPUTED: Final = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
 """Words that give each row a value of its own in a column that is added."""
+_GENERATED: Final = frozenset({"AS", "GENERATED"})
+"""Words that do so in a column that is changed."""
 _SIZES: Final = ("octets", "fsp")
 """What may grow without a change of any value."""
 
@@ -138,6 +140,8 @@ def _altered(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
     change = read_alteration(statement.tokens, session)
     if change.rename is not None or name not in statement.tables:
         return _moved({} if change.rename is None else {change.rename: statement.tables[0]}, name, before)
+    if change.changed and not _GENERATED.isdisjoint(token.upper for token in tokenize(sql)):
+        raise SchemaError("it may make a generated column of one, and compute its values again.")
     history = SchemaHistory()
     history.known.define(name, table_of(before))
     history.apply(sql, session)

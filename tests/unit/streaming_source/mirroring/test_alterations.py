@@ -61,6 +61,7 @@ def test_what_a_target_can_follow(sql: str, actions: tuple[str, ...]) -> None:
         ("ALTER TABLE orders ADD a INT AS (id + 1) STORED", "new column a values", "onAlter"),
         ("ALTER TABLE orders ADD a INT DEFAULT (id + 1)", "new column a values", "onAlter"),
         ("ALTER TABLE orders ADD a INT AUTO_INCREMENT UNIQUE", "new column a values", "onAlter"),
+        ("ALTER TABLE orders MODIFY n INT UNSIGNED AS (id + 1) STORED", "generated column", "onAlter"),
         ("ALTER TABLE orders ADD a TIMESTAMP", "new column a values", "onAlter"),
         ("ALTER TABLE orders ADD a DATETIME DEFAULT NOW()", "new column a values", "onAlter"),
         ("ALTER TABLE orders MODIFY name VARCHAR(5) CHARACTER SET utf8mb4", "values of the column name", "onAlter"),

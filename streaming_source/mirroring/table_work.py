@@ -17,6 +17,7 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING, exists
+from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reread import waiting
@@ -234,9 +235,9 @@ class TableWork:
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self.settings.on_alter == "stop":
             raise self._error(statement, "onAlter=stop asks to stop there.")
-        lost = [key for key in self.row.keys if key not in {column.name for column in asked.definition.columns}]
-        if lost:
-            self._wait(statement, f"it takes away the key column {lost[0]}.")
+        lost = lost_key(statement.sql, asked.definition, self.row.keys)
+        if lost is not None:
+            self._wait(statement, lost)
             return
         keeps = self.row.mode != CURRENT or self.settings.rule_of(self.row.name).where is not None
         values = () if self._mode.append_only else asked.values

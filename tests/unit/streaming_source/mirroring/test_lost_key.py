@@ -1,0 +1,52 @@
+"""Statements that take away what tells rows apart, and those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from replica.schema.history import SchemaHistory
+from replica.schema.session import StatementContext
+from streaming_source.mirroring.lost_key import lost_key
+
+SESSION = StatementContext(database="shop")
+UNIQUE = "CREATE TABLE t (code CHAR(3) NOT NULL, part INT NOT NULL, v INT, UNIQUE k (code, part), KEY other (v))"
+PRIMARY = "CREATE TABLE t (code CHAR(3), part INT, v INT, PRIMARY KEY (code, part), UNIQUE u (v))"
+
+
+def lost(made: str, sql: str, *keys: str) -> str | None:
+    history = SchemaHistory()
+    history.apply(made, SESSION)
+    history.apply(sql, SESSION)
+    after = history.table("shop", "t")
+    assert after is not None
+    return lost_key(sql, after, keys)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("DROP INDEX k ON t", "unique index"),
+        ("ALTER TABLE t DROP KEY k", "unique index"),
+        ("ALTER TABLE t ADD w INT, DROP INDEX IF EXISTS other", "unique index"),
+        ("ALTER TABLE t DROP CONSTRAINT k", "unique index"),
+        ("ALTER TABLE t MODIFY part INT", "behind it NULL may stand in the key column part"),
+        ("ALTER TABLE t DROP COLUMN part", "takes away the key column part"),
+        ("ALTER TABLE t RENAME COLUMN code TO label", "takes away the key column code"),
+        ("ALTER TABLE t CHANGE code other CHAR(3) NOT NULL, CHANGE v code INT NOT NULL", "name of the key column code"),
+        ("ALTER TABLE t DROP code, ADD code INT NOT NULL", "name of the key column code"),
+        ("CREATE OR REPLACE UNIQUE INDEX k ON t (code)", "unique index"),
+        ("ALTER TABLE t DROP COLUMN v", None),
+        ("ALTER TABLE t ADD INDEX (v), MODIFY part BIGINT NOT NULL", None),
+        ("CREATE INDEX i ON t (v)", None),
+    ],
+)
+def test_a_unique_index(sql: str, why: str | None) -> None:
+    found = lost(UNIQUE, sql, "code", "part")
+    assert (found is None) == (why is None)
+    assert why is None or why in str(found)
+
+
+def test_a_primary_key_and_none_at_all() -> None:
+    for sql in ("DROP INDEX u ON t", "ALTER TABLE t DROP KEY u", "ALTER TABLE t MODIFY part BIGINT"):
+        assert lost(PRIMARY, sql, "part", "code") is None
+    assert lost(UNIQUE, "DROP INDEX k ON t") is None

@@ -1,7 +1,7 @@
 """The actions of ALTER TABLE, as text behind the table's name -> `Alteration`.
 
-What an action does to the columns, their character sets, the keys and the versioning of a table is read; actions that
-change none of these are stepped over. An action that is not known is a SchemaError: it might change them.
+What an action does to the columns, their character sets and defaults, the keys and the versioning of a table is read;
+actions that change none of these are stepped over. An action that is not known is a SchemaError: it might change them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from replica.schema.alteration import Alteration
-from replica.schema.columns import accept_charset, read_column, read_key, starts_key
+from replica.schema.columns import accept_charset, read_column, read_key, skip_default, starts_key
 from replica.schema.create import read_items, read_option
 from replica.schema.definition import PRIMARY, period_key
 
@@ -24,7 +24,7 @@ _WITHOUT_EFFECT = (
     ("DROP", "PARTITION"), ("ADD", "PARTITION"), ("COALESCE", "PARTITION"), ("REORGANIZE", "PARTITION"),
     ("ANALYZE", "PARTITION"), ("CHECK", "PARTITION"), ("OPTIMIZE", "PARTITION"), ("REBUILD", "PARTITION"),
     ("REPAIR", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("DISCARD",), ("IMPORT",),
-    ("PARTITION", "BY"), ("REMOVE", "PARTITIONING"), ("ALTER",), ("WAIT",), ("NOWAIT",),
+    ("PARTITION", "BY"), ("REMOVE", "PARTITIONING"), ("WAIT",), ("NOWAIT",),
     ("RENAME", "KEY"), ("RENAME", "INDEX"),
 )  # fmt: skip
 
@@ -62,6 +62,8 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
         found.added += [(key, item)] if item.position is not None else []
     elif tokens.accept("DROP"):
         _read_drop(tokens, found)
+    elif tokens.accept("ALTER"):
+        _read_default(tokens, found)
     elif tokens.accept("RENAME", "COLUMN"):
         optional = tokens.accept("IF", "EXISTS")
         old = tokens.name().casefold()
@@ -105,6 +107,20 @@ def _read_drop(tokens: Tokens, found: Alteration) -> None:
         optional = tokens.accept("IF", "EXISTS")
         found.dropped[tokens.name().casefold()] = optional
         tokens.accept_any("RESTRICT", "CASCADE")
+
+
+def _read_default(tokens: Tokens, found: Alteration) -> None:
+    """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over what is said of an index or a check."""
+    tokens.accept("COLUMN")
+    tokens.accept("IF", "EXISTS")
+    name = tokens.name().casefold()
+    if tokens.accept("SET", "DEFAULT"):
+        with tokens.keeping() as taken:
+            skip_default(tokens)
+        found.defaults[name] = tuple(taken)
+    elif tokens.accept("DROP", "DEFAULT"):
+        found.defaults[name] = None
+    tokens.skip_item()
 
 
 def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None:

@@ -17,12 +17,13 @@ from replica.schema.definition import Table, column_keys, met, own_encoding, pla
 
 if TYPE_CHECKING:
     from replica.schema.definition import ColumnItem, Encoding, Key
+    from replica.schema.sql_tokens import Token
 
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed` and `dropped` are the old ones,
-    folded.
+    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed`, `dropped` and `defaults` are the
+    old ones, folded.
     """
 
     added: list[tuple[str | None, ColumnItem]] = field(default_factory=list)  # (old name of a changed column, column)
@@ -31,6 +32,7 @@ class Alteration:
     dropped: dict[str, bool] = field(default_factory=dict)  # whether IF EXISTS was written
     if_exists: set[str] = field(default_factory=set)  # changed only if it is there
     if_not_exists: set[str] = field(default_factory=set)  # added only if it is not there
+    defaults: dict[str, tuple[Token, ...] | None] = field(default_factory=dict)  # SET DEFAULT; None: DROP DEFAULT
     keys: list[Key] = field(default_factory=list)
     dropped_keys: set[str] = field(default_factory=set)
     options: Options = field(default_factory=Options)

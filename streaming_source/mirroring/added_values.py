@@ -36,14 +36,19 @@ _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longb
 _FIRST_YEAR: Final = 1901
 _LAST_YEAR: Final = 2155
 _MOST_BITS: Final = 64
+_HEXADECIMAL: Final = 16
+_DIGITS: Final = {2: re.compile(r"[01]+"), _HEXADECIMAL: re.compile(r"[0-9a-fA-F]+")}
 
 
 class Constant(NamedTuple):
-    """A constant as it is written: a text in quotes, a number, or the bits of hexadecimal and binary digits."""
+    """A constant as it is written: a text in quotes, a number, or the bits of hexadecimal and binary digits, of which
+    the first are also whole bytes.
+    """
 
     quoted: str | None = None
     number: str | None = None
     bits: int | None = None
+    octets: bytes | None = None
 
     @property
     def digits(self) -> str:
@@ -131,10 +136,11 @@ def _text(column: ColumnSchema, constant: Constant, _: str) -> str | None:
 
 
 def _binary(column: ColumnSchema, constant: Constant, _: str) -> str | None:
-    written = constant.quoted
-    if written is None or not written.isascii() or len(written) > (column.octets or 0):
+    written, value = constant.quoted, constant.octets
+    if written is not None and written.isascii():
+        value = written.encode("ascii")
+    if value is None or len(value) > (column.octets or 0):
         return None
-    value = written.encode("ascii")
     filled = value.ljust(column.octets or 0, bytes(1)) if column.data_type == "binary" else value
     return f"X'{filled.hex()}'"
 
@@ -222,15 +228,15 @@ def _constant(words: tuple[Token, ...]) -> Constant:
         written = f"0{written.lower()}"
     elif any(token.kind not in ("word", "symbol") for token in rest):
         return Constant()
-    if (base := {"0b": 2, "0x": 16}.get(written[:2])) is not None:
+    if (base := {"0b": 2, "0x": _HEXADECIMAL}.get(written[:2])) is not None:
         return _of_digits(written[2:], base)
     written = {"TRUE": "1", "FALSE": "0"}.get(written.upper(), written)
     return Constant(number=written) if _NUMBER.fullmatch(written) else Constant()
 
 
 def _of_digits(written: str, base: int) -> Constant:
-    try:
-        value = int(written, base)
-    except ValueError:
+    if not _DIGITS[base].fullmatch(written):
         return Constant()
-    return Constant(bits=value) if value < 2**_MOST_BITS else Constant()
+    value = int(written, base)
+    octets = bytes.fromhex(written) if base == _HEXADECIMAL and len(written) % 2 == 0 else None
+    return Constant(bits=value if value < 2**_MOST_BITS else None, octets=octets)

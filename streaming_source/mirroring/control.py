@@ -6,9 +6,10 @@ takes one version of it sees all tables at one position. Nothing else writes her
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.schema.stored import tables_from_json
+from replica.schema.stored import tables_from_json, tables_to_json
 from streaming_source.ruling.target_columns import text
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
+    from streaming_source.mirroring.column_defaults import Defaults
 
 READING: Final = "reading"
 CURRENT: Final = "current"
@@ -28,6 +30,7 @@ CHECKPOINT: Final = "mariadb.checkpoint"
 """The property of the control table that says which checkpoint it belongs to."""
 NO_BATCH: Final = -1
 """The batch of a target that was just made."""
+_DEFAULTS: Final = "defaults"
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -48,7 +51,7 @@ COLUMNS: Final = (
     ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
     ("error", "STRING", "why the table was set aside, or is to be read again"),
-    ("definition", "STRING", "the table's definition at the position"),
+    ("definition", "STRING", "the table's definition at the position, and the defaults of its columns"),
     ("defined_at", "STRING", "GTID position that the definition was first read at"),
     ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
     ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
@@ -56,6 +59,12 @@ COLUMNS: Final = (
     ("tries", "INT", "how often the table was begun again since it was last current"),
 )
 """Name, type and meaning of each column."""
+
+
+def defined(table: TableSchema, defaults: Defaults) -> str:
+    """Return a table's definition with the defaults of its columns as text."""
+    value = json.loads(tables_to_json({(table.database, table.table): table}))
+    return json.dumps(value | {_DEFAULTS: defaults}, separators=(",", ":"), ensure_ascii=False)
 
 
 class ControlRow(NamedTuple):
@@ -91,6 +100,16 @@ class ControlRow(NamedTuple):
     def table(self) -> TableSchema:
         """The table's definition at the position."""
         return tables_from_json(self.definition)[self.name]
+
+    @property
+    def defaults(self) -> Defaults:
+        """What stands behind DEFAULT at the position, by column."""
+        found: Defaults = json.loads(self.definition).get(_DEFAULTS, {})
+        return found
+
+    def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
+        """Return the row with another definition of its table."""
+        return self._replace(definition=defined(table, defaults))
 
     @property
     def live(self) -> bool:

@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
@@ -17,7 +18,8 @@ from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
 from replica.table_reader.verdict import ask_verdicts
 from streaming_source.attached.folder import attached_directory
-from streaming_source.schema.origin import tables_and_origin
+from streaming_source.mirroring.column_defaults import ask_defaults
+from streaming_source.schema.origin import READINGS, tables_and_origin
 from streaming_source.selection.resolver import SelectedTables
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
+    from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.options.source_options import SourceOptions
 
 _LISTED = (
@@ -42,6 +45,7 @@ class SourceTable(NamedTuple):
     definition: TableSchema
     keys: tuple[str, ...]
     comment: str
+    defaults: Defaults
 
 
 class SourceTables(NamedTuple):
@@ -88,10 +92,7 @@ def wanted_tables(options: SourceOptions) -> SelectedTables:
 
 def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
     wanted = wanted_tables(options)
-    read = partial(_definitions, wanted)
-    tables, origin = yield from tables_and_origin(
-        read, wanted.wants_database, from_primary=attached_directory(options) is None
-    )
+    tables, defaults, position = yield from _unchanged(wanted, from_primary=attached_directory(options) is None)
     rows = yield Query(_LISTED, (), MAX_CATALOG_BYTES)
     comments = {(str(database), str(table)): comment or "" for database, table, comment in rows}
     indexes = yield from ask_indexes(sorted({database for database, _ in tables}))
@@ -100,8 +101,29 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
         if name in comments:
             key = choose_key(definition, indexes.get(name, ()))
             keys = () if key is None else tuple(definition.columns[number].name for number in key.columns)
-            found[name] = SourceTable(definition, keys, comments[name])
-    return SourceTables(found, origin.position)
+            found[name] = SourceTable(definition, keys, comments[name], defaults.get(name, {}))
+    return SourceTables(found, position)
+
+
+def _unchanged(
+    wanted: SelectedTables, *, from_primary: bool
+) -> Steps[tuple[dict[TableName, TableSchema], dict[TableName, Defaults], GtidPosition]]:
+    """Return definitions and defaults that are the same before and behind the reading of the position, and it."""
+    tables = yield from _definitions(wanted)
+    defaults = yield from ask_defaults(sorted({database for database, _ in tables}))
+    for _ in range(READINGS):
+        _, origin = yield from tables_and_origin(
+            partial(_definitions, wanted), wanted.wants_database, from_primary=from_primary
+        )
+        again = yield from _definitions(wanted)
+        defaults_again = yield from ask_defaults(sorted({database for database, _ in again}))
+        if (again, defaults_again) == (tables, defaults):
+            return tables, defaults, origin.position
+        tables, defaults = again, defaults_again
+    raise SchemaError(
+        "the selected tables were changed each time that they were read.",
+        hint="Start the mirror when their ALTERs are done.",
+    )
 
 
 def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.schema.stored import tables_to_json
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
+from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING, exists
+from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.alterations import Asked
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
+    from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.mirroring.control import ControlRow
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
@@ -116,6 +118,8 @@ class TableWork:
     def _part(self, rows: DataFrame) -> BatchPart:
         """Give change rows the columns of the target."""
         ruled = ruled_table(self._spark, self.row.table, self.settings)
+        if self.facts.partial and not self._mode.append_only:
+            ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
         return BatchPart(
             rows=target_images(rows, ruled),
             target=self.row.target,
@@ -215,6 +219,7 @@ class TableWork:
         read.
         """
         harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self.row.table
+        harmless = harmless and same_defaults(self._defaults_behind(statement), self.row.defaults)
         new = isinstance(asked, Made) and statement == self.statements[0] and not self.row.rows
         came = self._new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
         if came or (not (harmless or new) and (self.facts.changes or self.row.rows)):
@@ -253,7 +258,10 @@ class TableWork:
         if values:
             told = ", ".join(f"{identifier(name)} = {value}" for name, value in values)
             self._spark.sql(f"UPDATE {self.row.target} SET {told}")  # noqa: S608  (names and values are quoted)
-        self.row = self.row._replace(definition=tables_to_json({self.row.name: asked.definition}))
+        self.row = self.row.defined(asked.definition, self._defaults_behind(statement))
+
+    def _defaults_behind(self, statement: StatementRow) -> Defaults:
+        return defaults_behind(statement.sql, self.row.name, self.row.defaults)
 
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self.row.name)

@@ -11,8 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
-from replica.schema.stored import tables_to_json
-from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, exists
+from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, defined, exists
 from streaming_source.mirroring.kept_target import keep_rows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names
@@ -104,7 +103,7 @@ class Targets:
             lag=None,
             updated_at=dt.datetime.now(dt.UTC),
             error=None,
-            definition=tables_to_json({name: table.definition}),
+            definition=defined(table.definition, table.defaults),
             defined_at=position,
             again=again,
             rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),

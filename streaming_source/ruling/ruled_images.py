@@ -27,15 +27,21 @@ if TYPE_CHECKING:
     from streaming_source.ruling.table_rules import TableRule
     from streaming_source.ruling.target_columns import TargetColumn
 
+_LOGGED = "_logged"
+"""What a row was before the filter: its `op` in the binlog."""
+
 
 class Ruled(NamedTuple):
-    """A table with its rule. `filtered`: the columns that the rule's filter names."""
+    """A table with its rule. `filtered`: the columns that the rule's filter names; `left_out`: what columns have, as
+    SQL, that images of inserts leave out; None where no image lacks columns, or none is to be made whole.
+    """
 
     table: TableSchema
     policy: ValuePolicy
     rule: TableRule
     key: HashKey | None
     filtered: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] | None = None
 
     @property
     def columns(self) -> tuple[TargetColumn, ...]:
@@ -48,6 +54,12 @@ class Ruled(NamedTuple):
         return target_columns(self.table, self.policy)
 
     @property
+    def read_columns(self) -> tuple[TargetColumn, ...]:
+        """The columns of the table that the rule needs the values of."""
+        unseen = folded((*self.rule.leave_out, *self.rule.mask)) - folded(self.filtered)
+        return tuple(column for column in self.source_columns if column.name.casefold() not in unseen)
+
+    @property
     def hashes(self) -> tuple[str, ...]:
         """The columns of the target that hold hashes."""
         wanted = folded(self.rule.hash)
@@ -57,15 +69,16 @@ class Ruled(NamedTuple):
 def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
     """Return rows with images of the target's columns."""
     rule = ruled.rule
+    rows = rows.withColumn(_LOGGED, rows["op"])
     if rule.where is not None:
         rows = _fitting(rows, ruled)
     if not rule.named:
         image = image_type(ruled.columns)
-        return rows.withColumns({side: rows[side].cast(image) for side in SIDES})
+        return _whole(rows.withColumns({side: rows[side].cast(image) for side in SIDES}), ruled.columns, ruled)
     unseen = folded((*rule.leave_out, *rule.mask))
     read = [column for column in ruled.source_columns if column.name.casefold() not in unseen]
     images = {side: _read(rows[side], read, ruled) for side in SIDES}
-    rows = rows.withColumns(images)
+    rows = _whole(rows.withColumns(images), read, ruled)
     rows = rows.withColumns({side: _image(rows[side], shown_columns(ruled, rows, side)) for side in SIDES})
     if rule.rename:
         rows = rows.withColumn("absent", _renamed(rows["absent"], ruled))
@@ -127,6 +140,30 @@ def _image(image: Column, columns: Mapping[str, Column]) -> Column:
     return f.when(image.isNotNull(), f.struct(*(value.alias(name) for name, value in columns.items())))
 
 
+def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> DataFrame:
+    """Put into images of inserts what they leave out: constants of the table, and for an update that a filter makes an
+    insert of, what its image before has.
+    """
+    from pyspark.sql import functions as f
+
+    if ruled.left_out is None:
+        return rows.drop(_LOGGED)
+    lacks = f.coalesce(f.col("absent.after"), f.array().cast("array<string>"))
+    insert, logged = f.col("op") == "insert", f.col(_LOGGED) == "insert"
+    values = dict(ruled.left_out)
+
+    def whole(column: TargetColumn) -> Column:
+        lacking = insert & f.array_contains(lacks, column.name)
+        value = f.when(lacking & ~logged, f.col("before").getField(column.name))
+        if column.name in values:
+            value = value.when(lacking, f.expr(values[column.name]).cast(column.type))
+        return value.otherwise(f.col("after").getField(column.name)).alias(column.name)
+
+    after = f.when(f.col("after").isNotNull(), f.struct(*map(whole, columns)))
+    absent = f.struct(f.col("absent.before").alias("before"), f.when(~insert, f.col("absent.after")).alias("after"))
+    return rows.withColumns({"after": after, "absent": absent}).drop(_LOGGED)
+
+
 def _renamed(absent: Column, ruled: Ruled) -> Column:
     """Return the names of absent columns as the target has them."""
     from pyspark.sql import functions as f
@@ -151,8 +188,12 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
 
     def now(column: TargetColumn) -> Column:
         after, before = (f.col(f"_{side}").getField(column.name) for side in ("after", "before"))
-        kept = (f.col("op") == "update") & f.array_contains(lacks["after"], column.name)
-        return f.when(kept, before).otherwise(after).alias(column.name)
+        lacking = f.array_contains(lacks["after"], column.name)
+        value = f.when((f.col("op") == "update") & lacking, before)
+        if column.name in (ruled.left_out or {}):
+            told = f.expr((ruled.left_out or {})[column.name]).cast(column.type)
+            value = value.when((f.col("op") == "insert") & lacking, told)
+        return value.otherwise(after).alias(column.name)
 
     rows = rows.withColumn("_after", f.when(rows["after"].isNotNull(), f.struct(*map(now, columns))))
     for side in SIDES:

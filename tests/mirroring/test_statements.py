@@ -178,17 +178,19 @@ def test_values_of_added_columns_are_those_of_the_server(
             )
         mirror = mirrored(primary, "shop")
         mirror.run()
-        for table, columns in (("told", DEFAULTS), ("untold", READ_AGAIN)):
+        # 11.8.9 leaves generated columns out of its images (test_left_out).
+        untold = [declared for declared in READ_AGAIN if server_version != "11.8" or " AS (" not in declared]
+        for table, columns in (("told", DEFAULTS), ("untold", untold)):
             for number, declared in enumerate(columns):
                 primary.sql("USE shop", f"ALTER TABLE {table} ADD c{number} {declared}")
             primary.sql(f"INSERT IGNORE INTO shop.{table} (id) VALUES (3)")  # also into columns without a default
         mirror.run()
-        for table, columns in (("told", DEFAULTS), ("untold", READ_AGAIN)):
-            shown = [_shown(f"c{number}", declared) for number, declared in enumerate(columns)]
-            server = primary.sql(f"SELECT id, {', '.join(ours for ours, _ in shown)} FROM shop.{table} ORDER BY id")
+        for table, columns in (("told", DEFAULTS), ("untold", untold)):
+            asked = [shown(f"c{number}", declared) for number, declared in enumerate(columns)]
+            server = primary.sql(f"SELECT id, {', '.join(ours for ours, _ in asked)} FROM shop.{table} ORDER BY id")
             rows = mirror.workbench.run(
                 f"result = [[None if v is None else str(v) for v in r] for r in spark.table('{mirror.lake}.{table}')"
-                f".sort('id').selectExpr('id', *{[theirs for _, theirs in shown]!r}).collect()]"
+                f".sort('id').selectExpr('id', *{[theirs for _, theirs in asked]!r}).collect()]"
             )
             found = [[None if value is None else str(value) for value in row] for row in server]
             for number, declared in enumerate(columns, 1):
@@ -200,12 +202,14 @@ def test_values_of_added_columns_are_those_of_the_server(
         assert [sum("REPLACE" in operation for operation in made[name]) for name in ("told", "untold")] == [1, 2]
 
 
-def _shown(name: str, declared: str) -> tuple[str, str]:
+def shown(name: str, declared: str) -> tuple[str, str]:
     """A column as both sides say it in the same text."""
     if declared.startswith("BIT"):
         return f"{name} + 0", f"CAST({name} AS STRING)"
     if declared.startswith(("FLOAT", "DOUBLE")):
         return f"CAST({name} AS DECIMAL(20,5))", f"CAST({name} AS DECIMAL(20,5))"
+    if declared.startswith(("BINARY", "VARBINARY")):
+        return f"HEX({name})", f"hex({name})"
     if declared.startswith("DATETIME"):
         return f"DATE_FORMAT({name}, '%Y-%m-%d %H:%i:%s.%f')", f"date_format({name}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
     return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)", f"CAST({name} AS STRING)"

@@ -1,0 +1,93 @@
+"""The defaults of the columns of mirrored tables, as the catalog says them and statements change them.
+
+In: databases of the server; a statement on a table. Out: the words by column, as text: rows whose images leave a column
+out have its value (`left_out.py`). A generated column has none here, and no known value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.schema.alter import read_alteration
+from replica.schema.session import StatementContext
+from replica.schema.sql_tokens import tokenize
+from replica.schema.statements import Verb, read_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replica.handshake.registration import Steps
+    from replica.schema.definition import ColumnItem
+    from replica.schema.known_tables import TableName
+    from replica.schema.sql_tokens import Token
+
+Defaults = dict[str, str | None]
+"""What stands behind DEFAULT, by column; None where nothing does."""
+NULL: Final = "NULL"
+_AUTO: Final = "AUTO_INCREMENT"
+"""What stands in the place of a default that no constant is."""
+_LOST: Final = "?"
+"""What the catalog shows for a character of more than three bytes of UTF-8: a default with it is not known."""
+_LISTED: Final = """\
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IF(EXTRA LIKE '%%auto_increment%%', %s, COLUMN_DEFAULT)
+  FROM information_schema.COLUMNS
+ WHERE GENERATION_EXPRESSION IS NULL AND TABLE_SCHEMA IN ({databases})"""
+
+
+def ask_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
+    """Return the defaults of all tables of some databases."""
+    found: dict[TableName, Defaults] = {}
+    if databases:
+        listed = _LISTED.format(databases=", ".join(["%s"] * len(databases)))
+        for database, table, column, default in (yield Query(listed, (_AUTO, *databases), MAX_CATALOG_BYTES)):
+            told = _LOST if default is not None and _LOST in default else default
+            found.setdefault((str(database), str(table)), {})[str(column)] = told
+    return found
+
+
+def defaults_behind(sql: str, name: TableName, before: Defaults) -> Defaults:
+    """Return the defaults of a table behind a statement that its definition follows."""
+    session = StatementContext(database=name[0])
+    statement = read_statement(sql, session)
+    if statement is None or statement.verb is not Verb.ALTER_TABLE:
+        return before
+    change = read_alteration(statement.tokens, session)
+    found = {column: default for column, default in before.items() if column.casefold() not in change.dropped}
+    for column in list(found):
+        key = column.casefold()
+        if key in change.changed:
+            del found[column]
+        elif key in change.renamed:
+            found[change.renamed[key]] = found.pop(column)
+        elif key in change.defaults:
+            found[column] = _written(change.defaults[key])
+    for item in [*change.changed.values(), *(item for old, item in change.added if old is None)]:
+        found.setdefault(item.column.name, _declared(item))
+    return found
+
+
+def _declared(item: ColumnItem) -> str | None:
+    if item.default is None and item.column.nullable and item.column.data_type == "timestamp":
+        return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
+    return _written(item.default)
+
+
+def _written(default: tuple[Token, ...] | None) -> str | None:
+    """Return the words of a default as text that is read as the same words."""
+    if default is None:
+        return None
+    return " ".join(_quoted(word.text) if word.kind in ("string", "double") else word.text for word in default)
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def same_defaults(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> bool:
+    """Tell whether defaults are the same, however they are written."""
+    return {name: _words(text) for name, text in one.items()} == {name: _words(text) for name, text in other.items()}
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.text for word in tokenize(text)]

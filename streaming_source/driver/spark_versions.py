@@ -35,7 +35,7 @@ class SparkVersion(NamedTuple):
 
 SPARK_VERSIONS: Final = (
     SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; PyIceberg appends"),
-    SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "not tried"),
+    SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "none"),
 )
 """Oldest first. The first is the oldest that works: it has admission control and Trigger.AvailableNow for Python
 sources.

@@ -10,12 +10,12 @@ import json
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import exists, mirrored_tables
+from streaming_source.mirroring.control import mirrored_tables
+from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.mode_change import check_modes
 from streaming_source.mirroring.reread import ask_again
 from streaming_source.mirroring.rules_at_start import check_rules
 from streaming_source.mirroring.settings import PARALLEL, mirror_settings
-from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.query_start import started
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def mirror(
     into: str,
     checkpointLocation: str,  # noqa: N803  (as Spark spells it)
     control: str | None = None,
+    format: str = "delta",  # noqa: A002  (as Spark spells it)
     onTruncate: str = "apply",  # noqa: N803
     onDrop: str = "keep",  # noqa: N803
     onSwap: str = "apply",  # noqa: N803
@@ -58,6 +59,7 @@ def mirror(
         into: the names of the targets: `lake.{database}_{table}`.
         checkpointLocation: a folder that belongs to this mirror alone.
         control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
+        format: what targets are: `delta`, or `parquet` for folders in the mode append_log.
         onTruncate: `apply` empties the target, `stop` sets the table aside.
         onDrop: `keep` leaves the target with its last rows, `drop` removes it.
         onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
@@ -95,9 +97,10 @@ def mirror(
         hash_key_file=hashKeyFile,
         source=source,
         audit_every=auditEvery,
+        kind=format,
     )
     _check_session()
-    check_delta(spark, required=True)
+    settings.format.check_session(spark)
     for row in _checked_rows(spark, settings):
         if row.waits_for is not None:
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
@@ -141,7 +144,7 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
             "the targets, and name a new checkpoint.",
         )
     begun = query is not None and _has_batches(spark, settings.checkpoint)
-    if begun and not exists(spark, settings.names.control):
+    if begun and not control_store(spark, settings.names.control).exists():
         raise ConfigError(
             f"the checkpoint {settings.checkpoint} is in use, and {settings.names.control} knows nothing of it.",
             hint="Name the control table that the mirror began with (control), or a new checkpoint.",

@@ -10,7 +10,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.schema.stored import tables_from_json, tables_to_json
-from streaming_source.ruling.target_columns import text
+from streaming_source.mirroring.formats.choose import control_store
+from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -119,36 +120,24 @@ class ControlRow(NamedTuple):
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
     """Return the rows of a control table, by one version of it; empty where there is none yet."""
-    if not exists(spark, control):
+    store = control_store(spark, control)
+    if not store.exists():
         return []
-    rows = [row.asDict() for row in spark.table(control).select(*ControlRow._fields).collect()]
+    rows = [row.asDict() for row in store.rows().select(*ControlRow._fields).collect()]
     found = [ControlRow(**{**row, "keys": tuple(row["keys"] or ())}) for row in rows]
     return sorted(found, key=lambda row: row.name)
-
-
-def exists(spark: SparkSession, table: str) -> bool:
-    """Tell whether there is a table of the name, or in the folder."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        return spark.table(table).schema is not None
-    except AnalysisException:
-        return False
 
 
 def make_control(spark: SparkSession, control: str, namespace: str | None, checkpoint: str) -> None:
     """Make an empty control table, and the namespace that it lies in, where there is none."""
     if namespace is not None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    columns = ", ".join(f"{name} {kind} COMMENT {text(about)}" for name, kind, about in COLUMNS)
-    told = f"TBLPROPERTIES ({text(CHECKPOINT)} = {text(checkpoint)})"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {control} ({columns}) USING delta {told}")
+    columns = [TargetColumn(name, kind, nullable=True, comment=about) for name, kind, about in COLUMNS]
+    control_store(spark, control).make(columns, {CHECKPOINT: checkpoint})
 
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:
     """Put these rows in the place of all rows, as one commit."""
-    from pyspark.sql import functions as f
-
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
     values = [tuple(row._replace(keys=list(row.keys))) for row in rows]  # type: ignore[arg-type]  # an ARRAY is a list
-    spark.createDataFrame(values, schema).coalesce(1).writeTo(control).overwrite(f.lit(True))
+    control_store(spark, control).replace(spark.createDataFrame(values, schema).coalesce(1))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import exists, mirrored_tables
+from streaming_source.mirroring.control import mirrored_tables
+from streaming_source.mirroring.formats.choose import FORMATS, control_store
 from streaming_source.mirroring.names import TargetNames
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def control_of(spark: SparkSession, call: str, into: str | None, control: str | 
     """
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)
-    name = TargetNames("{table}" if into is None else into, control).control
-    rows = mirrored_tables(spark, name)
-    if not rows and not exists(spark, name):
-        raise ConfigError(f"there is no control table {name}.", hint=_HINT)
-    return name, rows
+    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in FORMATS]
+    name = next((each for each in names if control_store(spark, each).exists()), None)
+    if name is None:
+        raise ConfigError(f"there is no control table {names[0]}.", hint=_HINT)
+    return name, mirrored_tables(spark, name)

@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.control import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.versions import newest_batch, version_at
-from streaming_source.ruling.target_columns import identifier
-from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Sequence
 
     from replica.protocol.gtid import GtidPosition
     from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.ruling.target_columns import TargetColumn
 
 _ORDINAL: Final = 899_999_999_999
@@ -44,15 +40,12 @@ class NewReading(NamedTuple):
         return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
 
 
-def keep_rows(spark: SparkSession, reading: NewReading, columns: Iterable[TargetColumn]) -> None:
+def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
     """End all rows of a target, and give it these columns."""
-    row = reading.row
-    if newest_batch(spark, row) == reading.batch:
-        version = version_at(spark, row)
-        spark.sql(f"RESTORE TABLE {row.target} TO VERSION AS OF {version}")
-    for action in _actions(spark, row.target, {column.name: column for column in columns}):
-        spark.sql(f"ALTER TABLE {row.target} {action}")
-    mode_of(row.mode).read_again(spark, row.target, _place(reading))
+    target.go_back(reading.row, reading.batch)
+    target.alter(columns)
+    mode_of(reading.row.mode).read_again(target, _place(reading))
+    target.finish(1)
 
 
 def _place(reading: NewReading) -> StatementRow:
@@ -67,17 +60,3 @@ def _place(reading: NewReading) -> StatementRow:
         sql="",
         committed_us=int(ended.timestamp()) * 1_000_000,
     )
-
-
-def _actions(spark: SparkSession, target: str, wanted: dict[str, TargetColumn]) -> list[str]:
-    there = {field.name: field for field in spark.table(target).schema}
-    gone = [identifier(name) for name in there if name not in wanted]
-    actions = [f"DROP COLUMNS ({', '.join(gone)})"] * bool(gone)
-    for name, field in there.items():
-        column = wanted.get(name)
-        if column is not None and field.dataType != spark_type(column.type):
-            actions.append(f"ALTER COLUMN {identifier(name)} TYPE {column.type}")
-        if column is not None and column.nullable and not field.nullable:
-            actions.append(f"ALTER COLUMN {identifier(name)} DROP NOT NULL")
-    added = [column.nullable_sql for name, column in wanted.items() if name not in there]
-    return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)

@@ -1,8 +1,8 @@
 """The name of a target: the template `into` with a source table's database and name in it.
 
 In: the template, as "lake.{database}_{table}", or as a folder, "/lake/{database}/{table}", where no catalog lasts. Out:
-names as Spark's SQL takes them, every part in backquotes. Refused: a template without {table}, with other braces or
-backquotes; two source tables that meet in one name.
+names as Spark's SQL takes them, every part in backquotes, and folders with their format before them. Refused: a
+template without {table}, with other braces or backquotes; two source tables that meet in one name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 CONTROL: Final = "mirror_control"
-_DELTA: Final = "delta"
 _NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
 _EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
 _PLACE: Final = re.compile(r"\{(?:database|table)\}")
@@ -26,24 +25,25 @@ _BARE: Final = re.compile(r"[^`{}]+")
 
 
 class TargetNames:
-    """The names of targets, and of the control table beside them."""
+    """The names of targets, and of the control table beside them. `kind`: the format of what is a folder."""
 
-    def __init__(self, into: str, control: str | None = None) -> None:
-        self.folders = into.strip().startswith("/") or "://" in into
+    def __init__(self, into: str, control: str | None = None, kind: str = "delta") -> None:
+        self._kind = kind
+        self.folders = _is_folder(into)
         self._parts = [into.strip()] if self.folders else into.strip().split(".")
         for part in self._parts:
             if not _BARE.fullmatch(_PLACE.sub("x", part)):
                 raise ConfigError(f"into={into!r} is not a name with {{database}} and {{table}} in it.", hint=_EXAMPLE)
         if "{table}" not in into:
             raise ConfigError(f"into={into!r} has no {{table}}: all tables would go into one.", hint=_EXAMPLE)
-        parts = self._own_control(into) if control is None else control.strip().split(".")
+        parts = self._own_control(into) if control is None else self._given_control(control.strip())
         self.control = quoted(parts)
-        self.control_namespace = quoted(parts[:-1]) if len(parts) > 1 and not self.folders else None
+        self.control_namespace = quoted(parts[:-1]) if len(parts) > 1 and not _is_folder(parts[-1]) else None
 
     def target(self, name: TableName) -> str:
         """Return the target of a source table."""
         if self.folders:
-            return quoted([_DELTA, self._filled(self._parts[0], _in_path(name))])
+            return quoted([self._kind, self._filled(self._parts[0], _in_path(name))])
         return quoted(self._filled(part, name) for part in self._parts)
 
     def namespace(self, name: TableName) -> str | None:
@@ -70,7 +70,7 @@ class TargetNames:
 
     def _own_control(self, into: str) -> list[str]:
         if self.folders:
-            return [_DELTA, f"{into.strip().partition('{')[0].rpartition('/')[0]}/{CONTROL}"]
+            return [self._kind, f"{into.strip().partition('{')[0].rpartition('/')[0]}/{CONTROL}"]
         space = self._parts[:-1]
         if any(_PLACE.search(part) for part in space):
             raise ConfigError(
@@ -79,8 +79,15 @@ class TargetNames:
             )
         return [*space, CONTROL]
 
+    def _given_control(self, control: str) -> list[str]:
+        return [self._kind, control] if _is_folder(control) else control.split(".")
+
     def _filled(self, part: str, name: TableName) -> str:
         return part.replace("{database}", name[0]).replace("{table}", name[1])
+
+
+def _is_folder(name: str) -> bool:
+    return name.strip().startswith("/") or "://" in name
 
 
 def _in_path(name: TableName) -> TableName:

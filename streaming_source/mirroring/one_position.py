@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import CURRENT
 from streaming_source.mirroring.control_name import control_of
-from streaming_source.mirroring.versions import version_at
+from streaming_source.mirroring.formats.choose import open_target
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -67,5 +67,5 @@ def mirror_tables(
     chosen = [row for row in rows if ".".join(row.name) in wanted]
     found = TablesAtPosition(chosen[0].position if chosen else "")
     for row in chosen:
-        found[".".join(row.name)] = spark.read.option("versionAsOf", version_at(spark, row)).table(row.target)
+        found[".".join(row.name)] = open_target(spark, row.target).rows_at(row)
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError
 from streaming_source.mirroring.control import CHECKPOINT
 from streaming_source.mirroring.control_name import control_of
+from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reread import ask_again
 
@@ -47,7 +48,7 @@ def mirror_resync(
     """
     name, rows = control_of(spark, "mirror_resync", into, control)
     chosen = chosen_tables(tables, rows)
-    told = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+    told = control_store(spark, name).properties()
     if CHECKPOINT not in told:
         raise ConfigError(
             f"{name} does not tell the mirror's checkpoint.",

@@ -35,6 +35,11 @@ def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], s
         ConfigError: the rule cannot be followed for this table.
     """
     rule = settings.rule_of((table.database, table.table))
+    if rule.mode not in settings.format.modes:
+        raise ConfigError(
+            f"{table.name} would have the mode {rule.mode}, which is none of format={settings.format.name}.",
+            hint=f'Give it a rule: rules={{"{table.name}": {{"mode": "{min(settings.format.modes)}"}}}}.',
+        )
     if rule.named:
         _check_names(table, rule)
         _check_keys(table, keys, rule)

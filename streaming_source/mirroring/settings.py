@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import seconds
+from streaming_source.mirroring.formats.choose import FORMATS
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reread import requests_folder
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import table_rules
-from streaming_source.ruling.target_columns import PROPERTIES
+from streaming_source.schema.target_modes import CURRENT, live_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.formats.target_format import TargetFormat
     from streaming_source.ruling.hash_key import HashKey
     from streaming_source.ruling.table_rules import TableRule, TableRules
 
@@ -72,6 +74,7 @@ class MirrorSettings:
     given: Mapping[str, str]
     options: SourceOptions
     names: TargetNames
+    format: TargetFormat
     checkpoint: str
     on_truncate: OnTruncate
     on_drop: OnDrop
@@ -118,8 +121,9 @@ def mirror_settings(
     hash_key_file: str | None,
     source: Mapping[str, object],
     audit_every: str | float | None = None,
+    kind: str = "delta",
 ) -> MirrorSettings:
-    """Check the arguments of `mirror()` and return them as settings.
+    """Check the arguments of `mirror()` and return them as settings; `kind`: its argument `format`.
 
     Raises:
         ConfigError: an argument, or an option of the source, that cannot be.
@@ -133,6 +137,10 @@ def mirror_settings(
         raise ConfigError(f"parallel={parallel} is not from 1 to {MOST_PARALLEL}.", hint=f"The default is {PARALLEL}.")
     ruled = table_rules(rules, has_key=hash_key_file is not None)
     _check_sql(ruled, source)
+    if kind not in FORMATS:
+        raise ConfigError(f"format={kind!r} is none of {', '.join(FORMATS)}.", hint="Choose one of them.")
+    names, target_format = TargetNames(into, control, kind), FORMATS[kind]
+    _check_format(target_format, names, ruled, audited=audit_every is not None)
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
     given["snapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
@@ -144,14 +152,15 @@ def mirror_settings(
     return MirrorSettings(
         given=given,
         options=_parsed(given),
-        names=TargetNames(into, control),
+        names=names,
+        format=target_format,
         checkpoint=checkpoint.rstrip("/"),
         on_truncate=_word(OnTruncate, "onTruncate", on_truncate),
         on_drop=_word(OnDrop, "onDrop", on_drop),
         on_swap=_word(OnSwap, "onSwap", on_swap),
         on_alter=_word(OnAlter, "onAlter", on_alter),
         parallel=parallel,
-        properties=PROPERTIES | dict(properties or {}),
+        properties={**target_format.own_properties, **(properties or {})},
         rules=ruled,
         hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
         hash_key_file=hash_key_file,
@@ -168,6 +177,27 @@ def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
     asked = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
     if asked is not None and any(rule.hides for _, rule in rules.given):
         raise ConfigError(f"option {asked} would show values that the rules hide.", hint="Remove it.")
+
+
+def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *, audited: bool) -> None:
+    """Refuse what a format cannot hold. A table that no rule names is looked at when its target is made."""
+    told = f"format={wanted.name}"
+    if wanted.only_folders and not (names.folders and "/" in names.control):
+        raise ConfigError(
+            f"{told} writes folders, and into, or control, is the name of a table.",
+            hint='For example into="/lake/{database}/{table}".',
+        )
+    modes = {rule.mode: pattern for pattern, rule in rules.given} or {CURRENT: ""}
+    other = next((mode for mode in modes if mode not in wanted.modes), None)
+    if other is not None:
+        rule = f"the rule {modes[other]} asks for" if modes[other] else "tables without a rule have"
+        modes_of = " and ".join(sorted(wanted.modes))
+        raise ConfigError(
+            f"{told} has the mode {modes_of} alone, and {rule} the mode {other}.",
+            hint=f'Give all tables a rule: rules={{"shop.*": {{"mode": "{min(wanted.modes)}"}}}}.',
+        )
+    if audited and not any(live_rows(mode) for mode in wanted.modes):
+        raise ConfigError(f"auditEvery compares rows, and targets with {told} hold changes.", hint="Remove it.")
 
 
 def _seconds(name: str, value: str | float) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.auditing.records import last_audits
 from streaming_source.mirroring.control_name import control_of
+from streaming_source.mirroring.formats.choose import control_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,7 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
         audit = "" if last is None else f", audited {last['audited_at']:%Y-%m-%d %H:%M:%S}: {last['audit']}"
         target = row.target.replace("`", "")
         print(f"{'.'.join(row.name)} -> {target}: {row.state}{at}, {row.rows} rows in{lag}{audit}{error}")
-    table = spark.table(name)
+    table = control_store(spark, name).rows()
     if audits is None:
         return table.withColumns(
             {column: f.lit(None).cast("timestamp" if column == "audited_at" else "string") for column, _ in AUDITED}

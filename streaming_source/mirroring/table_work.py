@@ -9,21 +9,22 @@ target goes back to what it was before the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
-from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING, exists
+from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING
+from streaming_source.mirroring.formats.choose import open_target
+from streaming_source.mirroring.formats.target_format import Appended
 from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
-from streaming_source.mirroring.versions import newest_batch, version_at
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import WHOLE, identifier, target_keys
 from streaming_source.schema.target_modes import CURRENT
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
 
@@ -53,6 +55,10 @@ class TableWork:
     facts: TableChanges
     statements: list[StatementRow]
     replayed: bool = False
+    _target: OpenTarget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._target = open_target(self._spark, self.row.target, self.number)
 
     def done(self) -> ControlRow:
         """Bring all of it into the target, and return the table's row behind it.
@@ -79,10 +85,11 @@ class TableWork:
             if self.facts.changes:
                 self._merge(self._rows().where("op <> 'read'"))
             reads = self._rows().where("op = 'read'")
-            if self.facts.reads and self._mode.can_append(self._spark, self.row.target):
+            if self.facts.reads and self._mode.can_append(self._target):
                 self._append(reads)
             elif self.facts.reads:
                 self._merge(reads)
+        self._target.finish(self.facts.reads + self.facts.changes)
         return self.row._replace(
             rows=self.row.rows + self.facts.reads + self.facts.changes,
             committed_at=self.facts.committed_at or self.row.committed_at,
@@ -109,8 +116,8 @@ class TableWork:
 
     def _append(self, rows: DataFrame) -> None:
         """Append rows of which none can be there; once, however often the batch comes."""
-        once = {} if self._new else {"txnAppId": f"{self.row.mirror}/read", "txnVersion": str(self.number)}
-        self._mode.appended(self._part(rows)).writeTo(self.row.target).options(**once).append()
+        once = None if self._new else Appended(self.row.mirror, self.number)
+        self._target.append(self._mode.appended(self._part(rows)), once)
 
     def _merge(self, rows: DataFrame) -> None:
         self._mode.change(self._part(rows))
@@ -122,7 +129,7 @@ class TableWork:
             ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
         return BatchPart(
             rows=target_images(rows, ruled),
-            target=self.row.target,
+            target=self._target,
             keys=target_keys(self.row.keys, ruled.columns),
             columns=[column.name for column in ruled.columns],
             partial=self.facts.partial,
@@ -139,11 +146,9 @@ class TableWork:
         """Undo what an earlier try of the batch left, a half of the statements it may be; tell whether the target is
         there: the earlier try may have followed a DROP.
         """
-        if not exists(self._spark, self.row.target):
+        if not self._target.exists():
             return False
-        version = version_at(self._spark, self.row)
-        if newest_batch(self._spark, self.row) == self.number:
-            self._spark.sql(f"RESTORE TABLE {self.row.target} TO VERSION AS OF {version}")
+        self._target.go_back(self.row, self.number)
         return True
 
     def _in_order(self, *, gone: bool) -> None:
@@ -228,14 +233,14 @@ class TableWork:
     def _empty(self, statement: StatementRow) -> None:
         if self.settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop asks to stop there.")
-        self._mode.empty(self._spark, self.row.target, statement)
+        self._mode.empty(self._target, statement)
 
     def _drop(self, statement: StatementRow) -> None:
         self.row = self.row._replace(state=DROPPED, waits_for=None, error=None)
         if self.settings.on_drop == "drop":
-            self._spark.sql(f"DROP TABLE IF EXISTS {self.row.target}")
+            self._target.drop()
         else:
-            self._mode.end(self._spark, self.row.target, statement)
+            self._mode.end(self._target, statement)
 
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self.settings.on_alter == "stop":
@@ -250,11 +255,11 @@ class TableWork:
             self._wait(statement, "it gives a new column values in rows that were there.")
             return
         try:
-            checked_rule(self._spark, asked.definition, self.row.keys, self.settings)
+            ruled = checked_rule(self._spark, asked.definition, self.row.keys, self.settings)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
-        for action in asked.actions:
-            self._spark.sql(f"ALTER TABLE {self.row.target} {action}")
+        if asked.actions:
+            self._target.alter(self._mode.columns(ruled.columns), asked.actions)
         if values:
             told = ", ".join(f"{identifier(name)} = {value}" for name, value in values)
             self._spark.sql(f"UPDATE {self.row.target} SET {told}")  # noqa: S608  (names and values are quoted)

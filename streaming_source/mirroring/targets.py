@@ -11,30 +11,23 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
-from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, defined, exists
+from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, defined
+from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.kept_target import keep_rows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.ruling.kept_rule import kept_rule
-from streaming_source.ruling.target_columns import (
-    KEY,
-    MIRROR,
-    SOURCE,
-    create_statement,
-    image_type,
-    target_keys,
-    text,
-)
+from streaming_source.ruling.target_columns import KEY, MIRROR, SOURCE, target_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.kept_target import NewReading
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.source_tables import SourceTable
-    from streaming_source.ruling.target_columns import TargetColumn
 
 
 class Targets:
@@ -62,7 +55,7 @@ class Targets:
                 f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL.",
                 hint="Give it one, or leave it out (excludeTables).",
             )
-        target = self._settings.names.target(name)
+        target = open_target(self._spark, self._settings.names.target(name))
         space = self._settings.names.namespace(name)
         if space is not None:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
@@ -72,10 +65,8 @@ class Targets:
         own = self._is_own(target)
         first = self.row(name, table, position, again=again)
         if own and self._reading is not None and self._reading.keeps(first):
-            keep_rows(self._spark, self._reading, columns)
-            return first
-        if own and self._settings.names.folders:
-            self._empty(target, columns, target_keys(table.keys, columns))
+            ending = open_target(self._spark, target.name, self._reading.batch, again=True)
+            keep_rows(ending, self._reading, columns)
             return first
         properties = {
             **self._settings.properties,
@@ -83,7 +74,7 @@ class Targets:
             SOURCE: ".".join(name),
             KEY: ",".join(target_keys(table.keys, columns)),
         }
-        self._spark.sql(create_statement(target, columns, table.comment, properties))
+        target.create(columns, table.comment, properties)
         return first
 
     def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
@@ -109,32 +100,15 @@ class Targets:
             rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
         )
 
-    def _empty(self, target: str, columns: tuple[TargetColumn, ...], keys: tuple[str, ...]) -> None:
-        """Empty a target in a folder, where Delta has no CREATE OR REPLACE; other columns take the place of the old
-        ones, and then none of them is NOT NULL.
-        """
-        wanted = image_type(columns)
-        if [(field.name, field.dataType) for field in self._spark.table(target).schema] == [
-            (field.name, field.dataType) for field in wanted
-        ]:
-            self._spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
-            return
-        folder = target.partition(".")[2].strip("`")
-        nothing = self._spark.createDataFrame([], wanted)
-        nothing.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(folder)
-        told = f"{text(KEY)} = {text(','.join(keys))}"
-        self._spark.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ({told})")
-
-    def _is_own(self, target: str) -> bool:
+    def _is_own(self, target: OpenTarget) -> bool:
         """Tell whether the target is there; refuse one that is not this mirror's."""
-        if not exists(self._spark, target):
+        if not target.exists():
             return False
-        rows = self._spark.sql(f"SHOW TBLPROPERTIES {target}").collect()
-        owner = {row["key"]: row["value"] for row in rows}.get(MIRROR)
+        owner = target.properties().get(MIRROR)
         if owner != self._mirror:
             whose = "made by something else" if owner is None else f"of another mirror, {owner}"
             raise ConfigError(
-                f"the target {target} is there and {whose}.",
+                f"the target {target.name} is there and {whose}.",
                 hint="Drop it, or choose another template for the names of targets (into).",
             )
         return True

@@ -90,10 +90,14 @@ def target_keys(keys: Sequence[str], columns: Sequence[TargetColumn]) -> tuple[s
 
 def create_statement(target: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> str:
     """Return the statement that makes an empty target, in the place of one of this mirror that is there."""
-    told = ", ".join(f"{text(name)} = {text(value)}" for name, value in properties.items())
     about = f" COMMENT {text(comment)}" if comment else ""
     listed = ", ".join(column.sql for column in columns)
-    return f"CREATE OR REPLACE TABLE {target} ({listed}) USING delta{about} TBLPROPERTIES ({told})"
+    return f"CREATE OR REPLACE TABLE {target} ({listed}) USING delta{about} {properties_sql(properties)}"
+
+
+def properties_sql(properties: Mapping[str, str]) -> str:
+    """Return the properties as CREATE and ALTER TABLE take them."""
+    return f"TBLPROPERTIES ({', '.join(f'{text(name)} = {text(value)}' for name, value in properties.items())})"
 
 
 def image_type(columns: Sequence[TargetColumn]) -> StructType:

@@ -11,9 +11,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from streaming_source.mirroring.batch_facts import StatementRow
+from streaming_source.mirroring.formats.delta import DeltaTarget
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
-from streaming_source.ruling.target_columns import TargetColumn, create_statement
+from streaming_source.ruling.target_columns import TargetColumn
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 
 if TYPE_CHECKING:
@@ -108,11 +109,12 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
     """The rows of a target of the mode behind all changes, and behind a TRUNCATE."""
     mode = mode_of(name)
     spark.sql(f"DROP TABLE IF EXISTS {TARGET}")
-    spark.sql(create_statement(TARGET, mode.columns(COLUMNS), "", {"delta.enableDeletionVectors": "true"}))
+    target = DeltaTarget(spark, TARGET)
+    target.create(mode.columns(COLUMNS), "", {"delta.enableDeletionVectors": "true"})
     chosen = random.Random(seed)
     first = sum(change["place"][1] == 0 for change in changes)
     read = envelope(spark, [change | {"op": "read"} for change in changes[:first]])
-    mode.appended(BatchPart(read, TARGET, ["id"], NAMES, partial=False, domains=False)).writeTo(TARGET).append()
+    target.append(mode.appended(BatchPart(read, target, ["id"], NAMES, partial=False, domains=False)))
     rest = changes[first:]
     while rest:
         size = chosen.choice((1, 40, 90))
@@ -122,8 +124,8 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
         for _ in range(2):
             chosen.shuffle(batch)
             rows = envelope(spark, batch).repartition(2)
-            mode.change(BatchPart(rows, TARGET, ["id"], NAMES, partial=partial, domains=domains))
+            mode.change(BatchPart(rows, target, ["id"], NAMES, partial=partial, domains=domains))
     found = as_text(spark.table(TARGET).collect())
     for _ in range(2):
-        mode.empty(spark, TARGET, TRUNCATED)
+        mode.empty(target, TRUNCATED)
     return [found, as_text(spark.table(TARGET).collect())]

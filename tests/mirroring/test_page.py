@@ -10,6 +10,7 @@ import pytest
 
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.control import COLUMNS
+from streaming_source.mirroring.formats.target_format import ControlStore, OpenTarget, TargetFormat
 from streaming_source.mirroring.metrics import METRICS
 from streaming_source.mirroring.mirror_file import read_mirror_file
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
@@ -72,8 +73,20 @@ def test_the_modes_are_those_of_the_code() -> None:
     assert [rule.mode for _, rule in table_rules(names["rules"], has_key=False).given] == [*MEANINGS][1:]
 
 
+def test_the_interface_for_formats_is_that_of_the_code() -> None:
+    told = ""
+    for kind in (TargetFormat, OpenTarget, ControlStore):
+        methods = {name: each for name, each in vars(kind).items() if inspect.isfunction(each) and each.__doc__}
+        methods = {name: each for name, each in methods.items() if not name.startswith("_")}
+        for number, (name, method) in enumerate(methods.items()):
+            first = " ".join(inspect.getdoc(method).split("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
+            told += f"| {'' if number else f'`{kind.__name__}`'} | `{name}` | {first}. |\n"
+    section = PAGE.partition("| class | method | what it has to do |\n| --- | --- | --- |\n")[2]
+    assert section.partition("\n\n")[0] + "\n" == told
+
+
 def test_all_code_of_the_page_is_run_here() -> None:
-    blocks = {"call", "file", "rules", "modes", "history", "again", "resync", "status", "position", "audit"}
+    blocks = {"parquet", "call", "file", "rules", "modes", "history", "again", "resync", "status", "position", "audit"}
     assert set(BLOCKS) == blocks
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 

@@ -16,9 +16,10 @@ from streaming_source.schema.target_modes import APPEND_LOG
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import BatchPart
     from streaming_source.ruling.target_columns import TargetColumn
 
@@ -63,27 +64,33 @@ class AppendLog:
 
     def change(self, part: BatchPart) -> None:
         """Append the changes; who calls takes care that they come once."""
-        self.appended(part).writeTo(part.target).append()
+        part.target.append(self.appended(part))
 
-    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: it has no keys."""
         return True
 
-    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def empty(self, target: OpenTarget, at: StatementRow) -> None:
         """Append that the table was emptied."""
-        _append_statement(spark, target, at, "truncate")
+        _append_statement(target, at, "truncate")
 
-    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def end(self, target: OpenTarget, at: StatementRow) -> None:
         """Append that the table was dropped."""
-        _append_statement(spark, target, at, "drop")
+        _append_statement(target, at, "drop")
 
-    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Append that all rows come again."""
-        _append_statement(spark, target, at, "again")
+        _append_statement(target, at, "again")
 
 
-def _append_statement(spark: SparkSession, target: str, at: StatementRow, kind: str) -> None:
-    spark.sql(
-        f"INSERT INTO {target} (_change_type, _commit_version, _commit_timestamp, _gtid, _sequence) VALUES "  # noqa: S608
-        f"({text(kind)}, {at.number}, timestamp_micros({at.committed_us}), {text(at.gtid)}, {text(at.sequence)})"
-    )
+def _append_statement(target: OpenTarget, at: StatementRow, kind: str) -> None:
+    told = {
+        "_change_type": text(kind),
+        "_commit_version": str(at.number),
+        "_commit_timestamp": f"timestamp_micros({at.committed_us})",
+        "_gtid": text(at.gtid),
+        "_sequence": text(at.sequence),
+    }
+    types = {column.name: column.type for column in own_columns(APPEND_LOG)}
+    columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
+    target.append(target.spark.range(1).selectExpr(*columns))

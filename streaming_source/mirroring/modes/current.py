@@ -10,9 +10,10 @@ from streaming_source.queries.upserts import merge_statement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import BatchPart
     from streaming_source.ruling.target_columns import TargetColumn
 
@@ -33,19 +34,19 @@ class CurrentRows:
     def change(self, part: BatchPart) -> None:
         """Insert, update and delete by the last change of each key."""
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
-        merge = merge_statement(part.target, part.keys, part.columns, partial=part.partial)
+        merge = merge_statement(part.target.name, part.keys, part.columns, partial=part.partial)
         part.rows.sparkSession.sql(merge, changes=latest)
 
-    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: a target is made new before its rows are read again."""
         return True
 
-    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:  # noqa: ARG002  (others say when)
+    def empty(self, target: OpenTarget, at: StatementRow) -> None:  # noqa: ARG002  (others say when)
         """Delete all rows."""
-        spark.sql(f"DELETE FROM {target}")  # noqa: S608  (the name is quoted)
+        target.spark.sql(f"DELETE FROM {target.name}")  # noqa: S608  (the name is quoted)
 
-    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def end(self, target: OpenTarget, at: StatementRow) -> None:
         """Leave the last rows as they are: so onDrop=keep says."""
 
-    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Do nothing: the target is made new."""

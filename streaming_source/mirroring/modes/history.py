@@ -19,9 +19,10 @@ from streaming_source.schema.target_modes import HISTORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession, WindowSpec
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
     from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import BatchPart
     from streaming_source.ruling.target_columns import TargetColumn
 
@@ -57,24 +58,24 @@ class History:
         """Close and open versions, all that happened to a key in its order."""
         part.rows.sparkSession.sql(_merge(part), changes=_closed_and_opened(part))
 
-    def can_append(self, spark: SparkSession, target: str) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: what they replace is closed."""
         return True
 
-    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def empty(self, target: OpenTarget, at: StatementRow) -> None:
         """Close all versions."""
-        spark.sql(
-            f"UPDATE {target} SET _valid_to = timestamp_micros({at.committed_us}), _to_gtid = {text(at.gtid)}, "  # noqa: S608
+        target.spark.sql(
+            f"UPDATE {target.name} SET _valid_to = timestamp_micros({at.committed_us}), _to_gtid = {text(at.gtid)}, "  # noqa: S608
             f"_to_sequence = {text(at.sequence)}, _current = false WHERE _current"
         )
 
-    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def end(self, target: OpenTarget, at: StatementRow) -> None:
         """Close all versions."""
-        self.empty(spark, target, at)
+        self.empty(target, at)
 
-    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Close all versions; those that are read open others."""
-        self.empty(spark, target, at)
+        self.empty(target, at)
 
 
 def _own(begun: Column, ended: Column) -> list[Column]:
@@ -139,7 +140,7 @@ def _filled(events: DataFrame, part: BatchPart, in_order: WindowSpec) -> DataFra
 
     # A row that an INSERT has made is whole, so nothing is taken from behind it.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    there = part.rows.sparkSession.table(part.target).where("_current")
+    there = part.rows.sparkSession.table(part.target.name).where("_current")
     known = there.select(f.struct(*map(identifier, part.columns)).alias("known"))
     same = f.lit(True)
     for name in part.keys:
@@ -160,7 +161,7 @@ def _merge(part: BatchPart) -> str:
     same = "(target._from_gtid <=> change._from_gtid AND target._from_sequence <=> change._from_sequence)"
     return " ".join(
         (
-            f"{merge_head(part.target, part.keys)}",
+            f"{merge_head(part.target.name, part.keys)}",
             f"AND CASE WHEN change._close THEN target._current AND NOT {same} ELSE {same} END",
             f"WHEN MATCHED AND change._close THEN UPDATE SET {', '.join(f'target.{n} = change.{n}' for n in ends)}",
             "WHEN NOT MATCHED AND NOT change._close",

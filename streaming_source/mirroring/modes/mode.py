@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.ruling.target_columns import TargetColumn
 
 
@@ -24,7 +25,7 @@ class BatchPart(NamedTuple):
     """
 
     rows: DataFrame
-    target: str
+    target: OpenTarget
     keys: Sequence[str]
     columns: Sequence[str]
     partial: bool
@@ -47,14 +48,14 @@ class Mode(Protocol):
     def change(self, part: BatchPart) -> None:
         """Bring in the changes, and the rows that were read. The same part again changes nothing."""
 
-    def can_append(self, spark: SparkSession, target: str) -> bool:
+    def can_append(self, target: OpenTarget) -> bool:
         """Tell whether rows that are read can only be new to the target."""
 
-    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def empty(self, target: OpenTarget, at: StatementRow) -> None:
         """Bring in that all rows are gone."""
 
-    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def end(self, target: OpenTarget, at: StatementRow) -> None:
         """Bring in that the table is gone, while the target stays."""
 
-    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """End all rows, because those of the table come again. Never asked of the mode current."""

@@ -16,9 +16,10 @@ from streaming_source.schema.target_modes import SOFT_DELETE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch_facts import StatementRow
+    from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import BatchPart
     from streaming_source.ruling.target_columns import TargetColumn
 
@@ -49,24 +50,24 @@ class SoftDelete:
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
         part.rows.sparkSession.sql(_merge(part), changes=latest)
 
-    def can_append(self, spark: SparkSession, target: str) -> bool:
+    def can_append(self, target: OpenTarget) -> bool:
         """Tell whether no row is marked, which one that is read could bring back."""
-        return spark.table(target).where("_deleted").isEmpty()
+        return target.spark.table(target.name).where("_deleted").isEmpty()
 
-    def empty(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def empty(self, target: OpenTarget, at: StatementRow) -> None:
         """Mark all rows that are there."""
-        spark.sql(
-            f"UPDATE {target} SET _deleted = true, _deleted_at = timestamp_micros({at.committed_us}), "  # noqa: S608
+        target.spark.sql(
+            f"UPDATE {target.name} SET _deleted = true, _deleted_at = timestamp_micros({at.committed_us}), "  # noqa: S608
             f"_deleted_gtid = {text(at.gtid)} WHERE NOT _deleted"
         )
 
-    def end(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def end(self, target: OpenTarget, at: StatementRow) -> None:
         """Mark all rows: no server has them any more."""
-        self.empty(spark, target, at)
+        self.empty(target, at)
 
-    def read_again(self, spark: SparkSession, target: str, at: StatementRow) -> None:
+    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Mark all rows; those that are still there come back."""
-        self.empty(spark, target, at)
+        self.empty(target, at)
 
 
 def _merge(part: BatchPart) -> str:
@@ -80,7 +81,7 @@ def _merge(part: BatchPart) -> str:
     inserted = {sql_name(name): f"change.{sql_name(name)}" for name in part.columns} | own
     return " ".join(
         (
-            merge_head(part.target, part.keys),
+            merge_head(part.target.name, part.keys),
             f"WHEN MATCHED AND {gone} THEN UPDATE SET {assigned(_GONE)}",
             f"WHEN MATCHED THEN UPDATE SET {assigned(_THERE)}",
             # A delete whose row is known by its key alone tells nothing that could stay.

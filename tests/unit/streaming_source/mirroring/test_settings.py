@@ -28,6 +28,9 @@ GIVEN: dict[str, Any] = {
 }
 
 
+LOG = {"kind": "parquet", "into": "/lake/{table}", "rules": {"shop.*": {"mode": "append_log"}}}
+
+
 def settings(**changed: object) -> MirrorSettings:
     return mirror_settings(**GIVEN | changed)
 
@@ -64,6 +67,14 @@ def test_small_batches_are_joined_up_unless_the_call_says_otherwise(
     assert str(made.options.min_rows_per_trigger) == joined[0]
 
 
+def test_a_log_in_folders_has_no_properties_of_delta() -> None:
+    made = settings(**LOG)
+    assert made.properties == {}
+    assert made.names.target(("shop", "orders")) == "`parquet`.`/lake/orders`"
+    assert made.names.control == "`parquet`.`/lake/mirror_control`"
+    assert settings(**LOG, control="/ops/control").names.control == "`parquet`.`/ops/control`"
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -79,6 +90,15 @@ def test_small_batches_are_joined_up_unless_the_call_says_otherwise(
         ({"on_drop": "stop"}, "onDrop='stop' is none of keep, drop"),
         ({"on_alter": ""}, "onAlter='' is none of evolve, stop"),
         ({"into": "lake.t"}, "has no {table}"),
+        ({"kind": "csv"}, "format='csv' is none of delta, parquet"),
+        (
+            {**LOG, "into": "lake.{table}"},
+            "format=parquet writes folders, and into, or control, is the name of a table",
+        ),
+        ({**LOG, "control": "lake.control"}, "format=parquet writes folders"),
+        ({**LOG, "rules": None}, "has the mode append_log alone, and tables without a rule have the mode current"),
+        ({**LOG, "rules": {"shop.a": {"mode": "history"}}}, "the rule shop.a asks for the mode history"),
+        ({**LOG, "audit_every": "1d"}, "auditEvery compares rows, and targets with format=parquet hold changes"),
     ],
 )
 def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> None:

@@ -1,0 +1,172 @@
+"""Delta tables as targets: in a catalog or in folders, in all modes.
+
+Each call is a commit, which says its mirror, batch and position as the user's metadata (`versions.py`). An append is
+known to Delta by the number of its batch; a table with statements in a batch goes back to its version before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.queries.delta_fit import check_delta
+from streaming_source.ruling.target_columns import (
+    KEY,
+    PROPERTIES,
+    create_statement,
+    identifier,
+    image_type,
+    properties_sql,
+)
+from streaming_source.schema.row_schema import spark_type
+from streaming_source.schema.target_modes import MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.formats.target_format import Appended
+    from streaming_source.ruling.target_columns import TargetColumn
+
+DELTA: Final = "delta"
+
+
+class DeltaFormat:
+    """Delta tables."""
+
+    name = DELTA
+    modes = frozenset(MEANINGS)
+    only_folders = False
+    own_properties = PROPERTIES
+
+    def check_session(self, spark: SparkSession) -> None:
+        """Refuse a session without Delta, or with one for another Spark."""
+        check_delta(spark, required=True)
+
+    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> DeltaTarget:  # noqa: ARG002  (its commits know their batch)
+        """Open a target."""
+        return DeltaTarget(spark, name)
+
+    def control(self, spark: SparkSession, name: str) -> DeltaControl:
+        """Return the control table of a name."""
+        return DeltaControl(spark, name)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """A Delta table as a mirror knows it."""
+
+    spark: SparkSession
+    name: str
+
+    def exists(self) -> bool:
+        """Tell whether there is a table of the name, or in the folder."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self.spark.table(self.name).schema is not None
+        except AnalysisException:
+            return False
+
+    def properties(self) -> dict[str, str]:
+        """Return its properties."""
+        return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
+
+
+class DeltaTarget(DeltaTable):
+    """One target."""
+
+    __slots__ = ()
+
+    def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
+        """Make it, or replace it with its history kept."""
+        folder = self._folder
+        if folder is not None and self.exists():
+            self._empty(folder, columns, properties)
+        else:
+            self.spark.sql(create_statement(self.name, columns, comment, properties))
+
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[str] | None = None) -> None:
+        """Run the actions, each as a commit."""
+        if actions is None:
+            actions = self._actions({column.name: column for column in columns})
+        for action in actions:
+            self.spark.sql(f"ALTER TABLE {self.name} {action}")
+
+    def append(self, rows: DataFrame, once: Appended | None = None) -> None:
+        """Append rows as one commit."""
+        known = {} if once is None else {"txnAppId": f"{once.mirror}/read", "txnVersion": str(once.batch)}
+        rows.writeTo(self.name).options(**known).append()
+
+    def finish(self, rows: int) -> None:
+        """Do nothing: each append was seen at once."""
+
+    def go_back(self, row: ControlRow, batch: int) -> None:
+        """Go back to the version before the batch, if the newest commit is of the batch."""
+        if newest_batch(self.spark, row) == batch:
+            self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
+
+    def drop(self) -> None:
+        """Drop the table."""
+        self.spark.sql(f"DROP TABLE IF EXISTS {self.name}")
+
+    def rows_at(self, row: ControlRow) -> DataFrame:
+        """Return the rows of the version that belongs to a control row."""
+        return self.spark.read.option("versionAsOf", version_at(self.spark, row)).table(self.name)
+
+    @property
+    def _folder(self) -> str | None:
+        """The folder of a target that no catalog has."""
+        first, _, path = self.name.partition(".")
+        return path.strip("`") if first == identifier(DELTA) and "/" in path else None
+
+    def _empty(self, folder: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
+        """Empty a target in a folder, where Delta has no CREATE OR REPLACE; other columns take the place of the old
+        ones, and then none of them is NOT NULL.
+        """
+        wanted = image_type(columns)
+        there = [(field.name, field.dataType) for field in self.spark.table(self.name).schema]
+        if there == [(field.name, field.dataType) for field in wanted]:
+            self.spark.sql(f"DELETE FROM {self.name}")  # noqa: S608  (the name is quoted)
+            return
+        nothing = self.spark.createDataFrame([], wanted)
+        nothing.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true").save(folder)
+        told = properties_sql({KEY: properties[KEY]})
+        self.spark.sql(f"ALTER TABLE {self.name} SET {told}")
+
+    def _actions(self, wanted: dict[str, TargetColumn]) -> list[str]:
+        there = {field.name: field for field in self.spark.table(self.name).schema}
+        gone = [identifier(name) for name in there if name not in wanted]
+        actions = [f"DROP COLUMNS ({', '.join(gone)})"] * bool(gone)
+        for name, field in there.items():
+            column = wanted.get(name)
+            if column is not None and field.dataType != spark_type(column.type):
+                actions.append(f"ALTER COLUMN {identifier(name)} TYPE {column.type}")
+            if column is not None and column.nullable and not field.nullable:
+                actions.append(f"ALTER COLUMN {identifier(name)} DROP NOT NULL")
+        added = [column.nullable_sql for name, column in wanted.items() if name not in there]
+        return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
+
+
+class DeltaControl(DeltaTable):
+    """The control table, of which each state is one commit."""
+
+    __slots__ = ()
+
+    def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
+        """Make it without rows, where it is not there."""
+        listed = ", ".join(column.sql for column in columns)
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.name} ({listed}) USING delta {properties_sql(properties)}")
+
+    def rows(self) -> DataFrame:
+        """Return its rows."""
+        return self.spark.table(self.name)
+
+    def replace(self, rows: DataFrame) -> None:
+        """Replace all rows."""
+        from pyspark.sql import functions as f
+
+        rows.writeTo(self.name).overwrite(f.lit(True))

@@ -108,7 +108,8 @@ def test_each_statement_under_load_and_over_restarts(
         mirror = mirrored(primary, "shop", snapshotChunkRows=100)
         with writing(primary):
             mirror.run()
-            for statements in ((ADDED,), GH_OST, SWAP, PARTITIONS, REPLACED):
+            # Partitions come before the swap: behind it the two tables have other columns, and cannot be exchanged.
+            for statements in ((ADDED,), GH_OST, PARTITIONS, SWAP, REPLACED):
                 primary.sql("USE shop", *statements)
                 mirror.break_off()
                 mirror.run()

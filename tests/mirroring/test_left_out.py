@@ -150,3 +150,18 @@ def test_generated_columns_that_images_leave_out_set_the_table_aside(mirrored: C
         assert states["computed"][0] == "failed"
         assert "leaves out the column twice of shop.computed" in str(states["computed"][1])
         assert "leaveOut" in str(states["computed"][1])
+
+
+def test_a_row_that_comes_to_fit_a_filter_has_what_its_second_image_leaves_out(
+    mirrored: Callable[..., Mirrored],
+) -> None:
+    with MariaDb("11.8", "--binlog-row-image=FULL_NODUP") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, place CHAR(2), v INT)")
+        primary.sql("INSERT INTO shop.t VALUES (1, 'FR', 1), (2, 'DE', 2)")
+        mirror = mirrored(primary, "shop", rules={"shop.t": {"where": "place = 'DE'"}})
+        mirror.run()
+        primary.sql("UPDATE shop.t SET place = 'DE' WHERE id = 1", "UPDATE shop.t SET v = 3 WHERE id = 2")
+        mirror.run()
+        assert mirror.states() == {"t": ("current", None)}
+        mirror.assert_equal("t")

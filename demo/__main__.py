@@ -58,6 +58,7 @@ def step(console: Console, doing: str) -> Iterator[list[str]]:
 def run(console: Console, options: argparse.Namespace) -> bool:
     version = options.server or list(installations())[-1]
     with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
         with step(console, f"starting MariaDB {version}") as done:
             server = stack.enter_context(MariaDb(version, *SERVER_OPTIONS))
             release = str(server.value("SELECT version()")).split("-")[0]
@@ -67,7 +68,6 @@ def run(console: Console, options: argparse.Namespace) -> bool:
             stack.callback(shop.stop)
             rows = shop.fill()
             done.append(f"a shop with {len(shop.names)} tables and {thousands(rows)} rows: {', '.join(shop.names)}")
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
         with step(console, "starting Spark") as done:
             spark = session(LOG, folder)
             stack.callback(spark.stop)

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 CONTROL: Final = "lake.mirror_control"
 GOODBYE_S: Final = 20.0
-"""A replica that is told to stop needs well under one."""
+"""A replica that is told to stop needs well under one, a Java machine that is killed too."""
 TOO_SLOW: Final = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, and no setting changes that."""
 TRIES: Final = 6
@@ -67,6 +68,21 @@ def output_to(log: Path) -> Iterator[None]:
             os.close(copy)
 
 
+@contextlib.contextmanager
+def whole_or_gone() -> Iterator[None]:
+    """End what was started within it where it is interrupted: Java ignores Ctrl-C, and would go on writing files."""
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except BaseException:
+        begun = [child for top in set(psutil.Process().children()) - before for child in (top, *top.children(True))]
+        for child in begun:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(begun, GOODBYE_S)
+        raise
+
+
 def session(log: Path, folder: Path) -> SparkSession:
     """Make a local Spark session with Delta tables in a folder.
 
@@ -84,10 +100,12 @@ def session(log: Path, folder: Path) -> SparkSession:
         "spark.driver.memory": "2g",
         **FOR_A_MINUTE,
     }
+    # Its temporary files go where all others of the demo are, which are removed together.
+    settings["spark.driver.extraJavaOptions"] += f' "-Djava.io.tmpdir={folder}"'
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog demo")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with output_to(log):
+    with output_to(log), whole_or_gone():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

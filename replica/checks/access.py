@@ -81,7 +81,7 @@ def privileges(facts: ServerFacts) -> Iterator[Result]:
         fix = f"{grant('SELECT', account, on='`database`.*')} (for each database that is read)"
         yield Result("grant: tables", "note" if named else "warning", what, fix)
     else:
-        yield Result("grant: tables", "ok", f"it sees {facts.tables_visible} tables and views")
+        yield Result("grant: tables", "ok", f"tables and views that it sees: {facts.tables_visible}")
 
 
 def server_ids(facts: ServerFacts, us: Us) -> Iterator[Result]:

@@ -74,7 +74,8 @@ def _tables(verdicts: InitialVerdicts) -> Iterator[Result]:
     yield from (Result(one.shown, "ok", _reading(one)) for one in fine[:LINES])
     yield from _rest("read by their keys", "ok", fine[LINES:])
     refusals = f"; {len(refused)} refused" if refused else ""
-    yield Result("in all", "note", f"{len(verdicts.read)} tables are read: {_amount(verdicts.read)}{refusals}")
+    read = "1 table is read" if len(verdicts.read) == 1 else f"{len(verdicts.read)} tables are read"
+    yield Result("in all", "note", f"{read}: {_amount(verdicts.read)}{refusals}")
 
 
 def _reading(verdict: InitialVerdict) -> str:

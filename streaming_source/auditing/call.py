@@ -21,7 +21,7 @@ from streaming_source.auditing.records import make_records, write_records
 from streaming_source.auditing.repair_request import AskedOf, ask_for_repair, make_requests
 from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now, read_source, source_options, value_policy
-from streaming_source.auditing.targets import read_target
+from streaming_source.auditing.targets import as_table, read_target
 from streaming_source.auditing.typed_errors import typed_errors
 from streaming_source.ruling.hash_key import read_hash_key
 
@@ -106,7 +106,7 @@ def audit(
                 "rows of which columns are left out cannot be repaired.", hint="Leave out ignore, or repair."
             )
         key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
-        return _of_mirror(compared, mirror, keys or {}, key, record=record, repair=repair)
+        return _of_mirror(compared, as_table(mirror), keys or {}, key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(
             "hashKeyFile is for the targets of a mirror.", hint="Leave it out, or name its control table."

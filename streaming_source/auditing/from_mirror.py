@@ -55,7 +55,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
         rows = spark.table(control).select(*_COLUMNS).collect()
     except AnalysisException as error:
         raise ConfigError(
-            f"{control} is not the control table of a mirror: {str(error).splitlines()[0]}",
+            f"{control} is not the control table of a mirror: {str(error).strip().splitlines()[0]}",
             hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
         ) from error
     copies, left_out = [], []

@@ -141,7 +141,8 @@ class AuditResult:
     def _lines(self) -> Iterator[str]:
         rows = sum(table.source_rows for table in self.tables)
         verdict = "EQUAL" if self.equal else "NOT EQUAL" if not all(t.equal for t in self.tables) else "NOT COMPLETE"
-        yield f"{verdict} at {self.position or 'the beginning'}: {len(self.tables)} tables, {rows:,} rows"
+        tables = f"{len(self.tables)} table{'s' * (len(self.tables) != 1)}"
+        yield f"{verdict} at {self.position or 'the beginning'}: {tables}, {rows:,} rows"
         for table in self.tables:
             at = "" if table.version is None else f" version {table.version}"
             compared = f"{table.source_rows:,} rows, hash {table.source_hash}"

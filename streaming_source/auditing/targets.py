@@ -49,10 +49,15 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
         rows = reader.format("delta").load(name) if _is_path(name) else reader.table(name)
     except AnalysisException as error:
         raise ConfigError(
-            f"the copy of {table}, {name}, cannot be read: {str(error).splitlines()[0]}",
+            f"the copy of {table}, {name}, cannot be read: {str(error).strip().splitlines()[0]}",
             hint="Name a table of the catalog, the folder of a Delta table, or give a DataFrame.",
         ) from error
     return ReadTarget(name, version, rows)
+
+
+def as_table(name: str) -> str:
+    """Return the name of a table, or of the folder of a Delta table, as SQL takes it."""
+    return f"delta.`{name}`" if _is_path(name) else name
 
 
 def _is_path(name: str) -> bool:
@@ -63,10 +68,8 @@ def _newest(spark: SparkSession, name: str) -> int | None:
     """Return the newest version of a Delta table; None for one of another format, which has no versions."""
     from pyspark.errors import AnalysisException
 
-    quoted = name.replace("`", "``")
-    table = f"delta.`{quoted}`" if _is_path(name) else name
     try:
-        (last,) = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").select("version").collect()
+        (last,) = spark.sql(f"DESCRIBE HISTORY {as_table(name)} LIMIT 1").select("version").collect()
     except AnalysisException:
         if _is_path(name):
             raise

@@ -167,7 +167,7 @@ def _first_line(spark: SparkSession, path: str) -> str | None:
     from pyspark.errors import AnalysisException
 
     try:
-        row = spark.read.text(path).first()
+        row = spark.read.text([path, path]).first()  # of one path that is not there Spark logs a stack trace first
     except AnalysisException:  # PATH_NOT_FOUND
         return None
     return None if row is None else str(row[0])

@@ -115,7 +115,8 @@ class SchemaFollower:
             changes[name] = history.table(*name) if name in history.known else None
             if changes[name] is None and name not in outline.gone and self.wants(name):
                 unknown.append(name)
-        reason = applied.reason
+        known = bool(applied.tables) and late.issuperset(applied.tables)  # read behind it: nothing was to be understood
+        reason = "" if known else applied.reason
         if unknown and self.reread is not None:
             found, position = self.reread(unknown)
             for name, table in found.items():

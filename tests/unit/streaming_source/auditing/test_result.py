@@ -65,7 +65,7 @@ def test_the_verdict_is_of_all_tables_and_of_those_left_out() -> None:
     incomplete = AuditResult("0-1-1", (ORDERS,), (LeftOut("shop.x", "failed: the disk\nis full"),))
     assert not incomplete.equal
     assert str(incomplete).splitlines() == [
-        "NOT COMPLETE at 0-1-1: 1 tables, 400,000 rows",
+        "NOT COMPLETE at 0-1-1: 1 table, 400,000 rows",
         "  equal      shop.orders = lake.orders version 31: 400,000 rows, hash 6bb18274f27c10ad83ae8d9e7ff1a2c1",
         "  left out   shop.x: failed: the disk\\x0ais full",
     ]

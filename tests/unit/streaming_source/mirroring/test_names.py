@@ -23,6 +23,8 @@ def test_targets_may_be_folders() -> None:
     assert names.target(("shop", "a/b c")) == "`delta`.`s3://lake/mirror/shop/a_b_c`"
     assert names.control == "`delta`.`s3://lake/mirror/mirror_control`"
     assert names.namespace(("shop", "a")) is names.control_namespace is None
+    elsewhere = TargetNames("lake.{table}", "/ops/ctl")
+    assert (elsewhere.control, elsewhere.control_namespace) == ("`delta`.`/ops/ctl`", None)
     with pytest.raises(ConfigError, match=r"a\.b c and a\.b_c would both become"):
         names.check([("a", "b c"), ("a", "b_c")], {})
 

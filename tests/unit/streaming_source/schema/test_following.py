@@ -104,6 +104,8 @@ def test_what_the_catalog_knew_already_is_not_done_twice() -> None:
     )
     assert [names(step.state) for step in steps] == [["id", "a", "b"]] * 3 + [["id", "b"]]
     assert [step.late for step in steps] == [{T}, set(), {T}, set()]
+    (step,) = follow("ALTER TABLE t ADD COLUMN b INT", state=state)  # it has it
+    assert (names(step.state), step.late, step.reason) == (["id", "a", "b"], {T}, "")
 
 
 def test_a_head_that_is_not_understood_may_concern_any_table() -> None:

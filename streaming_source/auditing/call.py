@@ -42,6 +42,8 @@ SHOWN = 20
 """The rows of each kind that are brought to the driver and shown."""
 MOST_BUCKETS = 1 << 16
 MOST_SHOWN = 10_000
+_UNKEYED = "snapshotUnkeyed"
+"""The option without which tables are refused whose rows a mirror counts."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -106,6 +108,8 @@ def audit(
                 "rows of which columns are left out cannot be repaired.", hint="Leave out ignore, or repair."
             )
         key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
+        if _UNKEYED.lower() not in map(str.lower, compared.options):
+            compared = compared._replace(options={**compared.options, _UNKEYED: "whole"})
         return _of_mirror(compared, as_table(mirror), keys or {}, key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(

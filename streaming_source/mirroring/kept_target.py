@@ -44,7 +44,7 @@ def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetC
     """End all rows of a target, and give it these columns."""
     target.go_back(reading.row, reading.batch)
     target.alter(columns)
-    mode_of(reading.row.mode).read_again(target, _place(reading))
+    mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading))
     target.finish(1)
 
 

@@ -11,11 +11,11 @@ import uuid
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import CHECKPOINT
+from streaming_source.mirroring.control import CHECKPOINT, NO_BATCH
 from streaming_source.mirroring.control_name import control_of
 from streaming_source.mirroring.formats.choose import control_store
-from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reread import ask_again
+from streaming_source.schema.target_modes import APPEND_LOG, CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -78,7 +78,8 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
     for row in chosen:
         table = ".".join(row.name)
         # Reading it would end the query; a start of the mirror asks the server for the key that it may have by now.
-        if not row.keys and not mode_of(row.mode).append_only:
+        counted = row.mode == CURRENT and row.batch != NO_BATCH
+        if not row.keys and row.mode != APPEND_LOG and not counted:
             raise ConfigError(
                 f"{table} had no key when the mirror met it.",
                 hint=f"Give it one, and start the mirror with snapshotAgain={table}@WORD, with a new word.",

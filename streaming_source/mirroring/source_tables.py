@@ -76,7 +76,14 @@ def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[Tab
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
     wanted = wanted_tables(options)
     verdicts = asyncio.run(
-        ask(config, lambda _: ask_verdicts(wanted.patterns, lambda *name: name in names and wanted.wants(*name)))
+        ask(
+            config,
+            lambda _: ask_verdicts(
+                wanted.patterns,
+                lambda *name: name in names and wanted.wants(*name),
+                unkeyed=options.snapshot_unkeyed == "whole",
+            ),
+        )
     )
     return {
         one.name: "; ".join(reason.what for reason in one.reasons)

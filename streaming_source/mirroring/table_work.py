@@ -3,8 +3,8 @@
 In: the batch, the table's row of the control table, what the batch has of it. Out: the row behind the batch. Rows that
 were read are appended, as none of them can be there; changes are one MERGE with the last change of each key. A
 statement divides the rows: what comes before it goes in before it. The same batch again leaves the target as it is:
-Delta knows an append by its number, a MERGE of the same changes changes nothing, and where there are statements the
-target goes back to what it was before the batch.
+Delta knows an append by its number, a MERGE of the same changes changes nothing or is known by its commit, and where
+there are statements the target goes back to what it was before the batch.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
+from streaming_source.mirroring.versions import has_batch
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import WHOLE, identifier, target_keys
 from streaming_source.schema.target_modes import CURRENT
@@ -75,20 +76,8 @@ class TableWork:
             else:
                 gone = self.replayed and not self._new and not self._went_back()
                 self._in_order(gone=gone)
-        elif self._mode.append_only:
-            self._append(self._rows())
-        elif self._new or self.facts.partial:
-            # A target that was made for this batch is made again where the batch comes again, and Delta would take an
-            # append for one that is there.
-            self._merge(self._rows())
         else:
-            if self.facts.changes:
-                self._merge(self._rows().where("op <> 'read'"))
-            reads = self._rows().where("op = 'read'")
-            if self.facts.reads and self._mode.can_append(self._target):
-                self._append(reads)
-            elif self.facts.reads:
-                self._merge(reads)
+            self._without_statements()
         self._target.finish(self.facts.reads + self.facts.changes)
         return self.row._replace(
             rows=self.row.rows + self.facts.reads + self.facts.changes,
@@ -102,7 +91,7 @@ class TableWork:
 
     @property
     def _mode(self) -> Mode:
-        return mode_of(self.row.mode)
+        return mode_of(self.row.mode, self.row.keys)
 
     @property
     def _spark(self) -> SparkSession:
@@ -121,6 +110,33 @@ class TableWork:
 
     def _merge(self, rows: DataFrame) -> None:
         self._mode.change(self._part(rows))
+
+    def _without_statements(self) -> None:
+        if self._mode.append_only:
+            self._append(self._rows())
+        elif not self._mode.repeatable:
+            self._once()
+        elif self._new or self.facts.partial:
+            # A target that was made for this batch is made again where the batch comes again, and Delta would take an
+            # append for one that is there.
+            self._merge(self._rows())
+        else:
+            if self.facts.changes:
+                self._merge(self._rows().where("op <> 'read'"))
+            reads = self._rows().where("op = 'read'")
+            if self.facts.reads and self._mode.can_append(self._target):
+                self._append(reads)
+            elif self.facts.reads:
+                self._merge(reads)
+
+    def _once(self) -> None:
+        """Bring in all of the batch by one commit, unless an earlier try did."""
+        if self.replayed and not self._new and has_batch(self._spark, self.row, self.number):
+            return
+        if self.facts.changes:
+            self._merge(self._rows())
+        else:
+            self._append(self._rows())
 
     def _part(self, rows: DataFrame) -> BatchPart:
         """Give change rows the columns of the target."""

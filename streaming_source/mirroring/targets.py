@@ -19,6 +19,7 @@ from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.ruling.kept_rule import kept_rule
 from streaming_source.ruling.target_columns import KEY, MIRROR, SOURCE, target_keys
+from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +50,13 @@ class Targets:
             SchemaError: the source table has no key.
         """
         named = self._settings.rule_of(name).mode
-        mode = mode_of(named)
-        if not table.keys and not mode.append_only:
+        mode = mode_of(named, table.keys)
+        counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
+        if not table.keys and not mode.append_only and not counted:
             raise SchemaError(
                 f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL.",
-                hint="Give it one, or leave it out (excludeTables).",
+                hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
+                "(snapshotUnkeyed=whole).",
             )
         target = open_target(self._spark, self._settings.names.target(name))
         space = self._settings.names.namespace(name)

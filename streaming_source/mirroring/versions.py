@@ -1,6 +1,6 @@
 """The commits of a mirror, which say as the user's metadata whose they are, of which batch and at which position.
 
-In: a `ControlRow`. Out: the version of its target that belongs to it; the batch of the target's newest commit.
+In: a `ControlRow`. Out: the version of its target that belongs to it; whether the target has a commit of a batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def version_at(spark: SparkSession, row: ControlRow) -> int:
     return version_of(spark, row.target, row.mirror, row.batch)
 
 
-def newest_batch(spark: SparkSession, row: ControlRow) -> int:
-    """Return the batch of the newest commit of the row's target; -1 where it is none of the mirror's."""
-    (last,) = spark.sql(f"DESCRIBE HISTORY {row.target} LIMIT 1").select("userMetadata").collect()
-    return batch_of(last[0], row.mirror)
+def has_batch(spark: SparkSession, row: ControlRow, batch: int) -> bool:
+    """Tell whether the row's target has a commit of a batch; those of others may lie behind it."""
+    commits = spark.sql(f"DESCRIBE HISTORY {row.target}").select("userMetadata").distinct().collect()
+    return any(batch_of(told, row.mirror) == batch for (told,) in commits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.versions import newest_batch, version_at
+from streaming_source.mirroring.versions import has_batch, version_at
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.ruling.target_columns import (
     KEY,
@@ -105,8 +105,8 @@ class DeltaTarget(DeltaTable):
         """Do nothing: each append was seen at once."""
 
     def go_back(self, row: ControlRow, batch: int) -> None:
-        """Go back to the version before the batch, if the newest commit is of the batch."""
-        if newest_batch(self.spark, row) == batch:
+        """Go back to the version before the batch, if there is a commit of the batch."""
+        if has_batch(self.spark, row, batch):
             self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
 
     def drop(self) -> None:

@@ -28,6 +28,7 @@ class AppendLog:
     """Appends, and nothing else."""
 
     append_only = True
+    repeatable = False
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, none of them NOT NULL, and those of the flat shape."""

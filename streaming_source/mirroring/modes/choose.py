@@ -1,16 +1,19 @@
-"""The mode of a name."""
+"""The mode of a name, for a table with a key or without."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.modes.append_log import AppendLog
+from streaming_source.mirroring.modes.counted import CountedRows
 from streaming_source.mirroring.modes.current import CurrentRows
 from streaming_source.mirroring.modes.history import History
 from streaming_source.mirroring.modes.soft_delete import SoftDelete
 from streaming_source.schema.target_modes import APPEND_LOG, CURRENT, HISTORY, SOFT_DELETE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streaming_source.mirroring.modes.mode import Mode
 
 _MODES: Final[dict[str, Mode]] = {
@@ -19,8 +22,9 @@ _MODES: Final[dict[str, Mode]] = {
     HISTORY: History(),
     APPEND_LOG: AppendLog(),
 }
+_COUNTED: Final = CountedRows()
 
 
-def mode_of(name: str) -> Mode:
-    """Return the mode that a control row or a rule names."""
-    return _MODES[name]
+def mode_of(name: str, keys: Sequence[str]) -> Mode:
+    """Return the mode that a control row or a rule names, for a table with this key."""
+    return _COUNTED if name == CURRENT and not keys else _MODES[name]

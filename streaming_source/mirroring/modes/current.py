@@ -22,6 +22,7 @@ class CurrentRows:
     """One MERGE with the last change of each key."""
 
     append_only = False
+    repeatable = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and no more."""

@@ -34,6 +34,7 @@ class History:
     """One MERGE with all that happened to each key."""
 
     append_only = False
+    repeatable = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say when the version was valid.

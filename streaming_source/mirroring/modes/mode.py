@@ -39,6 +39,10 @@ class Mode(Protocol):
     def append_only(self) -> bool:
         """Whether all rows are appended, changes too."""
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether changes that come again change nothing; else who calls takes care that they come once."""
+
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the columns of a target whose table has these."""
 
@@ -46,7 +50,7 @@ class Mode(Protocol):
         """Return what to append for rows of which none can be in the target."""
 
     def change(self, part: BatchPart) -> None:
-        """Bring in the changes, and the rows that were read. The same part again changes nothing."""
+        """Bring in the changes, and the rows that were read."""
 
     def can_append(self, target: OpenTarget) -> bool:
         """Tell whether rows that are read can only be new to the target."""

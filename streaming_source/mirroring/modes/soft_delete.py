@@ -31,6 +31,7 @@ class SoftDelete:
     """One MERGE with the last change of each key, which deletes no row."""
 
     append_only = False
+    repeatable = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say whether the row is deleted."""

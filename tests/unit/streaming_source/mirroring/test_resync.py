@@ -5,22 +5,23 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import ControlRow
+from streaming_source.mirroring.control import NO_BATCH, ControlRow
 from streaming_source.mirroring.resync import chosen_tables
 
 
-def row(table: str, keys: tuple[str, ...] = ("id",), mode: str = "current") -> ControlRow:
+def row(table: str, keys: tuple[str, ...] = ("id",), mode: str = "current", batch: int = NO_BATCH) -> ControlRow:
     told: dict[str, object] = dict.fromkeys(ControlRow._fields)
     told |= {"source_database": "shop", "source_table": table, "state": "failed", "keys": keys, "mode": mode}
+    told["batch"] = batch
     return ControlRow(**told)  # type: ignore[arg-type]
 
 
-ROWS = [row("a"), row("b"), row("c", ()), row("log", (), "append_log")]
+ROWS = [row("a"), row("b"), row("c", ()), row("log", (), "append_log"), row("counted", (), batch=7)]
 
 
 def test_tables_are_taken_in_any_state_once_each() -> None:
     assert chosen_tables(["shop.b", "shop.a", "shop.b"], ROWS) == [("shop", "a"), ("shop", "b")]
-    assert chosen_tables({"shop.log"}, ROWS) == [("shop", "log")]
+    assert chosen_tables({"shop.log", "shop.counted"}, ROWS) == [("shop", "counted"), ("shop", "log")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""The mode current for a table whose rows no key tells apart: the target has each row as often as the server has it.
+
+A change takes away one of the rows that equal the old one, bit by bit, and adds one that equals the new one. So it
+means nothing in which order the changes came, and a batch comes to a number for each row: what is added less what is
+taken away. One MERGE removes the rows of which some go, and puts back those of them that stay; where nothing is taken
+away, rows are appended. The target has no column for that. Refused: images that lack columns, and a row that is to go
+and is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from streaming_source.mirroring.modes.current import CurrentRows
+from streaming_source.queries.upserts import merge_head, sql_name
+from streaming_source.ruling.target_columns import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from streaming_source.mirroring.modes.mode import BatchPart
+
+
+class CountedRows(CurrentRows):
+    """One MERGE with the number by which each row becomes more or less."""
+
+    repeatable = False
+
+    def change(self, part: BatchPart) -> None:
+        """Take away and add rows."""
+        changed = _counted(part)
+        if changed.where("number < 0").isEmpty():
+            from pyspark.sql import functions as f
+
+            more = changed.withColumn("each", f.explode(f.array_repeat(f.lit(0), f.col("number").cast("int"))))
+            part.target.append(more.select("row.*"))
+            return
+        part.rows.sparkSession.sql(_merge(part), changes=_replaced(part, changed))
+
+
+def _counted(part: BatchPart) -> DataFrame:
+    """Return by how much each row becomes more or less, with what it is told from others by."""
+    from pyspark.sql import functions as f
+
+    op, ended = f.col("op"), f.coalesce(f.col("history"), f.lit(False))
+    rows = part.rows.where(op.isin("insert", "update", "delete", "read") & ~(ended & (op != "update")))
+    if part.partial:
+        rows = _filled(part, rows)
+    step = f.array(
+        f.when(op.isin("update", "delete"), f.struct(f.col("before").alias("row"), f.lit(-1).alias("number"))),
+        f.when((op != "delete") & ~ended, f.struct(f.col("after").alias("row"), f.lit(1).alias("number"))),
+    )
+    steps = rows.select(f.explode(f.array_compact(step)).alias("step")).select("step.*")
+    return _summed(part, steps, "number").where("number <> 0")
+
+
+def _filled(part: BatchPart, rows: DataFrame) -> DataFrame:
+    """Put into the new row of an update what its image lacks, from the old one.
+
+    Raises:
+        SchemaError: an image lacks columns that are known from nowhere.
+    """
+    from pyspark.sql import functions as f
+
+    lacks = {side: f.coalesce(f.col(f"absent.{side}"), f.array().cast("array<string>")) for side in ("before", "after")}
+    update = f.col("op") == "update"
+    unknown = f.when(update, lacks["before"]).otherwise(f.concat(lacks["before"], lacks["after"]))
+    found = rows.where(f.size(unknown) > 0).select("transaction.gtid").first()
+    if found is not None:
+        raise SchemaError(
+            f"a row image of the transaction {found[0]} lacks columns, and {part.target.name} has no key.",
+            hint="Set binlog_row_image to FULL or FULL_NODUP on the primary, and have the table read again.",
+        )
+
+    def value(name: str) -> Column:
+        before, after = (f.col(side).getField(name) for side in ("before", "after"))
+        return f.when(update & f.array_contains(lacks["after"], name), before).otherwise(after).alias(name)
+
+    filled = f.when(f.col("after").isNotNull(), f.struct(*map(value, part.columns)))
+    return rows.withColumn("after", filled)
+
+
+def _replaced(part: BatchPart, changed: DataFrame) -> DataFrame:
+    """Return what the MERGE does: all that equal a row with `put` false go, and each one with `put` true comes."""
+    from pyspark.sql import functions as f
+
+    lost = changed.where("number < 0").select(*(f.col(name).alias(f"lost{name}") for name in _names(part)))
+    same = f.lit(True)
+    for name in _names(part):
+        same &= f.col(name).eqNullSafe(f.col(f"lost{name}"))
+    target = part.rows.sparkSession.table(part.target.name).select(
+        f.struct(*map(identifier, part.columns)).alias("row")
+    )
+    there = target.select("row", *_identity(part)).join(lost, same, "left_semi")
+    both = there.select("row", f.lit(1).alias("there"), f.lit(0).alias("number")).unionByName(
+        changed.select("row", f.lit(0).alias("there"), "number")
+    )
+    found = _summed(part, both, "there", "number")
+    left, goes = f.col("there") + f.col("number"), f.col("number") < 0
+    missing = f.raise_error(f.lit(f"a row was deleted or updated that {part.target.name} does not have."))
+    comes = f.when(goes & (left < 0), missing.cast("bigint")).when(goes, left).otherwise(f.col("number"))
+    gone = f.when(goes, f.array(f.lit(False))).otherwise(f.array().cast("array<boolean>"))
+    put = f.concat(gone, f.array_repeat(f.lit(True), comes.cast("int")))
+    return found.select("row", f.explode(put).alias("put"))
+
+
+def _merge(part: BatchPart) -> str:
+    def same(name: str, kind: DataType) -> str:
+        return " <=> ".join(_exact(f"{side}.{sql_name(name)}", kind) for side in ("target", "change.row"))
+
+    names, values = (", ".join(prefix + sql_name(name) for name in part.columns) for prefix in ("", "change.row."))
+    return " ".join(
+        (
+            f"{merge_head(part.target.name, ())}NOT change.put AND",
+            " AND ".join(same(*column) for column in _kinds(part)),
+            "WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND change.put THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
+        )
+    )
+
+
+def _summed(part: BatchPart, rows: DataFrame, *numbers: str) -> DataFrame:
+    """Add up numbers of equal rows."""
+    from pyspark.sql import functions as f
+
+    return rows.groupBy(*_identity(part)).agg(
+        f.first("row").alias("row"), *(f.sum(number).alias(number) for number in numbers)
+    )
+
+
+def _identity(part: BatchPart) -> list[Column]:
+    """Return what tells `row` from others, a column each."""
+    from pyspark.sql import functions as f
+
+    values = (f.expr(_exact(f"row.{identifier(name)}", kind)) for name, kind in _kinds(part))
+    return [value.alias(told) for value, told in zip(values, _names(part), strict=True)]
+
+
+def _names(part: BatchPart) -> list[str]:
+    return [f"_{number}" for number, _ in enumerate(part.columns)]
+
+
+def _kinds(part: BatchPart) -> list[tuple[str, DataType]]:
+    """Return the names of columns, and their types."""
+    image = part.rows.schema["after"].dataType
+    return [(name, image[name].dataType) for name in part.columns]
+
+
+def _exact(value: str, kind: DataType) -> str:
+    """Return SQL for what a value is compared by: Spark takes -0.0 and 0.0 for equal, alone and in a VECTOR."""
+    return f"CAST({value} AS STRING)" if kind.typeName() in {"float", "double", "array"} else value

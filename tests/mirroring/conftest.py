@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.jars import JarsMissingError, delta_settings
+from tests.fixtures.jars import JarsMissingError
 from tests.mirroring.mirrors import Mirrored
+from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
-from tests.spark.conftest import CONFIGURATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,20 +19,11 @@ if TYPE_CHECKING:
 
 
 def spark_settings(folder: Path) -> dict[str, str]:
-    """The settings of a session with Delta tables, for short queries."""
+    """Return the settings of a session with Delta tables; a missing jar fails the test."""
     try:
-        tables = delta_settings()
+        return session_settings(folder)
     except JarsMissingError as error:
         pytest.fail(str(error), pytrace=False)
-    java = CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    return {
-        **CONFIGURATION,
-        **tables,
-        "spark.driver.extraJavaOptions": java,
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
 
 
 @pytest.fixture(scope="module")

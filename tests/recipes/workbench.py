@@ -51,7 +51,7 @@ class Workbench:
     def __enter__(self) -> Self:
         # Queries without relayDir find the log of an earlier run under the temp folder: here there is no earlier run.
         temporary = self.folder / "tmp"
-        temporary.mkdir()
+        temporary.mkdir(exist_ok=True)
         ours, theirs = socket.socketpair()
         with theirs:
             driver = [sys.executable, str(Path(__file__).with_name("driver.py"))]

@@ -1,4 +1,4 @@
-"""`scripts/soak daemon`, `galera` or `spark`: one soak as asked for; a JSON summary as the last line."""
+"""`scripts/soak daemon`, `galera`, `spark` or `mirror`: one soak as asked for; a JSON summary as the last line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from tests.fixtures.jars import JarsMissingError, delta_settings
 from tests.system.soak.daemon import soak
 from tests.system.soak.galera import FAULTS, soak_galera
+from tests.system.soak.mirror import METADATA, soak_mirror
+from tests.system.soak.mirror_load import TABLES
 from tests.system.soak.spark import soak_spark
 
 
@@ -41,6 +43,17 @@ def _spark(arguments: argparse.Namespace) -> dict[str, Any]:
     return soak_spark(arguments.version, kills=arguments.kills, seed=arguments.seed, kinds=kinds, say=True)
 
 
+def _mirror(arguments: argparse.Namespace) -> dict[str, Any]:
+    return soak_mirror(
+        arguments.version,
+        minutes=arguments.minutes,
+        seed=arguments.seed,
+        metadata=arguments.metadata,
+        tables=tuple(arguments.tables.split(",")),
+        say=True,
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
@@ -60,6 +73,11 @@ def main(argv: list[str] | None = None) -> int:
     spark.set_defaults(run=_spark)
     spark.add_argument("--kills", "--faults", type=int, default=50, help="how often the driver is killed")
     spark.add_argument("--sink", choices=["parquet", "delta", "both"], default="both")
+    mirror = kinds.add_parser("mirror", parents=[common])
+    mirror.set_defaults(run=_mirror)
+    mirror.add_argument("--minutes", type=float, default=60.0, help="how long rounds are begun")
+    mirror.add_argument("--metadata", choices=METADATA, help="binlog_row_metadata; by the seed if not given")
+    mirror.add_argument("--tables", default=",".join(TABLES), help="some of %(default)s, beside sysbench's")
     arguments = parser.parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     try:

@@ -24,18 +24,17 @@ import pymysql
 
 from replica.relay_log.head import read_head
 from tests.fixtures.galera import GTID_DOMAIN, GaleraCluster, GaleraNode
-from tests.fixtures.installation import CACHE
 from tests.fixtures.listing import relay_files, relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
 from tests.system.soak import judge
 from tests.system.soak.pair import DATABASE
 from tests.system.soak.process import DaemonProcess
+from tests.system.soak.sysbench import check_sysbench, sysbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SYSBENCH = CACHE / "sysbench" / "sysbench"
 FAULTS = 10
 """Beside those of the pair: each takes some seconds, until the cluster is whole again."""
 KINDS = ("node killed", "node in use killed", "node in use stopped", "daemon killed", "node in use frozen")
@@ -106,16 +105,8 @@ class Load(threading.Thread):
             one.wait()
 
     def _command(self, node: GaleraNode) -> list[str]:
-        account = [f"--mysql-user={node.user}", f"--mysql-password={node.password}", f"--mysql-db={DATABASE}"]
         sizes = [f"--tables={_TABLES}", f"--table-size={_ROWS}", "--db-ps-mode=disable"]
-        return [
-            str(SYSBENCH),
-            "oltp_write_only",
-            "--mysql-host=127.0.0.1",
-            f"--mysql-port={node.port}",
-            *account,
-            *sizes,
-        ]
+        return sysbench(node, DATABASE, "oltp_write_only", *sizes)
 
 
 class ClusterSoak:
@@ -129,8 +120,7 @@ class ClusterSoak:
         self._random = random.Random(f"{seed} galera")
 
     def run(self) -> dict[str, Any]:
-        if not SYSBENCH.exists():
-            raise AssertionError(f"{SYSBENCH} is missing: scripts/soak fetches it (scripts/get-sysbench)")
+        check_sysbench()
         began = time.monotonic()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.cluster)

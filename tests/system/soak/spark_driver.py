@@ -136,24 +136,29 @@ class Driver:
         """
         if self._process is None:
             return
-        if self._jvm is not None:
-            _send(self._jvm, signal.SIGSTOP)  # at once; who its children are takes longer to find out
-        family: list[psutil.Process] = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family = self._own.children(recursive=True)
-        if self._jvm is not None:
-            _kill(self._jvm)
-        self._process.kill()
-        self._process.wait()
-        if whole:
-            for process in family:
-                _kill(process)
-        _, orphans = psutil.wait_procs(family, ORPHAN_TIMEOUT_S)
-        left = [_command(process) for process in orphans]
-        for process in orphans:
-            _kill(process)
-        assert not left, f"{ORPHAN_TIMEOUT_S:.0f} s after the kill -9 of Spark's JVM there still are: {left}"
+        kill_application(self._process, self._jvm, whole=whole)
         self._process = None
+
+
+def kill_application(process: subprocess.Popen[bytes], jvm: psutil.Process | None, *, whole: bool) -> None:
+    """Kill the JVM of an application, then its Python driver `process`, and what else is of it too (`whole`) or not."""
+    if jvm is not None:
+        _send(jvm, signal.SIGSTOP)  # at once; who its children are takes longer to find out
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+    if jvm is not None:
+        _kill(jvm)
+    process.kill()
+    process.wait()
+    if whole:
+        for one in family:
+            _kill(one)
+    _, orphans = psutil.wait_procs(family, ORPHAN_TIMEOUT_S)
+    left = [_command(one) for one in orphans]
+    for one in orphans:
+        _kill(one)
+    assert not left, f"{ORPHAN_TIMEOUT_S:.0f} s after the kill -9 of Spark's JVM there still are: {left}"
 
 
 def _send(process: psutil.Process, number: int) -> None:

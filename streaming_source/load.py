@@ -21,7 +21,6 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.log import RelayLog
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.read_plan import ReadPlan
@@ -110,6 +109,7 @@ def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
                 hint="Set host and user: then a server's catalog tells it.",
             )
         return _LoadedTables(options.patterns, None, {})
+    from replica.relay_log.log import RelayLog
     from streaming_source.attached.table import newest_table
 
     log = RelayLog(directory)

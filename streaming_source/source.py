@@ -62,7 +62,7 @@ class MariaDbBinlogSource(DataSource):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
-        from streaming_source.batch.planning import end_at_load
+        from streaming_source.batch.end_at_load import end_at_load
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
 
@@ -105,7 +105,7 @@ class MariaDbBinlogSource(DataSource):
         return BinlogFilesReader(files.partitions, plan)
 
     def _server_reader(self, schema: StructType) -> ServerRangeReader | TablesReader:
-        from streaming_source.batch.planning import end_at_load
+        from streaming_source.batch.end_at_load import end_at_load
         from streaming_source.batch.server import ServerRangeReader
         from streaming_source.batch.tables import TablesReader
         from streaming_source.load import load_plan

@@ -18,6 +18,7 @@ from replica.commands.options import configured, gathered
 from replica.commands.options_page import effective, example
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError, describe
+from replica.native.ahead import COMPILING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,7 @@ def check_command(
         raise ConfigError("--table chooses among the tables that --initial looks at.", hint="Add --initial.")
     if unkeyed and not initial:
         raise ConfigError("--unkeyed is about the tables that --initial looks at.", hint="Add --initial.")
+    COMPILING.interpret = True
     reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None, unkeyed=unkeyed))
     if spark:
         reports.append(spark_report(os.environ))

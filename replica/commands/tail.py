@@ -20,6 +20,7 @@ from replica.dump.output import interruptible, sleeper, standard_output
 from replica.errors import ConfigError
 from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
 from replica.log_reader.following import Follower, wait_for_log
+from replica.native.compile import interpret_meanwhile
 from replica.option_places import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
@@ -85,6 +86,7 @@ def tail(
     With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
     notice. With --host and --user from the primary, through a temporary replica.
     """
+    interpret_meanwhile("replica.dump.kernel_rows", "replica.rows.decode.kernel_variant")
     if last is not None and (start != "latest" or place.relay_dir is None):
         raise ConfigError(
             "-n counts back from the end of a relay log.", hint="Without one use --from with a GTID, or earliest."

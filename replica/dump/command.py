@@ -21,6 +21,7 @@ from replica.dump.output import standard_output
 from replica.dump.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.opening import STANDARD_INPUT
+from replica.native.compile import interpret_meanwhile
 from replica.option_places import instant
 from replica.protocol.gtid import GtidPosition
 from replica.row_reader.names import Names
@@ -91,6 +92,7 @@ def dump(
     Files may be gzip, zstd or xz, and encrypted by MariaDB. Without a choice of output: events and rows to read, like
     mariadb-binlog -vv. All times are UTC.
     """
+    interpret_meanwhile("replica.dump.kernel_rows", "replica.rows.decode.kernel_variant")
     _check_outputs(as_json=as_json and not count, events=events, sql=sql, count=count)
     if files.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once.")

@@ -14,6 +14,7 @@ from replica.errors import ChecksumError, ProtocolError, TruncatedError, Unsuppo
 from replica.files import kernel_groups as k
 from replica.files.damage import Damage
 from replica.files.kernel_search import MAX_START_BYTES, find_start
+from replica.native.ahead import COMPILING
 from replica.native.arrays import address
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_DAMAGES: Final = 1000
 """A file with more of them is no binlog any more: reading ends."""
+INTERPRETED_BYTES: Final = 32 << 10
+"""A hundred rows or two: some hundredths of a second."""
 _UNLIMITED: Final = 1 << 62
 _DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
 
@@ -118,6 +121,11 @@ class Walk:
                 return True, error
 
     @property
+    def _most_bytes(self) -> int:
+        """How long the next range may be: short while kernels are interpreted, so that its rows come soon."""
+        return min(self._max_bytes, INTERPRETED_BYTES) if COMPILING.interprets else self._max_bytes
+
+    @property
     def _end(self) -> int:
         return min(self._window.end, self._stop)
 
@@ -131,7 +139,7 @@ class Walk:
         self._description = self._current
         for field in ("cursor", "start", "cut"):
             self._set(field, offset)
-        self._set("target", offset + self._max_bytes)
+        self._set("target", offset + self._most_bytes)
         for field in ("group", "apart", "group_events"):
             self._set(field, 0)
 
@@ -140,7 +148,7 @@ class Walk:
         if end > begin:
             yield self._range(begin, end, whole=True)
         self._set("start", end)
-        self._set("target", end + self._max_bytes)
+        self._set("target", end + self._most_bytes)
         if self._current_at < end:
             self._description = self._current
 

@@ -10,10 +10,11 @@ files too (helpers, record layouts), so every state of our sources gets a folder
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 _Function = TypeVar("_Function")
 
@@ -26,6 +27,7 @@ KERNEL_SOURCES = (
     "protocol/constants.py",
     "protocol/event_row.py",
     "**/kernel*.py",
+    "relay_log/domains.py",
     "relay_log/stops.py",
     "relay_log/stream_record.py",
     "relay_log/state.py",
@@ -81,12 +83,76 @@ import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
 if CACHE is not None:
     numba.config.CACHE_DIR = CACHE  # in case something imported numba before us
 
+from numba import types  # noqa: E402
+from numba.extending import typeof_impl  # noqa: E402
+
+from replica.native.ahead import COMPILING  # noqa: E402
+from replica.native.record import Layout  # noqa: E402
+
+_PACKAGES: Final = ("replica.", "streaming_source.")
+"""The packages whose kernels another process can compile: it imports them by name."""
+
+
+class Kernel:
+    """A kernel as Python calls it; in other kernels, what it holds is called."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+        self.py_func = compiled.py_func
+        self._signature = (numba.int64,) * self.py_func.__code__.co_argcount
+        self._run: Any = self._first
+
+    def __call__(self, *arguments: int) -> int:
+        """Run it; the first call has it compiled, or loads it."""
+        found: int = self._run(*arguments)
+        return found
+
+    @property
+    def signatures(self) -> list[Any]:
+        """What arguments it is compiled for, in this process."""
+        return list(self.compiled.signatures)
+
+    def compile(self) -> None:
+        """Compile it in this process, or load it from the cache; this takes some hundredths of a second then."""
+        self.compiled.compile(self._signature)
+        self._run = self.compiled
+
+    def is_cached(self) -> bool:
+        """Tell whether it is in the cache, without loading it."""
+        cache = self.compiled._cache  # noqa: SLF001  (numba has no other way to ask)
+        key = cache._index_key(self._signature, self.compiled.targetctx.codegen())  # noqa: SLF001
+        return key in cache._cache_file._load_index()  # noqa: SLF001
+
+    def _first(self, *arguments: int) -> int:
+        if CACHE is not None and self.py_func.__module__.startswith(_PACKAGES) and not self.is_cached():
+            COMPILING.begin(KERNELS, CACHE)
+            if COMPILING.interprets:
+                from replica.native.interpreted import interpreted  # noqa: PLC0415  (few need it)
+
+                slowly: int = interpreted(self)(*arguments)
+                return slowly
+            COMPILING.wait_for(self.is_cached)
+        self.compile()
+        return self(*arguments)
+
+
+@typeof_impl.register(Kernel)
+def _as_dispatcher(kernel: Kernel, _: Any) -> types.Type:
+    return types.Dispatcher(kernel.compiled)
+
+
+@typeof_impl.register(Layout)
+def _as_module(record: Layout, _: Any) -> types.Type:
+    """Let kernels read a record's offsets as they read the constants of a module: when they are compiled."""
+    return types.Module(record)
+
 
 def kernel(function: _Function) -> _Function:
     """Compile `function` with numba: no Python objects, no GIL, cached on disk where that is possible."""
-    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, boundscheck=False, error_model="numpy")(function)
-    KERNELS.append(compiled)
-    return compiled
+    compiled = numba.njit(nogil=True, cache=CACHE is not None, boundscheck=False, error_model="numpy")(function)
+    made: Any = Kernel(compiled)
+    KERNELS.append(made)
+    return made
 
 
 def helper(function: _Function) -> _Function:
@@ -99,3 +165,22 @@ def inlined(function: _Function) -> _Function:
     """Declare a helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
     compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", forceinline=True)(function)
     return compiled
+
+
+def interpret_meanwhile(*modules: str) -> None:
+    """Let kernels that are not compiled yet be interpreted until they are: for programs that people wait for.
+
+    Those of the modules imported so far, and of some that are imported when they are needed.
+    """
+    for module in modules:
+        importlib.import_module(module)
+    COMPILING.interpret = True
+    if CACHE is not None:
+        COMPILING.begin(KERNELS, CACHE)
+
+
+def compile_ahead(*others: str) -> None:
+    """Begin to compile what the cache lacks of the kernels imported so far, and then of other modules, beside us."""
+    COMPILING.others.update(others)
+    if CACHE is not None:
+        COMPILING.begin(KERNELS, CACHE)

@@ -23,8 +23,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
-from numba import types
-from numba.extending import typeof_impl
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -117,9 +115,3 @@ class Record(metaclass=Layout):
     BYTES: ClassVar[int]
     FIELDS: ClassVar[dict[str, Field]]
     dtype: ClassVar[np.dtype[Any]]
-
-
-@typeof_impl.register(Layout)
-def _as_module(record: Layout, _: Any) -> types.Type:
-    """Let kernels read a record's offsets as they read the constants of a module: when they are compiled."""
-    return types.Module(record)

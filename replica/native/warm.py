@@ -7,19 +7,22 @@ can read. Kernels take addresses and counts only, so their signatures are known 
 
 from __future__ import annotations
 
+import fcntl
 import importlib
-import inspect
 import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from replica.native.compile import CACHE, KERNELS  # chooses the cache before numba is imported
 
 import llvmlite.binding  # isort: skip
 import numba  # isort: skip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PACKAGES: Final = ("replica", "streaming_source")
 """The packages of this distribution."""
@@ -37,16 +40,28 @@ def kernel_names() -> list[tuple[str, str]]:
 def compile_kernel(module: str, name: str) -> float:
     """Compile one kernel and return the seconds the compiler took; a few hundredths where the cache has it."""
     begin = time.perf_counter()
-    kernel = getattr(importlib.import_module(module), name)
-    kernel.compile((numba.int64,) * len(inspect.signature(kernel.py_func).parameters))
+    getattr(importlib.import_module(module), name).compile()
     return time.perf_counter() - begin
 
 
 def load_imported() -> int:
     """Compile the kernels of the modules imported so far, or load them from the cache; return how many these are."""
     for kernel in KERNELS:
-        compile_kernel(kernel.py_func.__module__, kernel.py_func.__name__)
+        kernel.compile()
     return len(KERNELS)
+
+
+def compile_missing(modules: Sequence[str], cache: str) -> None:
+    """Compile the kernels of some modules that the cache lacks, side by side; one process at a time does."""
+    for module in modules:
+        importlib.import_module(module)
+    with (Path(cache) / "compiling").open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [kernel for kernel in KERNELS if kernel.py_func.__module__ in modules and not kernel.is_cached()]
+        missing.sort(key=lambda kernel: -len(kernel.py_func.__code__.co_code))
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            for kernel in missing:
+                pool.submit(compile_kernel, kernel.py_func.__module__, kernel.py_func.__name__)
 
 
 def stamp(cache: str) -> Path:
@@ -58,13 +73,18 @@ def stamp(cache: str) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Compile everything, one kernel a process. With --check only tell by the exit code whether that was done."""
+    """Compile everything, one kernel a process. With --check only tell by the exit code whether that was done,
+    with --only compile what is missing of some modules.
+    """
     if CACHE is None:
         print("no writable cache folder: set NUMBA_CACHE_DIR", file=sys.stderr)
         return 1
     done = stamp(CACHE)
     if arguments == ["--check"]:
         return 0 if done.exists() else 1
+    if arguments[:1] == ["--only"]:
+        compile_missing(arguments[1:], CACHE)
+        return 0
     begin = time.perf_counter()
     names = kernel_names()
     with ProcessPoolExecutor(os.cpu_count()) as pool:

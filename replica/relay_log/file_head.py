@@ -17,7 +17,7 @@ from replica.protocol.encode import encode_gtid_list, encode_rotate
 from replica.protocol.events import FormatDescriptionEvent, GtidListEvent, RotateEvent, decode
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log.kernel_group_end import MAX_DOMAINS
+from replica.relay_log.domains import MAX_DOMAINS
 
 if TYPE_CHECKING:
     from pathlib import Path

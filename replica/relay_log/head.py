@@ -23,7 +23,7 @@ from replica.errors import RelayError
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.access import protect
-from replica.relay_log.kernel_group_end import MAX_DOMAINS
+from replica.relay_log.domains import MAX_DOMAINS
 from replica.relay_log.location import RelayHead, RelayLocation
 from replica.relay_log.presence import NamedFile
 from replica.relay_log.stream_record import DomainRow

@@ -13,9 +13,9 @@ from replica.native.memory import copy, load_u4, load_u8, store_u4, store_u8
 from replica.native.memory import load_u8 as get  # a cell of the state
 from replica.native.memory import store_u8 as put
 from replica.relay_log import stops
+from replica.relay_log.domains import MAX_DOMAINS
 from replica.relay_log.stream_record import Cell, DomainRow, EntryHead, GroupEnd
 
-MAX_DOMAINS = 4096  # one row each in the state and in every index entry: 64 KB
 INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
 UNORDERED_FLAG = 2  # in an index entry
 XA_FLAG = 4

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ORDER_NAME: Final = "relay.order"
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 10
-"""4096 domains (kernel_group_end.MAX_DOMAINS) take some 30 bytes each; a larger file is not ours."""
+"""4096 domains (domains.MAX_DOMAINS) take some 30 bytes each; a larger file is not ours."""
 
 
 class Begun(NamedTuple):

@@ -13,10 +13,11 @@ import numpy as np
 from replica.errors import ConfigError
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log.domains import MAX_DOMAINS
 from replica.relay_log.head import Snapshot
 from replica.relay_log.index import SEALED_FLAG, IndexEntry
 from replica.relay_log.kernel_deframe import WINDOW_BYTES, deframe
-from replica.relay_log.kernel_group_end import MAX_DOMAINS, MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
+from replica.relay_log.kernel_group_end import MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
 from replica.relay_log.stream_record import COUNTERS, Cell, DomainRow, GroupEnd
 
 if TYPE_CHECKING:

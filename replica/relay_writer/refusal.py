@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
 from replica.protocol.constants import event_name
 from replica.relay_log import stops
-from replica.relay_log.kernel_group_end import MAX_DOMAINS
+from replica.relay_log.domains import MAX_DOMAINS
 from replica.relay_log.stream_record import Cell
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from replica.daemon.status import read_status
 from replica.errors import ConfigError, RelayError
-from replica.relay_log.head import HEAD_NAME
 from replica.relay_log.identity import read_identity
 from streaming_source.attached.daemon import is_held
 from streaming_source.options.source_options import camel
@@ -69,6 +68,8 @@ def attached_directory(options: SourceOptions) -> Path | None:
             )
         return None
     if options.replica is None:
+        from replica.relay_log.head import HEAD_NAME  # brings numba, which no load() without a daemon's log needs
+
         if not (directory / HEAD_NAME).exists():
             raise RelayError(
                 f"there is no relay log in {directory}.",

@@ -6,15 +6,13 @@ ours. Refused: see batch_server.py.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from replica.errors import ConfigError, RelayError
-from replica.handshake.end import ServerEnd, server_end
+from replica.handshake.end import ServerEnd
 from replica.protocol.gtid import GtidPosition, covers
-from replica.relay_log.log import RelayLog
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.feed import FetchedFeed
@@ -22,7 +20,7 @@ from streaming_source.batch.folders import finish, take_folder
 from streaming_source.driver.relay_directory import private_base
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.open_planner import planner_over
-from streaming_source.ranges.end import end_of_log, has_end, is_behind, offset_of_end
+from streaming_source.ranges.end import has_end, is_behind, offset_of_end
 from streaming_source.ranges.places import LONG_POLL_S
 from streaming_source.rows.partition import InlineRange
 
@@ -65,16 +63,6 @@ def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: 
     if directory is not None:
         return PlannedRange(_planned_in_log(options, plan, latest, directory), None)
     return _planned_from_server(options, plan, latest, load)
-
-
-def end_at_load(options: SourceOptions) -> ServerEnd:
-    """Return where the server's binlog, or the daemon's log, ends at this moment."""
-    directory = attached_directory(options)
-    if directory is None:
-        return asyncio.run(server_end(options.connection))
-    log = RelayLog(directory)
-    head = log.head()
-    return ServerEnd(GtidPosition()) if head is None else end_of_log(log, head)
 
 
 def _planned_in_log(

@@ -5,8 +5,9 @@ In: options and plan; a feed, where one is there. Out: a `ChangePlanner`. Nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from replica.native.compile import compile_ahead
 from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import Admission, batch_limits
@@ -24,9 +25,18 @@ if TYPE_CHECKING:
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.read_plan import ReadPlan
 
+_KERNELS: Final = (
+    "replica.rows.decode.kernel_walk",
+    "replica.rows.types.kernel_utf8",
+    "streaming_source.rows.kernel_group_columns",
+    "streaming_source.rows.kernel_row_texts",
+)
+"""What tasks call and this process does not import: where a cache is empty it is begun here, not by the first task."""
+
 
 def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
     """Make the planner of a query in this process. Nothing connects before its first call."""
+    compile_ahead(f"replica.rows.decode.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
     directory = attached_directory(options)
     if directory is None:
         from streaming_source.planning.feed import ReplicaFeed

@@ -13,8 +13,6 @@ from replica.native.arrays import address
 from replica.rows.decode import records as d
 from replica.rows.decode.arena import ColumnSet, first_capacities
 from replica.rows.decode.batch import ChangeBatch, Groups
-from replica.rows.decode.kernel_typed import decode_typed
-from replica.rows.decode.kernel_variant import decode_variant
 from replica.rows.decode.records import RowColumns
 from replica.rows.decode.texts import bad_text, damaged_row, repaired
 from replica.rows.types import plan_record as pr
@@ -167,6 +165,8 @@ class TypedWriter(Writer):
         )
 
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
+        from replica.rows.decode.kernel_typed import decode_typed  # noqa: PLC0415  (long to compile)
+
         slots.bind(self.before, self.after)
         return self._call(decode_typed, found, work, slots, run, int(self._flat))
 
@@ -215,6 +215,8 @@ class VariantWriter(Writer):
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
         if len(self._scratch) < slots.max_columns:
             self._scratch = np.empty(slots.max_columns, np.int64)
+        from replica.rows.decode.kernel_variant import decode_variant  # noqa: PLC0415  (as above)
+
         return self._call(decode_variant, found, work, slots, run, address(self._scratch))
 
     def batch(

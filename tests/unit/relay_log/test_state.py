@@ -6,7 +6,7 @@ from replica.errors import ConfigError, RelayError
 from replica.native.kernel_group import STANDALONE
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log import stops
-from replica.relay_log.kernel_group_end import MAX_DOMAINS
+from replica.relay_log.domains import MAX_DOMAINS
 from replica.relay_log.state import StreamState
 from replica.relay_log.stream_record import Cell
 from replica.relay_writer.refusal import refusal

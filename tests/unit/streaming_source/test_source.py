@@ -41,6 +41,13 @@ def test_what_every_worker_imports_is_light(statement: str) -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_what_load_asks_a_server_with_brings_no_compiler() -> None:
+    # Each load() starts an interpreter that imports this: a quarter of a second for numba alone.
+    loaded = _imports("import streaming_source.load, streaming_source.batch.end_at_load")
+    assert "asyncio" in loaded
+    assert not loaded & {"numba", "pandas", "streaming_source.planning.planner"}
+
+
 def test_what_plans_a_query_does_not_load_what_only_tasks_and_attached_queries_need() -> None:
     # Each query starts an interpreter that imports this; pyarrow.compute and an array made of a list load pandas.
     loaded = _imports("import streaming_source.planning.planner, streaming_source.planning.feed")

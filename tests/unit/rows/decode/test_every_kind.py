@@ -29,6 +29,7 @@ from replica.rows.types.entry import Json, Sql
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
 from replica.rows.types.types import OutputColumn
+from tests.kit.kernels import interpret_all
 from tests.unit.rows.kind_samples import NAMES, SAMPLES, Sample
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 
 UNHEARD_OF = 60  # a number that no kernel has a branch for
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=NAMES)
+
+
+@pytest.fixture(autouse=True, params=["compiled", "interpreted"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "interpreted":
+        interpret_all(monkeypatch)
 
 
 class Unchanged:

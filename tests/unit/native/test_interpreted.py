@@ -1,0 +1,52 @@
+"""Kernels that Python interprets give what compiled ones give, byte by byte: a program's first rows come of them."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from replica.dump.count import write_counts
+from replica.dump.human import HumanDump
+from replica.dump.json_rows import write_json_rows
+from replica.dump.sql import SqlDump
+from replica.native import memory, wide
+from replica.native.interpreted import _made
+from tests.kit.kernels import interpret_all
+from tests.unit.dump.files import reading, vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSIONS = ("10.5", "10.11", "11.8")
+NAMES = ("compression", "metadata_full", "minimal_image", "transactions")
+
+
+def dumps(*files: Any) -> Iterator[bytes]:
+    """The four dumps that kernels make, of the same files."""
+    for write in (
+        lambda out: write_json_rows(reading(files), out),
+        lambda out: SqlDump(reading(files), out, only_rows=False).write(),
+        lambda out: HumanDump(reading(files), out, only_rows=False).write(),
+        lambda out: write_counts(reading(files), out, as_json=True),
+    ):
+        out = io.BytesIO()
+        write(out)
+        yield out.getvalue()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_dumps_of_recorded_binlogs(name: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list(dumps(vector(f"{version}/{name}")))
+    interpret_all(monkeypatch)
+    assert list(dumps(vector(f"{version}/{name}"))) == compiled
+    assert len(compiled[0]) > 100
+
+
+def test_python_has_all_that_kernels_are_made_of() -> None:
+    for module in (memory, wide):
+        for name, value in vars(module).items():
+            if type(value).__name__ == "_Intrinsic":
+                assert id(value) in _made, name

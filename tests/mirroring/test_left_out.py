@@ -85,7 +85,8 @@ def test_inserts_that_name_a_part_of_the_columns(
             "INSERT INTO smile (id, v) VALUES (1, 1)",
             # The default at the place of the row counts.
             "ALTER TABLE kept ALTER v SET DEFAULT 6, ALTER COLUMN note DROP DEFAULT",
-            "INSERT IGNORE INTO kept (id) VALUES (5)",
+            "SET SESSION sql_mode = ''",  # else 10.5 refuses a row without the column, and IGNORE does not help
+            "INSERT INTO kept (id) VALUES (5)",
             "ALTER TABLE kept MODIFY v INT NOT NULL, ADD more VARCHAR(9) DEFAULT 'it''s', RENAME COLUMN b TO c",
             "INSERT IGNORE INTO kept (id) VALUES (6)",
             "SET SESSION binlog_row_image = NOBLOB",

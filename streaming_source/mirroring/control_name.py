@@ -16,7 +16,7 @@ from streaming_source.mirroring.names import TargetNames
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
 
 _HINT = "Give what the mirror was started with."
 

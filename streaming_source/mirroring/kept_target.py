@@ -11,7 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming_source.mirroring.batch_facts import StatementRow
-from streaming_source.mirroring.control import NO_BATCH
+from streaming_source.mirroring.control_row import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.schema.target_modes import CURRENT
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.protocol.gtid import GtidPosition
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.ruling.target_columns import TargetColumn
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import ColumnSchema
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.ruling.ruled_images import Ruled
 
 

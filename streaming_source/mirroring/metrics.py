@@ -12,14 +12,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_source.auditing.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
-from streaming_source.mirroring.control import CURRENT, DROPPED, FAILED, READING
+from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
 
 METRICS: Final = (
     ("tables_current", "tables whose targets are what the server had at the position"),

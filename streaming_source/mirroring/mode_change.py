@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from replica.schema.patterns import matcher
-from streaming_source.mirroring.control import DROPPED
+from streaming_source.mirroring.control_row import DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import CURRENT
 from streaming_source.mirroring.control_name import control_of
+from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.formats.choose import open_target
 
 if TYPE_CHECKING:

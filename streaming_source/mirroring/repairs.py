@@ -22,7 +22,7 @@ from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_bes
 from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
-from streaming_source.mirroring.control import CURRENT
+from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.ruling.target_columns import identifier, image_type, target_columns, text
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 POLL_S: Final = 10.0

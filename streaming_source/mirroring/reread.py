@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.driver.relay_directory import private_base
-from streaming_source.mirroring.control import FAILED
+from streaming_source.mirroring.control_row import FAILED
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
 
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 600.0

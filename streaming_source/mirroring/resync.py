@@ -11,8 +11,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import CHECKPOINT, NO_BATCH
+from streaming_source.mirroring.control import CHECKPOINT
 from streaming_source.mirroring.control_name import control_of
+from streaming_source.mirroring.control_row import NO_BATCH
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.reread import ask_again
 from streaming_source.schema.target_modes import APPEND_LOG, CURRENT
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
 
 
 def mirror_resync(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 _SHOWN = 10

@@ -20,7 +20,8 @@ from replica.plain_text import one_line
 from streaming_source.auditing.call import audit
 from streaming_source.auditing.records import last_audits
 from streaming_source.mirroring.batch_options import batch_options
-from streaming_source.mirroring.control import CURRENT, mirrored_tables
+from streaming_source.mirroring.control import mirrored_tables
+from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.metrics import metrics_of
 
 if TYPE_CHECKING:

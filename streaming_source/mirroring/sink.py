@@ -20,16 +20,8 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
-from streaming_source.mirroring.control import (
-    CURRENT,
-    DROPPED,
-    FAILED,
-    READING,
-    ControlRow,
-    make_control,
-    mirrored_tables,
-    write_control,
-)
+from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
+from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
 from streaming_source.mirroring.kept_target import NewReading

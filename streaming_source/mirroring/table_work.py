@@ -16,7 +16,7 @@ from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
-from streaming_source.mirroring.control import DROPPED, NO_BATCH, READING
+from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.formats.target_format import Appended
 from streaming_source.mirroring.left_out import values_left_out
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.alterations import Asked
     from streaming_source.mirroring.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.column_defaults import Defaults
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings

@@ -11,7 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
-from streaming_source.mirroring.control import NO_BATCH, READING, ControlRow, defined
+from streaming_source.mirroring.control_row import NO_BATCH, READING, ControlRow, defined
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.kept_target import keep_rows
 from streaming_source.mirroring.modes.choose import mode_of

@@ -13,7 +13,7 @@ from streaming_source.auditing.mirror_versions import batch_of, version_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.control import ControlRow
+    from streaming_source.mirroring.control_row import ControlRow
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_source.mirroring.call import mirror
-from streaming_source.mirroring.control import COLUMNS
+from streaming_source.mirroring.control_row import COLUMNS
 from streaming_source.mirroring.formats.target_format import ControlStore, OpenTarget, TargetFormat
 from streaming_source.mirroring.metrics import METRICS
 from streaming_source.mirroring.mirror_file import read_mirror_file

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import ControlRow
+from streaming_source.mirroring.control_row import ControlRow
 from streaming_source.mirroring.mode_change import check_modes
 from streaming_source.mirroring.settings import mirror_settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control import NO_BATCH, ControlRow
+from streaming_source.mirroring.control_row import NO_BATCH, ControlRow
 from streaming_source.mirroring.resync import chosen_tables
 
 

@@ -1,0 +1,110 @@
+"""The row of a mirrored table in the control table: its columns, its states, and what they tell of the table.
+
+In and out: values; nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.schema.stored import tables_from_json, tables_to_json
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.column_defaults import Defaults
+
+READING: Final = "reading"
+CURRENT: Final = "current"
+FAILED: Final = "failed"
+DROPPED: Final = "dropped"
+NO_BATCH: Final = -1
+"""The batch of a target that was just made."""
+_DEFAULTS: Final = "defaults"
+
+COLUMNS: Final = (
+    ("mirror", "STRING", "which mirror writes: the id of its query"),
+    ("source_database", "STRING", "database of the table on the server"),
+    ("source_table", "STRING", "its name there"),
+    ("target", "STRING", "the target as SQL names it"),
+    (
+        "mode",
+        "STRING",
+        "what the target holds: current, soft_delete, history or append_log",
+    ),
+    ("state", "STRING", "reading, current, failed (set aside: see error), or dropped"),
+    ("keys", "ARRAY<STRING>", "the columns that tell rows apart"),
+    ("position", "STRING", "GTID position up to which the target is what the server had"),
+    ("batch", "BIGINT", "the last micro-batch that is in the target"),
+    ("rows", "BIGINT", "rows read and changes applied since the beginning"),
+    ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
+    ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
+    ("updated_at", "TIMESTAMP", "when this row was last written"),
+    ("error", "STRING", "why the table was set aside, or is to be read again"),
+    ("definition", "STRING", "the table's definition at the position, and the defaults of its columns"),
+    ("defined_at", "STRING", "GTID position that the definition was first read at"),
+    ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
+    ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
+    ("waits_for", "STRING", "the request to read the table again that is not followed yet"),
+    ("tries", "INT", "how often the table was begun again since it was last current"),
+)
+"""Name, type and meaning of each column."""
+
+
+def defined(table: TableSchema, defaults: Defaults) -> str:
+    """Return a table's definition with the defaults of its columns as text."""
+    value = json.loads(tables_to_json({(table.database, table.table): table}))
+    return json.dumps(value | {_DEFAULTS: defaults}, separators=(",", ":"), ensure_ascii=False)
+
+
+class ControlRow(NamedTuple):
+    """The state of one mirrored table. The fields are the columns of the control table."""
+
+    mirror: str
+    source_database: str
+    source_table: str
+    target: str
+    mode: str
+    state: str
+    keys: tuple[str, ...]
+    position: str
+    batch: int
+    rows: int
+    committed_at: dt.datetime | None
+    lag: float | None
+    updated_at: dt.datetime
+    error: str | None
+    definition: str
+    defined_at: str
+    again: str | None
+    rules: str | None
+    waits_for: str | None = None
+    tries: int = 0
+
+    @property
+    def name(self) -> TableName:
+        """The table on the server."""
+        return self.source_database, self.source_table
+
+    @property
+    def table(self) -> TableSchema:
+        """The table's definition at the position."""
+        return tables_from_json(self.definition)[self.name]
+
+    @property
+    def defaults(self) -> Defaults:
+        """What stands behind DEFAULT at the position, by column."""
+        found: Defaults = json.loads(self.definition).get(_DEFAULTS, {})
+        return found
+
+    def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
+        """Return the row with another definition of its table."""
+        return self._replace(definition=defined(table, defaults))
+
+    @property
+    def live(self) -> bool:
+        """Whether changes of the table go into its target."""
+        return self.state in (READING, CURRENT) and self.waits_for is None

@@ -25,6 +25,7 @@ from replica.explain.on_primary import explain_primary
 from replica.explain.words import Page
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
+from replica.row_reader.progress import watched
 from replica.tail import colours
 from replica.tail.source import check_relay_directory, warnings_logger
 
@@ -76,7 +77,8 @@ def explain(
 
 def _answer(place: LogChoice, gtid: Gtid, files: tuple[str, ...], keys: KeyRing | None) -> Answer:
     if files:
-        return explain_files(files, gtid, keys)
+        with watched(files) as progress:
+            return explain_files(files, gtid, keys, progress.passed)
     if place.relay_dir is None:
         return explain_primary(place.config(), gtid, warnings_logger())
     check_relay_directory(place.relay_dir)

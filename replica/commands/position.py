@@ -22,6 +22,7 @@ from replica.plain_text import one_line
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
+from replica.row_reader.progress import watched
 from replica.tail.source import check_relay_directory, warnings_logger
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
     from replica.log_reader.found import FoundPosition
     from replica.log_reader.reader import LogReader
+    from replica.row_reader.progress import DumpProgress
 
 Asked = BinlogPosition | Gtid | int
 """A place, a transaction, or a time."""
@@ -73,7 +75,8 @@ def position(
     of the binlog; a place inside a transaction for the one before it.
     """
     asked = _asked(file_pos, moment, gtid)
-    found = _find(_reader(place, files, keys), asked)
+    with watched(files) as progress:
+        found = _find(_reader(place, files, keys, progress), asked)
     with standard_output() as out:
         if as_json:
             out.write(json_line(_as_dict(found)))
@@ -95,9 +98,9 @@ def _find(reader: LogReader, asked: Asked) -> FoundPosition:
     return reader.behind(asked) if isinstance(asked, Gtid) else reader.at_time(asked)
 
 
-def _reader(place: LogChoice, files: tuple[str, ...], keys: KeyRing | None) -> LogReader:
+def _reader(place: LogChoice, files: tuple[str, ...], keys: KeyRing | None, progress: DumpProgress) -> LogReader:
     if files:
-        return FilesReader(files, keys)
+        return FilesReader(files, keys, progress.passed)
     if place.relay_dir is None:
         return PrimaryReader(place.config(), warnings_logger())
     check_relay_directory(place.relay_dir)

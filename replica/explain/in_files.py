@@ -10,21 +10,27 @@ from replica.log_reader.in_files import FilesReader
 from replica.relay_log.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from replica.files.binlog import BinlogFile
     from replica.files.keys import KeyRing
     from replica.protocol.gtid import Gtid
 
 
-def explain_files(files: Sequence[str], gtid: Gtid, keys: KeyRing | None = None) -> Answer:
-    """Tell all about the transaction.
+def explain_files(
+    files: Sequence[str],
+    gtid: Gtid,
+    keys: KeyRing | None = None,
+    passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
+) -> Answer:
+    """Tell all about the transaction; `passed` is told up to which offset of a file the search has come.
 
     Raises:
         ConfigError: a file cannot be read.
         ProtocolError: a file is damaged before the transaction.
     """
     answer, search = Answer(gtid, ", ".join(files)), GtidSearch(gtid)
-    if look_up(FilesReader(files, keys), search, answer) is None:
+    if look_up(FilesReader(files, keys, passed), search, answer) is None:
         _say_why(answer, search)
     return answer
 

@@ -72,11 +72,20 @@ class _FileGroups(NamedTuple):
 
 
 class FilesReader:
-    """Read `files` in the order of the log, standard input among them; `keys` open encrypted ones."""
+    """Read `files` in the order of the log, standard input among them; `keys` open encrypted ones.
 
-    def __init__(self, files: Sequence[str], keys: KeyRing | None = None) -> None:
+    `passed` is told up to which offset of a file a search has come.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        keys: KeyRing | None = None,
+        passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
+    ) -> None:
         self._files = files
         self._keys = keys
+        self._passed = passed
 
     def parts(
         self,
@@ -101,7 +110,9 @@ class FilesReader:
             ConfigError: a file cannot be read.
             ProtocolError: a file is damaged before the group.
         """
-        for part in self._whole_parts():
+        for part in self._searched():
+            if not part.piece.whole:
+                continue
             found = scan(part.piece.data, checksum=part.piece.checksum)
             groups = Groups(found.groups, found.expansion)
             rows = search.look(groups.domain, groups.server_id, groups.seq_no)
@@ -191,10 +202,15 @@ class FilesReader:
     def _whole_parts(self) -> Iterator[Part]:
         return (part for part in self.parts() if part.piece.whole)
 
+    def _searched(self) -> Iterator[Part]:
+        for part in self.parts():
+            yield part
+            self._passed(part.binlog, part.piece.end)
+
     def _stretches(self) -> Iterator[_FileGroups]:
         """Yield all groups of the files; each stretch has some."""
         position: GtidPosition | None = None
-        for name, binlog, piece in self.parts():
+        for name, binlog, piece in self._searched():
             listed = _listed(piece)
             position = position if listed is None else listed
             found = scan(piece.data, checksum=piece.checksum) if piece.whole else None

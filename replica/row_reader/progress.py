@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from replica.files.binlog import BinlogFile
 
 SILENT_S: Final = 2.0
-"""Shorter dumps show nothing."""
+"""Shorter readings show nothing."""
 
 
 class DumpProgress:
-    """The progress that shows nothing, for a dump that is not watched."""
+    """The progress that shows nothing, for a reading that is not watched."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +76,11 @@ class TerminalProgress(DumpProgress):
         )
         bar.add_task("dump", total=self._total)
         return bar
+
+
+def watched(files: Sequence[str]) -> DumpProgress:
+    """Return the progress of a search, which prints nothing before it is over: a bar on every terminal."""
+    return TerminalProgress(files) if sys.stderr.isatty() else DumpProgress()
 
 
 def _size(file: str) -> int | None:

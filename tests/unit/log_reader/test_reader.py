@@ -71,3 +71,13 @@ def test_what_is_not_there_has_the_same_neighbours(tmp_path: Path, gtid: str) ->
         assert source.find(search) is None
         told.append((search.before, search.after, search.other))
     assert told[0] == told[1]
+
+
+def test_a_search_tells_how_far_it_has_come() -> None:
+    ends: list[int] = []
+    files = FilesReader([str(VECTOR)] * 2, passed=lambda _binlog, end: ends.append(end))
+    assert files.find(GtidSearch(Gtid.parse("9-1-1"))) is None
+    assert ends.count(VECTOR.stat().st_size) == 2
+    ends.clear()
+    list(files.xa_parts())
+    assert ends == [], "the other half of an XA transaction is looked for in the same bytes again"

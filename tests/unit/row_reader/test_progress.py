@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from replica.row_reader import progress as module
-from replica.row_reader.progress import DumpProgress, TerminalProgress
+from replica.row_reader.progress import DumpProgress, TerminalProgress, watched
 from tests.unit.dump.files import reading, vector
 
 if TYPE_CHECKING:
@@ -36,3 +36,9 @@ def test_a_long_one_counts_the_bytes_of_all_files(monkeypatch: pytest.MonkeyPatc
 
 def test_standard_input_has_no_length() -> None:
     assert TerminalProgress([*FILES, "-"])._total is None
+
+
+def test_a_search_is_watched_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, kind in ((True, TerminalProgress), (False, DumpProgress)):
+        monkeypatch.setattr(module.sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        assert type(watched(FILES)) is kind

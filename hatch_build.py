@@ -2,6 +2,7 @@
 
 An index has no files beside the README: a relative link would lead nowhere. With SOURCE_URL (the address that files
 of the tree are shown under, https://host/owner/name/blob/main) links become absolute; without it, names of files.
+A picture is at the same address with raw in place of blob; without an address it is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)\s]+)\)")
+PICTURE = re.compile(r"^!\[([^\]]+)\]\((?!https?:)([^)\s]+)\)\n\n?", re.MULTILINE)
 
 
 def index_readme(text: str, source_url: str = "") -> str:
@@ -26,7 +28,8 @@ def index_readme(text: str, source_url: str = "") -> str:
         file = target.partition("#")[0]
         return f"`{file}`" if shown.strip("`") == file else f"{shown} (`{file}`)"
 
-    return LINK.sub(replaced, text)
+    raw = source_url.rstrip("/").replace("/blob/", "/raw/")
+    return LINK.sub(replaced, PICTURE.sub(rf"![\1]({raw}/\2)\n\n" if source_url else "", text))
 
 
 class IndexMetadata(MetadataHookInterface):

@@ -1,7 +1,8 @@
 """The hooks of the site's builder (mkdocs.yml): pages that lie beside docs/ join it, and links fit where they then are.
 
 In: the pages as they are read in the tree. Out: the same pages in one folder. A link to a page leads to that page, one
-to a section keeps its section; a link to a file of code, which the site does not have, becomes the name of that file.
+to a section keeps its section; a picture in docs/ is shown; a link to a file of code, which the site does not have,
+becomes the name of that file.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def mended(markdown: str, folder: Path) -> str:
         shown, target, section = link[1], (folder / link[2]).resolve(), link[3] or ""
         if target.suffix == ".md" and target.parent in (PROJECT, PROJECT / "docs"):
             return f"[{shown}]({target.name}{section})"
+        if target.suffix == ".svg" and target.parent == PROJECT / "docs":
+            return f"[{shown}]({target.name})"
         name = target.relative_to(PROJECT).as_posix()
         return shown if name.endswith(shown.strip("`")) else f"{shown} (`{name}`)"
 

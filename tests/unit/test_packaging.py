@@ -197,6 +197,7 @@ def test_no_link_of_the_readme_breaks_on_an_index(wheel: zipfile.ZipFile) -> Non
     shown = metadata_of(wheel).partition("\n\n")[2]
     assert shown == index_readme((PROJECT / "README.md").read_text(encoding="utf-8"))
     assert "`docs/spark.md`" in shown
+    assert "demo.svg" not in shown, "a picture needs an address"
     assert not LINK.search(shown)
 
 
@@ -209,6 +210,7 @@ def test_links_are_absolute_where_the_address_is_known(tmp_path: Path) -> None:
         text = metadata_of(made)
     assert "\nProject-URL: Changelog, https://host/us/it/blob/v1/CHANGELOG.md\n" in text
     assert "[docs/spark.md](https://host/us/it/blob/v1/docs/spark.md)" in text
+    assert "](https://host/us/it/raw/v1/docs/demo.svg)\n" in text
     assert not LINK.search(text)
 
 

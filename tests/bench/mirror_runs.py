@@ -90,7 +90,7 @@ class Bench:
         self._folder = folder
         self._runs = 0
         user, password = server.add_user(grants="SELECT, REPLICATION SLAVE, BINLOG MONITOR")
-        self._login = {"user": user, "password": password}
+        self.login = {"user": user, "password": password}
         server.sql(f"CREATE DATABASE {DATABASE}")
 
     def fill(self, tables: int, rows: int) -> list[str]:
@@ -101,6 +101,7 @@ class Bench:
             self.server.sql(
                 f"USE {DATABASE}",
                 f"CREATE TABLE {name} ({COLUMNS})",
+                "SET sql_log_bin = 0",  # whoever begins with the tables does not read it there
                 f"INSERT INTO {name} SELECT {FILLED} FROM seq_1_to_{rows}",
             )
         return names
@@ -121,7 +122,7 @@ class Bench:
         return self._folder / f"run{self._runs}"
 
     def _options(self, folder: Path) -> dict[str, Any]:
-        at = {"host": self.server.host, "port": self.server.port, **self._login}
+        at = {"host": self.server.host, "port": self.server.port, **self.login}
         return {"tables": f"{DATABASE}.*", "relayDir": str(folder / "relay"), **at}
 
     def mirror(self, folder: Path, **more: Any) -> StreamingQuery:
@@ -159,7 +160,7 @@ class Bench:
             "upperBound": str(rows),
             "numPartitions": str(connections),
             "fetchsize": "10000",
-            **self._login,
+            **self.login,
         }
         table = self.spark.read.format("jdbc").options(**options).load()
         table.write.format("delta").save(f"{folder}/lake/{name}")

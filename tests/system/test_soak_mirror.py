@@ -15,7 +15,7 @@ from tests.system.soak.sysbench import fetch_sysbench
 @pytest.mark.timeout(1800)
 def test_a_mirror_stays_equal_and_every_planted_fault_is_found() -> None:
     fetch_sysbench()
-    summary = soak_mirror("10.11", minutes=1, seed=20, tables=("plain", "altered", "emptied"))
+    summary = soak_mirror("10.11", minutes=1, kills=1, warehouses=0, seed=20, tables=("plain", "altered", "emptied"))
     assert sum(summary["kills"].values()) > 0
     assert summary["faults found"].keys() == SHOWN.keys()
     assert min(summary["rows"].values()) > 0

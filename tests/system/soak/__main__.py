@@ -47,6 +47,8 @@ def _mirror(arguments: argparse.Namespace) -> dict[str, Any]:
     return soak_mirror(
         arguments.version,
         minutes=arguments.minutes,
+        kills=arguments.kills,
+        warehouses=arguments.warehouses,
         seed=arguments.seed,
         metadata=arguments.metadata,
         tables=tuple(arguments.tables.split(",")),
@@ -76,6 +78,8 @@ def main(argv: list[str] | None = None) -> int:
     mirror = kinds.add_parser("mirror", parents=[common])
     mirror.set_defaults(run=_mirror)
     mirror.add_argument("--minutes", type=float, default=60.0, help="how long rounds are begun")
+    mirror.add_argument("--kills", type=int, default=20, help="how often the driver is killed at least")
+    mirror.add_argument("--warehouses", type=int, default=1, help="of TPC-C, 600 000 rows each; 0: no TPC-C")
     mirror.add_argument("--metadata", choices=METADATA, help="binlog_row_metadata; by the seed if not given")
     mirror.add_argument("--tables", default=",".join(TABLES), help="some of %(default)s, beside sysbench's")
     arguments = parser.parse_args(argv)

@@ -1,10 +1,10 @@
 """The soak of the mirror: a server under load and statements, its driver killed inside of batches, faults in targets.
 
-In: a seed, minutes, a server version. Out: a summary, or an AssertionError with how to repeat it. Each round runs the
-mirror while sysbench and writers of ours go on, and ends in one of three ways: its driver is killed at one of the
-points of a batch; the mirror is audited while it goes on, and killed; or it ends by itself, is audited, and faults are
-planted in targets, which the next audit has to name, and nothing else; then these tables are read again. At the end
-the load stops, and every target must be equal to its table, by the audit and by a comparison of all rows.
+In: a seed, minutes, kills, a server version. Out: a summary, or an AssertionError with how to repeat it. Each round
+runs the mirror while sysbench, TPC-C and writers of ours go on, and ends in one of three ways: its driver is killed at
+one of the points of a batch; the mirror is audited while it goes on, and killed; or it ends by itself, is audited, and
+faults are planted in targets, which the next audit has to name, and nothing else; then these tables are read again. At
+the end the load stops, and every target must be equal to its table, by the audit and by a comparison of all rows.
 
 The seed gives what is done in which order; the machine gives the timing.
 """
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tests.system.soak.mirror_driver import MirrorDriver, MirrorPlace
 from tests.system.soak.mirror_faults import SHOWN, check_found, plant
 from tests.system.soak.mirror_judge import judged_rows, tables_of
-from tests.system.soak.mirror_load import BENCH, FIXED, SHOP, TABLES, MirrorLoad
+from tests.system.soak.mirror_load import BENCH, FIXED, TABLES, MirrorLoad
 from tests.system.soak.mirror_points import AIMS, LakeFiles, point_hit, reach, reads_tables
 
 if TYPE_CHECKING:
@@ -58,17 +58,21 @@ class MirrorSoak:
         tables: Collection[str],
         *,
         minutes: float,
+        kills: int,
+        warehouses: int,
         seed: int,
         folder: Path,
         say: bool,
     ) -> None:
         self._chance = random.Random(f"{seed} mirror")
         self.metadata = metadata or self._chance.choice(METADATA)
-        self.load = MirrorLoad(version, seed, f"--binlog-row-metadata={self.metadata}", tables=tables)
+        metadata = f"--binlog-row-metadata={self.metadata}"
+        self.load = MirrorLoad(version, seed, metadata, tables=tables, warehouses=warehouses)
         self.done: Counter[str] = Counter()
         self.hits: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self._minutes = minutes
+        self._kills = kills
         self._folder = folder
         self._files = LakeFiles(folder / "lake")
         self._say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
@@ -80,7 +84,8 @@ class MirrorSoak:
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
         with self.load, self._drivers:
-            self._place = MirrorPlace(self.load.primary, (f"{SHOP}.*", f"{BENCH}.*"), self._folder, {})
+            tables = [f"{database}.*" for database in self.load.databases]
+            self._place = MirrorPlace(self.load.primary, tables, self._folder, {"snapshotUnkeyed": "whole"})
             rounds = {KILLED: self._killed, AUDITED: self._audited_alive, WHOLE: self._whole}
             deck: list[str] = []
             while time.monotonic() - began < 60 * self._minutes or self._missing():
@@ -104,7 +109,7 @@ class MirrorSoak:
 
     def _missing(self) -> bool:
         """Tell whether something that every run has to show was not there yet."""
-        return not self.hits or not self.done[AUDITED] or self.faults.keys() != SHOWN.keys()
+        return self.hits.total() < self._kills or not self.done[AUDITED] or self.faults.keys() != SHOWN.keys()
 
     def _shuffled(self, some: Sequence[str]) -> list[str]:
         return self._chance.sample(some, len(some))
@@ -219,13 +224,15 @@ class MirrorSoak:
         while not self._bring_in(driver):
             assert time.monotonic() < end, f"not current {LAST_S:.0f} s behind the load: {driver.states()}"
             time.sleep(5)
-        return judged_rows(driver, self.load.primary, tables_of(self.load.primary, (SHOP, BENCH)))
+        return judged_rows(driver, self.load.primary, tables_of(self.load.primary, self.load.databases))
 
 
 def soak_mirror(
     version: str | None,
     *,
     minutes: float,
+    kills: int,
+    warehouses: int,
     seed: int,
     metadata: str | None = None,
     tables: Collection[str] = tuple(TABLES),
@@ -233,11 +240,13 @@ def soak_mirror(
 ) -> dict[str, Any]:
     """Run it once; the folder is kept if it fails."""
     folder = Path(tempfile.mkdtemp(prefix="soak-mirror-"))
-    one = MirrorSoak(version, metadata, tables, minutes=minutes, seed=seed, folder=folder, say=say)
+    sizes: dict[str, Any] = {"minutes": minutes, "kills": kills, "warehouses": warehouses, "seed": seed}
+    one = MirrorSoak(version, metadata, tables, **sizes, folder=folder, say=say)
     try:
         summary = one.run()
     except BaseException as error:
-        again = f"scripts/soak mirror --seed {seed} --minutes {minutes:g} --version {one.load.primary.version}"
+        given = " ".join(f"--{name} {value:g}" for name, value in sizes.items())
+        again = f"scripts/soak mirror {given} --version {one.load.primary.version}"
         again += "" if tables == tuple(TABLES) else f" --tables {','.join(tables)}"
         told = json.dumps([one.done, one.hits, one.faults, one.load.statements])
         error.add_note(f"repeat: {again} --metadata {one.metadata}\nkept: {folder}\ndone: {told}")

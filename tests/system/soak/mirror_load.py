@@ -1,8 +1,8 @@
-"""The load of the mirror's soak: sysbench on tables of its own, and writers of ours beside it, with statements.
+"""The load of the mirror's soak: sysbench and TPC-C on tables of their own, and writers of ours with statements beside.
 
-In: a version, options, a seed. Out: a primary whose tables were full before anything read them, and never stand still.
-Statements and changes of a table come from one thread, so that each stands where the thread put it. `FIXED` are the
-tables that no statement changes: an audit can always compare them, so faults are planted there.
+In: a version, options, a seed, warehouses of TPC-C. Out: a primary whose tables were full before anything read them,
+and never stand still. Statements and changes of a table come from one thread, so that each stands where the thread put
+it. `FIXED` are the tables that no statement changes: an audit can always compare them, so faults are planted there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.fixtures.mariadb import MariaDb
+from tests.system.soak.load_programs import LoadPrograms
 from tests.system.soak.mirror_statements import Alterations, next_statements
-from tests.system.soak.sysbench import Sysbench, check_sysbench, sysbench
+from tests.system.soak.sysbench import WITHOUT_END, check_sysbench, sysbench
+from tests.system.soak.tpcc import DATABASE as TPCC
+from tests.system.soak.tpcc import check_filled, check_go_tpc, fill_command, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,10 +68,19 @@ FIXED = {f"{SHOP}.plain": ("id",), f"{SHOP}.pairs": ("a", "b"), f"{BENCH}.sbtest
 class MirrorLoad:
     """Use as a context manager; `stop()` ends the writers before its end."""
 
-    def __init__(self, version: str | None, seed: int, *options: str, tables: Collection[str] = tuple(TABLES)) -> None:
+    def __init__(
+        self,
+        version: str | None,
+        seed: int,
+        *options: str,
+        tables: Collection[str] = tuple(TABLES),
+        warehouses: int = 0,
+    ) -> None:
         self.primary = MariaDb(version, *options)
         self.statements: Counter[str] = Counter()
         self.transactions = 0
+        self.databases = (SHOP, BENCH, TPCC) if warehouses else (SHOP, BENCH)
+        self._warehouses = warehouses
         self._seed = seed
         self._ended = threading.Event()
         writing = [name for name in tables if TABLES[name].writes]
@@ -79,14 +91,18 @@ class MirrorLoad:
 
     def __enter__(self) -> Self:
         check_sysbench()
+        if self._warehouses:
+            check_go_tpc()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.primary)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-mirror-load-")))
-            self._sysbench = Sysbench(folder / "sysbench.log")
+            self._programs = LoadPrograms(folder / "programs.log")
             stack.callback(self.stop)
             self._fill()
             for script in SCRIPTS:
-                self._sysbench.start(self._command(script, f"--rate={SYSBENCH_RATE}"))
+                self._programs.start([*self._sysbench(script, f"--rate={SYSBENCH_RATE}"), *WITHOUT_END, "run"])
+            if self._warehouses:
+                self._programs.start(run_command(self.primary, self._warehouses))
             for thread in self._threads:
                 thread.start()
             self._stack = stack.pop_all()
@@ -97,7 +113,7 @@ class MirrorLoad:
 
     def _fill(self) -> None:
         self.primary.add_user()
-        self.primary.sql(f"CREATE DATABASE {BENCH}", f"CREATE DATABASE {SHOP}")
+        self.primary.sql(*(f"CREATE DATABASE {database}" for database in self.databases))
         for name in self._tables:
             table = TABLES[name]
             key = "seq DIV 3, seq MOD 3" if name == "pairs" else "seq"
@@ -106,9 +122,12 @@ class MirrorLoad:
                 f"CREATE TABLE {name} {table.columns}",
                 f"INSERT INTO {name} SELECT {key}, 0, 'first' FROM seq_1_to_{table.rows}",
             )
-        self._sysbench.fill(self._command(SCRIPTS[0]))
+        self._programs.finish([*self._sysbench(SCRIPTS[0]), "prepare"])
+        if self._warehouses:
+            self._programs.finish(fill_command(self.primary, self._warehouses))
+            check_filled(self.primary)
 
-    def _command(self, script: str, *more: str) -> list[str]:
+    def _sysbench(self, script: str, *more: str) -> list[str]:
         sizes = ("--tables=1", f"--table-size={SYSBENCH_ROWS}")
         return sysbench(self.primary, BENCH, script, *sizes, *more)
 
@@ -120,12 +139,12 @@ class MirrorLoad:
         """Raise what a writer ended with."""
         for failure in self._failures:
             raise AssertionError(f"the load failed: {failure!r}") from failure
-        self._sysbench.check()
+        self._programs.check()
 
     def stop(self) -> None:
         """End all writers, each behind a whole transaction."""
         self._ended.set()
-        self._sysbench.stop()
+        self._programs.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(END_S)

@@ -23,7 +23,8 @@ IN_A_BATCH = "between the targets of a batch"
 ELSEWHERE = "elsewhere"
 AIMS = (IN_A_WRITE, IN_A_BATCH, ELSEWHERE)
 """What is aimed at: whether a write is a MERGE is seen behind it."""
-LONGEST_WAIT_S = 300.0
+LONGEST_WAIT_S = 900.0
+"""For a first write: on a busy machine Spark takes minutes to start, and a kernel may have to be compiled."""
 POLL_S = 0.03
 CHECK_S = 2.0
 CONTROL = "mirror_control"

@@ -1,0 +1,117 @@
+"""The real pt-online-schema-change on a table that is read and written, under a running mirror: equal behind it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.installation import CACHE, PROJECT
+from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.test_resync import START, WAIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.mirroring.mirrors import Mirrored
+
+ROWS = 20_000
+CHANGES = (
+    "UPDATE shop.orders SET v = v + 1 WHERE id BETWEEN {first} AND {first} + 9",
+    "DELETE FROM shop.orders WHERE id = {first}",
+    "REPLACE INTO shop.orders (id, v) VALUES ({first}, 0), ({first} + 30000, 1)",
+)
+ALTERS = ("ADD COLUMN extra INT NOT NULL DEFAULT 7, MODIFY v BIGINT NOT NULL", "DROP COLUMN name, ADD INDEX (v)")
+BEGUN = """
+import time
+end = time.monotonic() + 300
+while not spark.catalog.tableExists({control!r}):
+    assert query.isActive, query.exception()
+    assert time.monotonic() < end, "no first batch"
+    time.sleep(0.3)
+"""
+AUDIT = """
+from streaming_source import audit
+found = audit(spark, mirror={control!r}, **{server!r})
+result = [[[one.table, one.equal, one.source_rows] for one in found.tables], [one.reason for one in found.left_out]]
+"""
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def tool() -> Path:
+    """The tool as Debian ships it; without Debian's packages there is none, and nothing to try."""
+    folder = CACHE / "percona-toolkit"
+    done = subprocess.run(
+        [PROJECT / "scripts" / "get-percona-toolkit", folder], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"pt-online-schema-change cannot be had here: {done.stderr.strip()[-200:]}")
+    return folder / "pt-online-schema-change"
+
+
+def write(primary: MariaDb, ended: threading.Event) -> None:
+    """Change rows, a transaction at a time, until the end."""
+    chosen = random.Random(1)
+    with primary.connect(database="shop") as connection, connection.cursor() as cursor:
+        while not ended.wait(0.01):
+            cursor.execute("BEGIN")
+            for _ in range(3):
+                cursor.execute(chosen.choice(CHANGES).format(first=chosen.randrange(ROWS)))
+            cursor.execute("COMMIT")
+
+
+def change_online(tool: Path, primary: MariaDb, alter: str) -> None:
+    place = f"h={primary.host},P={primary.port},D=shop,t=orders,u=tool,p=tool-secret"
+    options = ("--execute", "--chunk-size=1000", "--recursion-method=none", "--no-check-replication-filters")
+    done = subprocess.run(
+        [tool, f"--alter={alter}", *options, place], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "Successfully altered" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.quick_on("ends")
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_a_table_that_the_tool_swaps_under_load_ends_equal(
+    server_version: str, metadata: str, tool: Path, mirrored: Callable[..., Mirrored]
+) -> None:
+    with MariaDb(server_version, f"--binlog-row-metadata={metadata}") as primary:
+        primary.add_user()
+        primary.sql(
+            "CREATE USER tool@'%' IDENTIFIED BY 'tool-secret'",
+            "GRANT ALL ON *.* TO tool@'%'",
+            "CREATE DATABASE shop",
+            "USE shop",
+            "CREATE TABLE orders (id INT PRIMARY KEY, name VARCHAR(20) DEFAULT 'new', v INT NOT NULL)",
+            f"INSERT INTO orders SELECT seq, CONCAT('row ', seq), seq FROM seq_1_to_{ROWS}",
+        )
+        mirror = mirrored(primary, "shop", snapshotChunkRows=1000)
+        bench, control = mirror.workbench, f"{mirror.lake}.mirror_control"
+        ended = threading.Event()
+        writer = threading.Thread(target=write, args=(primary, ended))
+        writer.start()
+        try:
+            bench.run(START.format(arguments=mirror.arguments | {"trigger": None}))
+            bench.run(BEGUN.format(control=control))
+            change_online(tool, primary, ALTERS[0])  # while the table's first rows are being read
+            bench.run(WAIT.format(control=control))
+            bench.run("wait({'orders': 'current'})")
+            change_online(tool, primary, ALTERS[1])
+        finally:
+            ended.set()
+            writer.join()
+        bench.run("wait({'orders': 'current'})")
+        bench.run("query.stop()")
+        mirror.run()
+        mirror.assert_equal("orders")
+        assert mirror.states() == {"orders": ("current", None)}
+        assert bench.run(f"result = spark.table('{mirror.lake}.orders').columns") == ["id", "v", "extra"]
+        server = {name: mirror.arguments[name] for name in ("host", "port", "user", "password")}
+        audited, left_out = bench.run(AUDIT.format(control=control, server=server))
+        assert audited == [["shop.orders", True, len(mirror.source("orders"))]], audited
+        assert not left_out

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
 from streaming_source.mirroring.control import mirrored_tables
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.mode_change import check_modes
@@ -82,6 +83,8 @@ def mirror(
             Delta is missing, or built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
+    check_kinds({"trigger": trigger})
+    check_trigger(trigger)
     settings = mirror_settings(
         tables=tables,
         into=into,

@@ -32,6 +32,8 @@ def read_mirror_file(path: str | Path) -> dict[str, Any]:
     missing = [name for name in NEEDED if name not in given]
     if missing:
         raise ConfigError(f"{path} lacks {', '.join(missing)}.", hint="Give what mirror() takes, one name a line.")
+    if "spark" in given:
+        raise ConfigError(f"{path}: spark is the session, which no file has.", hint="Remove it.")
     for name, value in given.items():
         if isinstance(value, dict) != (name in _TABLES) or not isinstance(value, (str, int, float, bool, dict)):
             raise ConfigError(

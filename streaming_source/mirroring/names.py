@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 CONTROL: Final = "mirror_control"
 _NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
 _EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
+_FOLDERS: Final = "A folder is named from its root, /lake/{database}/{table}, or with its scheme, s3://…."
+_IN_NO_NAME: Final = re.compile(r"[/\\~:]")
 _PLACE: Final = re.compile(r"\{(?:database|table)\}")
 _BARE: Final = re.compile(r"[^`{}]+")
 
@@ -34,6 +36,8 @@ class TargetNames:
         for part in self._parts:
             if not _BARE.fullmatch(_PLACE.sub("x", part)):
                 raise ConfigError(f"into={into!r} is not a name with {{database}} and {{table}} in it.", hint=_EXAMPLE)
+            if not self.folders and _IN_NO_NAME.search(part):
+                raise ConfigError(f"into={into!r} is neither the name of a table nor a folder.", hint=_FOLDERS)
         if "{table}" not in into:
             raise ConfigError(f"into={into!r} has no {{table}}: all tables would go into one.", hint=_EXAMPLE)
         parts = self._own_control(into) if control is None else self._given_control(control.strip())
@@ -80,6 +84,10 @@ class TargetNames:
         return [*space, CONTROL]
 
     def _given_control(self, control: str) -> list[str]:
+        if not all(_BARE.fullmatch(part) for part in control.split(".")):
+            raise ConfigError(
+                f"control={control!r} is not the name of a table.", hint="For example lake.mirror_control."
+            )
         return [self._kind, control] if _is_folder(control) else control.split(".")
 
     def _filled(self, part: str, name: TableName) -> str:

@@ -6,11 +6,13 @@ something else than all rows and all changes of the selected tables, and words t
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import seconds
+from streaming_source.mirroring.argument_kinds import check_kinds, check_names, property_texts
 from streaming_source.mirroring.formats.choose import FORMATS
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reread import requests_folder
@@ -128,9 +130,31 @@ def mirror_settings(
     Raises:
         ConfigError: an argument, or an option of the source, that cannot be.
     """
+    check_kinds(
+        {
+            "tables": tables,
+            "into": into,
+            "checkpointLocation": checkpoint,
+            "control": control,
+            "format": kind,
+            "onTruncate": on_truncate,
+            "onDrop": on_drop,
+            "onSwap": on_swap,
+            "onAlter": on_alter,
+            "parallel": parallel,
+            "tableProperties": properties,
+            "rules": rules,
+            "hashKeyFile": hash_key_file,
+            "auditEvery": audit_every,
+        }
+    )
+    source = {name: value for name, value in source.items() if value is not None}
     for name in source:
         if name.lower() in _NOT_OURS:
             raise ConfigError(f"option {name} is not for a mirror: {_NOT_OURS[name.lower()]}.", hint="Remove it.")
+    check_names(source)
+    checkpoint = os.fspath(checkpoint)
+    hash_key_file = None if hash_key_file is None else os.fspath(hash_key_file)
     if not checkpoint.strip():
         raise ConfigError("checkpointLocation is missing.", hint="Name a folder that belongs to this mirror alone.")
     if not 1 <= parallel <= MOST_PARALLEL:
@@ -160,7 +184,7 @@ def mirror_settings(
         on_swap=_word(OnSwap, "onSwap", on_swap),
         on_alter=_word(OnAlter, "onAlter", on_alter),
         parallel=parallel,
-        properties={**target_format.own_properties, **(properties or {})},
+        properties={**target_format.own_properties, **property_texts(properties)},
         rules=ruled,
         hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
         hash_key_file=hash_key_file,

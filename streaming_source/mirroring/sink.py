@@ -102,8 +102,17 @@ class MirrorSink:
         found = read_source_tables(self._settings.options)
         self._settings.names.check(found.tables, {})
         targets = Targets(self._settings, spark, mirror)
+        broken: dict[TableName, Exception] = {}
         for name, table in sorted(found.tables.items()):
-            self._rows[name] = targets.begin(name, table, str(found.position))
+            try:
+                self._rows[name] = targets.begin(name, table, str(found.position))
+            except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
+                broken[name] = error
+        fault = next(iter(broken.values()), None) if not self._rows else fault_of_all(broken.values(), written=1)
+        if fault is not None:
+            raise fault
+        for name, why in broken.items():
+            self._rows[name] = _aside(targets.row(name, found.tables[name], str(found.position)), why)
 
     # -- one batch ---------------------------------------------------------------------------------------------------
 

@@ -148,3 +148,23 @@ def test_what_does_not_belong_together_is_refused(
         mirror.run(control="elsewhere")
     with pytest.raises(AssertionError, match=r"ConfigError: the target .* is there and of another mirror"):
         mirror.run(control="elsewhere", checkpointLocation=other, relayDir=other + "-relay")
+
+
+@pytest.mark.slow
+def test_a_name_that_the_catalog_does_not_take_sets_its_table_aside(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop)
+    alone = mirrored(primary, shop, tables=f"{shop}.order-items", checkpointLocation=f"{mirror.checkpoint}-alone")
+    primary.sql(
+        f"CREATE TABLE {shop}.`order-items` (id INT PRIMARY KEY)", f"INSERT INTO {shop}.`order-items` VALUES (1)"
+    )
+    mirror.run()
+    mirror.assert_equal("orders", "lines", "codes")
+    state, error = mirror.states()["order-items"]
+    assert state == "failed"
+    assert error is not None
+    assert "order-items" in error
+    assert "not a valid name" in error
+    with pytest.raises(AssertionError, match="not a valid name"):
+        alone.run()  # where no table can have a target, the mirror does not begin

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.__main__ import main
+from streaming_source.mirroring import __main__ as program
+from streaming_source.mirroring.__main__ import _told, main
 from streaming_source.mirroring.mirror_file import read_mirror_file
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def test_a_file_has_the_arguments_of_the_call(tmp_path: Path) -> None:
         ('tables = "shop.*"', "lacks into, checkpointLocation"),
         (WHOLE + 'trigger = "once"\n', "trigger has a value of the wrong kind"),
         (WHOLE + 'host = ["db1"]\n', "host has a value of the wrong kind"),
+        (WHOLE + 'spark = "local"\n', "spark is the session"),
         (WHOLE + "[source]\nhost = 'db1'\n", "source has a value of the wrong kind"),
     ],
 )
@@ -48,3 +50,27 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     assert main([str(tmp_path / "none.toml")]) == ConfigError.exit_code
     assert "none.toml cannot be read: No such file" in capsys.readouterr().err
     assert main([]) == ConfigError.exit_code
+
+
+def test_an_error_of_sparks_is_told_by_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    cause = "pyspark.errors.exceptions.captured.AnalysisException: [NOT_A_NAME] `a b` is no name.\n SQLSTATE: 42602"
+    walk = '  File "sink.py", line 90, in __call__\n' * 100
+    text = f"[STREAM_FAILED] Query [id = 1] terminated\n{walk}{cause}\n=== Streaming Query ===\nOffsets: {{}}"
+    assert _told(text) == 1
+    assert capsys.readouterr().err.strip() == cause
+    assert _told("something else") == 1
+    assert capsys.readouterr().err.strip() == "something else"
+
+
+def test_an_interruption_has_the_code_of_shells_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(given: dict[str, object]) -> None:
+        assert given["tables"] == "shop.*"
+        raise KeyboardInterrupt
+
+    path = tmp_path / "mirror.toml"
+    path.write_text(WHOLE, encoding="utf-8")
+    monkeypatch.setattr(program, "_run", interrupted)
+    assert main([str(path)]) == program.INTERRUPTED
+    assert capsys.readouterr().err.startswith("interrupted: the next start goes on")

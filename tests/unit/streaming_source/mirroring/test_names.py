@@ -37,6 +37,14 @@ def test_what_is_no_template_is_refused(into: str) -> None:
         TargetNames(into)
 
 
+@pytest.mark.parametrize(
+    "into", ["lake/{database}/{table}", "~/lake/{table}", "C:\\lake\\{table}", "file:/lake/{table}"]
+)
+def test_folders_that_are_not_named_from_their_root_are_refused(into: str) -> None:
+    with pytest.raises(ConfigError, match="neither the name of a table nor a folder"):
+        TargetNames(into)
+
+
 def test_two_tables_with_one_target_are_refused() -> None:
     names = TargetNames("lake.{database}_{table}")
     names.check([("a", "b_c"), ("a", "d")], {"`lake`.`a_b_c`": ("a", "b_c")})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replica.errors import ConfigError
+from streaming_source.mirroring.argument_kinds import KINDS, check_trigger
+from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
 from streaming_source.ruling.target_columns import PROPERTIES
 
@@ -106,3 +110,62 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> 
         settings(**changed)
     assert message in str(refused.value)
     assert "hidden-word" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"parallel": "4"}, "parallel='4' is not a whole number"),
+        ({"parallel": 2.5}, "parallel=2.5 is not a whole number"),
+        ({"parallel": True}, "parallel=True is not a whole number"),
+        ({"tables": 5}, "tables=5 is not a text"),
+        ({"into": 5}, "into=5 is not a text"),
+        ({"checkpoint": 5}, "checkpointLocation=5 is not a path"),
+        ({"control": ""}, "control='' is not the name of a table"),
+        ({"hash_key_file": False}, "hashKeyFile=False is not a path"),
+        ({"audit_every": True}, "auditEvery=True is not a time such as 6h"),
+        ({"properties": {"delta": {"appendOnly": "true"}}}, "tableProperties: delta has a value of the wrong kind"),
+        ({"source": SERVER | {"onTruncat": "stop"}}, "onTruncat is no argument of a mirror. Did you mean onTruncate?"),
+        ({"source": SERVER | {"checkpointlocation": "/c"}}, "It is spelt checkpointLocation"),
+        ({"source": SERVER | {"HOST": "db2"}}, "the options host and HOST are one"),
+        ({"source": SERVER | {"pasword": "hidden-word"}}, "Did you mean password?"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_its_name(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings(**changed)
+    assert message in str(refused.value)
+    assert "hidden-word" not in str(refused.value)
+
+
+def test_paths_none_and_switches_are_what_they_look_like() -> None:
+    made = settings(
+        checkpoint=Path("/checkpoints/mirror"),
+        properties={"delta.appendOnly": True, "delta.logRetentionDuration": "interval 2 days", "mine": 7},
+        source=SERVER | {"passwordFile": None},
+    )
+    assert made.checkpoint == "/checkpoints/mirror"
+    assert "passwordFile" not in made.given
+    assert made.properties["delta.appendOnly"] == "true"
+    assert made.properties["mine"] == "7"
+
+
+def test_every_argument_of_the_call_has_a_kind() -> None:
+    named = [
+        name for name, one in inspect.signature(mirror).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    assert list(KINDS) == named
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [{}, {"procesingTime": "5 seconds"}, {"processingTime": 5}, {"availableNow": "yes"}, {"availableNow": False}],
+)
+def test_what_is_no_trigger_is_refused(trigger: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="is none of Spark's triggers"):
+        check_trigger(trigger)
+
+
+def test_triggers_of_spark_are_taken() -> None:
+    for trigger in (None, {"processingTime": "5 seconds"}, {"availableNow": True}, {"once": True}):
+        check_trigger(trigger)

@@ -107,7 +107,7 @@ def report(result: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench decode", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="narrow")
+    parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
     parser.add_argument("--mb", type=int, default=300, help="size of the binlog in 10^6 bytes (default 300)")
     parser.add_argument("--shape", choices=("envelope", "flat", "variant"), default="envelope")
     parser.add_argument(

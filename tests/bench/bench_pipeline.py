@@ -3,7 +3,8 @@
 One server, one binlog file of each workload, every contender once a round, each in a process of its own. CPU seconds
 are the client's, user and system, of all its threads, without the start of the process, which is told apart. Compiled
 clients read the file twice and the second pass counts: what compiles while it runs is warm then, as in a process that
-runs for days. Clients that would need minutes read for some seconds, and their rows are a prefix. Ratios are CPU
+runs for days. Clients that would need minutes read for some seconds, and their rows are a prefix;
+the figures of Debezium, whose start takes more than many rows do, begin when its task has started. Ratios are CPU
 seconds a row change, divided within a round; their median, lowest and highest.
 """
 
@@ -19,19 +20,21 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.peer_programs import go_program, java_program, python_packages
+from tests.bench.peer_programs import debezium_program, go_program, java_program, python_packages
 from tests.bench.relay_workloads import SERVER_OPTIONS, write
 from tests.bench.workloads import WORKLOADS
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tests.bench.relay_workloads import Span
 
 OURS = "ours"
 BARE = "receive only"
 TOOL = "mariadb-binlog -v"
+DEBEZIUM = "Debezium Embedded"
 DOES = {
     OURS: "CRC32 verified, relay log with index written and fsynced, Arrow batches of the envelope: images before and "
     "after, GTID, times, positions",
@@ -41,11 +44,15 @@ DOES = {
     "go-mysql": "CRC32 verified, nothing stored, a slice of values for each row image; the GTID is an event apart",
     "mysql-binlog-connector-java": "no CRC32, nothing stored, an array of values for each row image; the GTID is an "
     "event apart",
+    DEBEZIUM: "no CRC32, nothing stored, a SourceRecord of structs for each row change: images before and after, GTID, "
+    "times, position; no transaction events",
     TOOL: "no CRC32, nothing stored, text of the images, thrown away",
 }
 PASSES = 2
+CPU_SECONDS = 10  # for each pass of Debezium: less, and its code is not compiled yet
 PEERS = [name for name in DOES if name != OURS]
-CONNECTOR = "Connector"
+PREFIXES = ("python-mysql-replication", "asyncmy", DEBEZIUM)  # they may end before the last row
+GRANTS = "REPLICATION SLAVE, SELECT, BINLOG MONITOR"  # Debezium asks for the list of binlogs
 
 
 class Contenders:
@@ -53,7 +60,7 @@ class Contenders:
 
     def __init__(self, server: MariaDb, span: Span, seconds: float, wanted: Sequence[str]) -> None:
         end = int(server.sql("SHOW MASTER STATUS")[0][1])
-        user, password = server.add_user()
+        user, password = server.add_user(grants=GRANTS)
         self._server, self._seconds = server, seconds
         self._asked: dict[str, Any] = {
             "host": server.host,
@@ -81,11 +88,12 @@ class Contenders:
         if "go-mysql" in wanted and (program := go_program()):
             ways["go-mysql"] = lambda: _told([str(program / "peer"), json.dumps(self._asked)])
         if "mysql-binlog-connector-java" in wanted and (classes := java_program()):
-            path = f"{classes}/target/classes:{classes}/jars/*"
             names = ("host", "port", "user", "password", "file", "end", "passes")
-            ways["mysql-binlog-connector-java"] = lambda: _told(
-                ["java", "-cp", path, CONNECTOR, *(str(self._asked[name]) for name in names)]
-            )
+            ways["mysql-binlog-connector-java"] = lambda: self._java(classes, "Connector", names)
+        if DEBEZIUM in wanted and (engine := debezium_program()):
+            self._asked["cpu_seconds"] = CPU_SECONDS
+            names_of_engine = ("host", "port", "user", "password", "rows", "cpu_seconds", "passes")
+            ways[DEBEZIUM] = lambda: self._java(engine, "Embedded", names_of_engine)
         return {name: ways[name] for name in DOES if name in ways and name in (OURS, *wanted)}
 
     def _python(self, name: str, **more: Any) -> dict[str, Any]:
@@ -95,6 +103,10 @@ class Contenders:
             self._asked |= {"rows": last["rows"], "received_bytes": last["received_bytes"]}
             self.rows = last["rows"]
         return told
+
+    def _java(self, folder: Path, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+        path = f"{folder}/target/classes:{folder}/jars/*"
+        return _told(["java", "-cp", path, name, *(str(self._asked[one]) for one in arguments)])
 
     def _tool(self) -> dict[str, Any]:
         command = [self._server.binary("mariadb-binlog"), "--no-defaults", "-v", "--read-from-remote-server"]
@@ -119,7 +131,7 @@ def measure(server: MariaDb, span: Span, rounds: int, seconds: float, wanted: Se
         for name, run in contenders.ways.items():
             told = run()
             last = told["passes"][-1]
-            is_prefix = name in ("python-mysql-replication", "asyncmy") and last["rows"] < contenders.rows
+            is_prefix = name in PREFIXES and last["rows"] < contenders.rows
             if last["rows"] != contenders.rows and not is_prefix:
                 raise SystemExit(f"{name} gave {last['rows']} row changes of {contenders.rows}")
             found[name].append(last | {"start_cpu": told["start_cpu"], "first_cpu": told["passes"][0]["cpu"]})
@@ -183,9 +195,9 @@ def report(result: dict[str, Any]) -> None:
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench pipeline", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--megabytes", type=float, default=200, help="binlog of each workload (10^6 bytes)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5, help="for each client that reads a prefix (default 5)")
+    parser.add_argument("--megabytes", type=float, default=150, help="binlog of each workload (10^6 bytes)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3, help="for each Python client (default 3)")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="repeatable; default all")
     parser.add_argument("--peer", action="append", choices=PEERS, help="repeatable; default all")
     parser.add_argument("--version", help="MariaDB version, for example 10.11")

@@ -33,7 +33,7 @@ from tests.fixtures.replicas import replica_config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WANTED_TOOL = {**dict.fromkeys(SMALL, 3.0), **dict.fromkeys(LARGE, 1.0)}
+WANTED_TOOL = {**dict.fromkeys(SMALL, 3.0), **dict.fromkeys((*LARGE, "wide"), 1.0)}
 WANTED_BARE = 0.6
 
 

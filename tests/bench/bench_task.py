@@ -105,7 +105,8 @@ def _cuts(found: Any) -> Iterator[tuple[int, int]]:
             start = end
 
 
-def _cpu(stage: Callable[[], object], passes: int) -> float:
+def cpu_seconds(stage: Callable[[], object], passes: int) -> float:
+    """The median of some passes."""
     taken = []
     for _ in range(passes):
         begin = time.process_time()
@@ -129,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             task = Task(path, shape)
             rows = task.rows()  # compiles, and warms up
             stages = {
-                stage.__name__: round(_cpu(stage, options.passes) / rows * 1e6, 3)
+                stage.__name__: round(cpu_seconds(stage, options.passes) / rows * 1e6, 3)
                 for stage in (task.pages, task.scan, task.decode, task.rows, task.sent)
             }
             results.append({"workload": workload, "shape": shape, "rows": rows, "cpu_us_per_row": stages})

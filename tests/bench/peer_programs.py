@@ -47,12 +47,20 @@ def go_program() -> Path | None:
 
 def java_program() -> Path | None:
     """The folder with the class `Connector`, which reads with mysql-binlog-connector-java, and its jars."""
+    return _maven_program("java")
 
+
+def debezium_program() -> Path | None:
+    """The folder with the class `Embedded`, which reads with Debezium's embedded engine, and its jars."""
+    return _maven_program("debezium")
+
+
+def _maven_program(name: str) -> Path | None:
     def build(folder: Path) -> None:
-        shutil.copytree(SOURCES / "java", folder)
+        shutil.copytree(SOURCES / name, folder)
         _run(["mvn", "--quiet", "--batch-mode", "compile", "dependency:copy-dependencies"], folder)
 
-    return _kept("java", sorted(path for path in (SOURCES / "java").rglob("*") if path.is_file()), build)
+    return _kept(name, sorted(path for path in (SOURCES / name).rglob("*") if path.is_file()), build)
 
 
 def _kept(name: str, sources: list[Path], make: Callable[[Path], None]) -> Path | None:

@@ -7,7 +7,7 @@ say which. What is the same for all rows of a transaction is computed per transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica.errors import SchemaError
-from streaming_source.rows.group_columns import take, take_positions
-from streaming_source.rows.row_texts import gtid_texts, sequence_texts
+from streaming_source.rows.group_columns import Numbers, numbers
+from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
-    from replica.rows.decode.batch import ChangeBatch, Groups
+    from replica.rows.decode.batch import ChangeBatch
     from streaming_source.rows.partition import ReadRows
+    from streaming_source.rows.row_memory import RowMemory
 
-ENVELOPE_OPS = pa.array(["insert", "update", "delete", "ddl"])
+ENVELOPE_OPS = Words(["insert", "update", "delete", "ddl"])
 OP_DDL = 3  # beside the decoder's
 READ = "read"
 """The operation of rows that were read from their table, in the envelope; the flat shape has Spark's four kinds."""
-FLAT_OPS = pa.array(["insert", "update_preimage", "update_postimage", "delete"])
-_MICROSECONDS = 1_000_000
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
+FLAT_OPS = Words(["insert", "update_preimage", "update_postimage", "delete"])
 
 
 class RangeFacts:
@@ -43,19 +40,18 @@ class RangeFacts:
         self.server = server
         self.file = file
         self.read = read
-        self._bytes = np.frombuffer(data, np.uint8)
-
-    def positions(self, groups: Groups, group: GroupIndex) -> Ints:
-        """Return, per row, where its transaction begins in the primary's file: modulo 4 GiB."""
-        return take_positions(self._bytes, groups.start, group)
+        self.bytes = np.frombuffer(data, np.uint8)
 
 
 class ChangeRows:
-    """One batch on its way to Spark."""
+    """One batch on its way to Spark. `wanted`: which of NUMBERS its schema asks for."""
 
-    def __init__(self, changes: ChangeBatch, facts: RangeFacts) -> None:
+    def __init__(self, changes: ChangeBatch, facts: RangeFacts, wanted: Collection[str], memory: RowMemory) -> None:
         self.changes = changes
         self.facts = facts
+        self.memory = memory
+        self._wanted = wanted
+        self._numbers: Numbers | None = None
 
     def record_batch(self, schema: pa.Schema, columns: Mapping[str, Builder]) -> pa.RecordBatch:
         """Make the columns of `schema` by ENVELOPE or FLAT; those FLAT does not name are the table's, in order."""
@@ -63,20 +59,30 @@ class ChangeRows:
         arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def taken(self, per_group: Ints, factor: int = 1) -> pa.Array:
-        """Return a column of the groups, as a column of the rows."""
-        return pa.array(take(per_group, self.changes.group, factor)[0])
+    def number(self, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return one of NUMBERS of each row's transaction."""
+        return self._taken().columns[name]
 
-    def taken_or_null(self, per_group: Ints) -> pa.Array:
-        """Return the same, with NULL where 0 stands for what the server did not log."""
-        values, told = take(per_group, self.changes.group)
+    def number_or_null(self, name: str) -> pa.Array:
+        """Return `xid` or `thread`, with NULL where 0 stands for what the server did not log."""
+        values, told = self.number(name), self._taken().told[name]
         if not told:
-            return pa.nulls(len(values), pa.int64())
+            return self.nulls(pa.int64())
         return pa.array(values) if told == len(values) else pa.array(values, mask=values == 0)
+
+    def _taken(self) -> Numbers:
+        if self._numbers is None:
+            changes, facts = self.changes, self.facts
+            self._numbers = numbers(changes.groups, changes.group, facts.bytes, self._wanted, self.memory)
+        return self._numbers
+
+    def nulls(self, kind: pa.DataType) -> pa.Array:
+        rows = self.changes.rows
+        return _nulls(kind, 1 << rows.bit_length())[:rows]
 
     def constant(self, text: str) -> pa.Array:
         rows = self.changes.rows
-        return _repeated(text, 1 << rows.bit_length())[:rows] if text else pa.nulls(rows, pa.string())
+        return _repeated(text, 1 << rows.bit_length())[:rows] if text else self.nulls(pa.string())
 
 
 @lru_cache(maxsize=16)
@@ -85,17 +91,23 @@ def _repeated(text: str, times: int) -> pa.Array:
     return pa.repeat(text, times)
 
 
+@lru_cache(maxsize=16)
+def _nulls(kind: pa.DataType, times: int) -> pa.Array:
+    """Return an array of NULL, made once for all batches."""
+    return pa.nulls(times, kind)
+
+
 Builder = Callable[[ChangeRows, pa.DataType], pa.Array]
 
 
-def _operation(texts: pa.Array, read: str) -> Builder:
+def _operation(words: Words, read: str) -> Builder:
     def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
         if rows.facts.read is not None:
             return rows.constant(read)
         op = rows.changes.op
         if len(op) and (op == op[0]).all():
-            return rows.constant(texts[int(op[0])].as_py())
-        return texts.take(pa.array(op))
+            return rows.constant(words.words[int(op[0])])
+        return words.texts(op, rows.memory)
 
     return build
 
@@ -120,7 +132,7 @@ def _after(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 def _image(arrays: list[pa.Array], kind: pa.DataType, valid: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
     if not arrays:  # a statement has no images
-        return pa.nulls(len(valid), kind)
+        return _nulls(kind, 1 << len(valid).bit_length())[: len(valid)]
     if len(arrays) == 1 and arrays[0].type == kind:
         return arrays[0]  # VARIANT: the decoder makes the struct itself
     bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -129,7 +141,7 @@ def _image(arrays: list[pa.Array], kind: pa.DataType, valid: np.ndarray[Any, np.
 
 def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:
     groups = rows.changes.groups
-    return gtid_texts(groups.domain, groups.server_id, groups.seq_no, rows.changes.group)
+    return gtid_texts(groups.domain, groups.server_id, groups.seq_no, rows.changes.group, rows.memory)
 
 
 def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
@@ -138,48 +150,47 @@ def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     Raises:
         SchemaError: a number that no BIGINT can hold.
     """
-    groups, group = rows.changes.groups, rows.changes.group
-    numbers = take(groups.seq_no, group)[0]
+    sequence = rows.number("sequence")
     if pa.types.is_decimal(kind):
-        wide = np.zeros((len(numbers), 2), np.int64)  # the lower half of 128 bits, and the upper
-        wide[:, 0] = numbers
-        return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(wide)])
-    if len(numbers) and int(numbers.min()) < 0:
-        gtid = gtid_texts(groups.domain, groups.server_id, groups.seq_no, group)[int(numbers.argmin())]
+        wide = np.zeros((len(sequence), 2), np.int64)  # the lower half of 128 bits, and the upper
+        wide[:, 0] = sequence
+        return pa.Array.from_buffers(kind, len(sequence), [None, pa.py_buffer(wide)])
+    if len(sequence) and int(sequence.min()) < 0:
+        gtid = _gtid(rows, pa.string())[int(sequence.argmin())]
         raise SchemaError(
             f"the sequence number of transaction {gtid} is 2^63 or more, and the column for it is a BIGINT.",
             hint="Set sequenceNumbers=decimal: then sequence_number and _commit_version are DECIMAL(20,0). The texts "
             "gtid and _sequence hold any number. In the flat shape the column can be left out with .schema(...).",
         )
-    return pa.array(numbers)
+    return pa.array(sequence)
 
 
 def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
-    numbers, read = rows.changes.groups.seq_no, rows.facts.read
+    sequence, read = rows.changes.groups.seq_no, rows.facts.read
     if read is not None and read.lowest:
-        numbers = np.zeros(len(numbers), np.int64)
-    return sequence_texts(numbers, rows.changes.group, rows.changes.ordinal)
+        sequence = np.zeros(len(sequence), np.int64)
+    return sequence_texts(sequence, rows.changes.group, rows.changes.ordinal, rows.memory)
 
 
 def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     if rows.facts.read is not None and not rows.facts.read.timestamp:
-        return pa.nulls(rows.changes.rows, kind)
-    return rows.taken(rows.changes.groups.commit_ts, _MICROSECONDS).view(kind)
+        return rows.nulls(kind)
+    return pa.array(rows.number("timestamp")).view(kind)
 
 
 def _position(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     if rows.facts.read is not None:  # no transaction has written them at a place
-        return pa.nulls(rows.changes.rows, kind)
-    return pa.array(rows.facts.positions(rows.changes.groups, rows.changes.group))
+        return rows.nulls(kind)
+    return pa.array(rows.number("position"))
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     """Return both sides' absent columns; the STRUCT itself is NULL where both images are whole."""
     sides = rows.changes.absent_before, rows.changes.absent_after
     if sides[0] is None and sides[1] is None:
-        return pa.nulls(rows.changes.rows, kind)
+        return rows.nulls(kind)
     children = [
-        pa.nulls(rows.changes.rows, field.type) if side is None else side.cast(field.type)
+        rows.nulls(field.type) if side is None else side.cast(field.type)
         for field, side in zip(kind, sides, strict=True)
     ]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.and_(*(c.is_null() for c in children)))
@@ -190,7 +201,7 @@ def _or_null(column: Callable[[ChangeBatch], pa.Array | None]) -> Builder:
 
     def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
         array = column(rows.changes)
-        return pa.nulls(rows.changes.rows, kind) if array is None else array.cast(kind)
+        return rows.nulls(kind) if array is None else array.cast(kind)
 
     return build
 
@@ -205,11 +216,11 @@ def _struct(builders: Mapping[str, Builder]) -> Builder:
 
 TRANSACTION: Mapping[str, Builder] = {
     "gtid": _gtid,
-    "domain_id": lambda rows, _: rows.taken(rows.changes.groups.domain),
-    "server_id": lambda rows, _: rows.taken(rows.changes.groups.server_id),
+    "domain_id": lambda rows, _: pa.array(rows.number("domain")),
+    "server_id": lambda rows, _: pa.array(rows.number("server")),
     "sequence_number": _sequence_number,
     "commit_timestamp": _commit_timestamp,
-    "xid": lambda rows, _: rows.taken_or_null(rows.changes.groups.xid),
+    "xid": lambda rows, _: rows.number_or_null("xid"),
     "ordinal": lambda rows, _: pa.array(rows.changes.ordinal),
     "is_last": lambda rows, _: pa.array(rows.changes.last),
 }
@@ -217,7 +228,7 @@ SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),
     "file": lambda rows, _: rows.constant(rows.facts.file),
     "position": _position,
-    "thread_id": lambda rows, _: rows.taken_or_null(rows.changes.groups.thread_id),
+    "thread_id": lambda rows, _: rows.number_or_null("thread"),
     "sql": _or_null(lambda changes: changes.sql),
 }
 ENVELOPE: Mapping[str, Builder] = {
@@ -240,3 +251,21 @@ FLAT: Mapping[str, Builder] = {
     "_absent": _or_null(lambda changes: changes.absent),
     "_history": _or_null(lambda changes: changes.history),
 }
+
+_NAMES: Mapping[str, str] = {
+    "domain_id": "domain",
+    "server_id": "server",
+    "sequence_number": "sequence",
+    "_commit_version": "sequence",
+    "commit_timestamp": "timestamp",
+    "_commit_timestamp": "timestamp",
+    "xid": "xid",
+    "thread_id": "thread",
+    "position": "position",
+}
+
+
+def numbers_of(schema: pa.Schema) -> frozenset[str]:
+    """Return which of NUMBERS a query's columns hold; a table's own column of such a name may bring one for nothing."""
+    fields = [*schema, *(child for one in schema if pa.types.is_struct(one.type) for child in one.type)]
+    return frozenset(_NAMES[one.name] for one in fields if one.name in _NAMES)

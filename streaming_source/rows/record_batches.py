@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import GroupBounds, ReadRows, RowBounds
     from streaming_source.rows.range_choice import RangeChoice
     from streaming_source.rows.read_plan import ReadPlan
+    from streaming_source.rows.row_memory import RowMemory
 
 BATCH_ROWS = 16_384
 """Batches of 1 000 rows halve Spark's rate, larger ones than this leave the cache."""
@@ -39,6 +40,8 @@ class RecordBatches:
         self._tables = plan.tables
         self._schema = _arrow_schema(plan)
         self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
+        self._numbers = change_rows.numbers_of(self._schema)
+        self._memory = _memory_of(plan)
 
     def facts(self, file: str, data: memoryview, read: ReadRows | None = None) -> RangeFacts:
         from streaming_source.rows.change_rows import RangeFacts
@@ -64,7 +67,7 @@ class RecordBatches:
         import pyarrow as pa
 
         for changes in decoded:
-            batch, wanted, done = self.batch(changes, facts), choice.rows(changes), 0
+            batch, wanted, done = self._batch(changes, facts, self._memory), choice.rows(changes), 0
             for row, statements in [*choice.before(changes), (changes.rows, None)]:
                 part = batch.slice(done, row - done) if (done, row) != (0, batch.num_rows) else batch
                 if wanted is not None:
@@ -72,15 +75,20 @@ class RecordBatches:
                 if part.num_rows:
                     yield part
                 if statements is not None:
-                    yield self.batch(statements, facts)
+                    yield self._statements(statements, facts)
                 done = row
         for statements in choice.rest():
-            yield self.batch(statements, facts)
+            yield self._statements(statements, facts)
 
-    def batch(self, changes: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
+    def _statements(self, statements: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
+        from streaming_source.rows.row_memory import RowMemory
+
+        return self._batch(statements, facts, RowMemory())  # the batch that they stand in is in use
+
+    def _batch(self, changes: ChangeBatch, facts: RangeFacts, memory: RowMemory) -> pa.RecordBatch:
         from streaming_source.rows.change_rows import ChangeRows
 
-        return ChangeRows(changes, facts).record_batch(self._schema, self._columns)
+        return ChangeRows(changes, facts, self._numbers, memory).record_batch(self._schema, self._columns)
 
 
 @contextmanager
@@ -114,6 +122,18 @@ def _arrow_schema(plan: ReadPlan) -> pa.Schema:
     if not (_schemas and _schemas[0][0] == key):
         _schemas[:] = [(key, arrow_schema(plan.spark_schema()))]
     return _schemas[0][1]
+
+
+_memories: list[tuple[ReadPlan, RowMemory]] = []
+
+
+def _memory_of(plan: ReadPlan) -> RowMemory:
+    """Return the memory of the last task's rows, if it was of the same query, as with `decoder_of`."""
+    from streaming_source.rows.row_memory import RowMemory
+
+    if not (_memories and _memories[0][0] == plan):
+        _memories[:] = [(plan, RowMemory())]
+    return _memories[0][1]
 
 
 _decoders: list[tuple[ReadPlan, RangeDecoder]] = []

@@ -36,6 +36,7 @@ from replica.rows.decode.worklist import worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter
 from replica.rows.scan import records as r
 from replica.rows.scan.blocks import EventBlock, event_blocks
+from replica.rows.scan.record_memory import RecordMemory
 from replica.rows.scan.scan import Bytes, Scan, scan, scan_until
 from replica.rows.scan.xa import CarriedGroup, XaGroup, deliver
 from replica.rows.tables.target import TableResolver, TableTarget
@@ -62,8 +63,9 @@ class DecodeOptions:
     """The options. `batch_rows` and `batch_bytes` (of row images) end a batch, whichever comes first; one row is never
     split.
 
-    `reuse_buffers`: each batch overwrites the one before, for readers that are done with a batch when they ask for the
-    next. `want_sql`: batches carry the statement text that the server logged (ANNOTATE_ROWS).
+    `reuse_buffers`: each batch overwrites the one before, and each range its groups, for readers that are done with
+    them when they ask for the next. `want_sql`: batches carry the text of their statement as the server logged it
+    (ANNOTATE_ROWS).
     """
 
     shape: Shape = "envelope"
@@ -110,6 +112,7 @@ class RangeDecoder:
         self._options = options
         self._tables = TableCache(resolver, columns, options.policy)
         self._arena = Arena()
+        self._records = RecordMemory() if options.reuse_buffers else None
         self._unreadable: int | None = None  # the group of the images that the last error is about
         self._given_out = False  # whether the writer's buffers are in a batch that someone may keep
         self._writer: TypedWriter | VariantWriter = (
@@ -148,7 +151,7 @@ class RangeDecoder:
         not decoded. `ends`: of a range that was cut inside a transaction. `delivered`: how far tables are delivered
         that are being read meanwhile; None: they all are.
         """
-        found, stop = scan_until(data, checksum=checksum)
+        found, stop = scan_until(data, checksum=checksum, memory=self._records)
         groups = Groups(found.groups, found.expansion)
         wanted = None if only is None else only(groups)
         for part in [found] if ends.committed else deliver(found, carried, unprepared):

@@ -27,6 +27,7 @@ from replica.rows.scan import kernel_state as s
 from replica.rows.scan.expand import Expansion, expand
 from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
+from replica.rows.scan.record_memory import RecordMemory
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 
 if TYPE_CHECKING:
@@ -88,14 +89,18 @@ def scan(data: Bytes, *, checksum: bool) -> Scan:
     return found
 
 
-def scan_until(data: Bytes, *, checksum: bool) -> tuple[Scan, ProtocolError | None]:
-    """Scan a range up to an event that must not be passed; return the groups before it, and what is wrong with it."""
+def scan_until(data: Bytes, *, checksum: bool, memory: RecordMemory | None = None) -> tuple[Scan, ProtocolError | None]:
+    """Scan a range up to an event that must not be passed; return the groups before it, and what is wrong with it.
+
+    `memory`: where the records go, for a reader that is done with the last range scanned into it.
+    """
+    memory = memory or RecordMemory()
     buffer = as_bytes(data)
-    found, error = _scan(buffer, None, checksum=checksum)
+    found, error = _scan(buffer, None, memory, checksum=checksum)
     if not isinstance(error, _NeedsExpansionError):
         return found, error
     expansion = expand(buffer.data, checksum=checksum)
-    found, error = _scan(expansion.data, expansion, checksum=False)
+    found, error = _scan(expansion.data, expansion, memory, checksum=False)
     if isinstance(error, _NeedsExpansionError):
         return found, UnsupportedEventError(error.message, offset=expansion.origin(error.offset or 0))
     return found, error and relocated(error, expansion.origin(error.offset or 0))
@@ -117,11 +122,11 @@ def _needs_expansion(state: Records) -> ProtocolError:
 
 
 def _scan(
-    buffer: npt.NDArray[np.uint8], expansion: Expansion | None, *, checksum: bool
+    buffer: npt.NDArray[np.uint8], expansion: Expansion | None, memory: RecordMemory, *, checksum: bool
 ) -> tuple[Scan, ProtocolError | None]:
     capacity = max(FIRST_RECORDS, len(buffer) // BYTES_PER_RECORD)
-    groups = np.empty(capacity, GroupRecord.dtype)
-    events = np.empty(capacity, EventRecord.dtype)
+    groups = memory.take("groups", GroupRecord.dtype, capacity)
+    events = memory.take("events", EventRecord.dtype, capacity)
     maps = np.empty(FIRST_MAPS, MapRecord.dtype)
     table = np.zeros(FIRST_MAPS * 4, np.int64)
     state = np.zeros((), s.ScanState.dtype)

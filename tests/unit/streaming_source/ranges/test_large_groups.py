@@ -24,7 +24,9 @@ from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
 from streaming_source.rows.change_rows import RangeFacts
+from streaming_source.rows.group_columns import numbers
 from streaming_source.rows.partition import MappedRange, RowBounds
+from streaming_source.rows.row_memory import RowMemory
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.primary import Primary
@@ -99,7 +101,8 @@ def rows_of(data: memoryview, tables: SelectedTables, **lies: Any) -> Iterator[t
 
 def _shown(batch: ChangeBatch, facts: RangeFacts) -> Iterator[tuple[Any, ...]]:
     groups: Groups = batch.groups
-    positions = facts.positions(groups, np.arange(len(groups), dtype=np.int32))
+    every = np.arange(len(groups), dtype=np.int32)
+    positions = numbers(groups, every, facts.bytes, {"position"}, RowMemory()).columns["position"]
     texts = batch.sql.to_pylist() if batch.sql is not None else [None] * batch.rows
     images = zip(batch.before[0].to_pylist(), batch.after[0].to_pylist(), strict=True)
     for row, (text, image_pair) in enumerate(zip(texts, images, strict=True)):

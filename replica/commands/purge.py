@@ -118,7 +118,8 @@ def _words(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
     if made.files:
         names = made.files[0].name if len(made.files) == 1 else f"{made.files[0].name} to {made.files[-1].name}"
         verb = "would be removed" if dry_run else "removed"
-        yield f"{names}: {len(made.files)} files, {made.bytes:,} bytes {verb}."
+        files = "1 file" if len(made.files) == 1 else f"{len(made.files)} files"
+        yield f"{names}: {files}, {made.bytes:,} bytes {verb}."
         begins = "would begin" if dry_run else "begins now"
         yield f"The log {begins} after {made.oldest or 'nothing: with its first transaction'}."
     else:

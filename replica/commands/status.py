@@ -7,6 +7,7 @@ written, and the primary is not asked.
 
 from __future__ import annotations
 
+import http.client
 import importlib
 import json
 import os
@@ -132,6 +133,17 @@ def _log_end(directory: Path) -> RelayHead | None:
     return head
 
 
+def _why(where: str, reason: object) -> str:
+    """Return what may be done where nothing came back: at the other end may be a daemon of the other scheme."""
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return "Name the file of the authority that signed its http_tls_cert, or that certificate itself: --tls-ca."
+    if isinstance(reason, ssl.SSLError):
+        return "Without http_tls_cert a daemon speaks plain text: ask with http://."
+    if isinstance(reason, http.client.RemoteDisconnected) and where.startswith("http:"):
+        return "With http_tls_cert a daemon speaks TLS: ask with https://."
+    return LISTENS_ELSEWHERE
+
+
 def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusRecord:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no URL.", hint="It is like http://127.0.0.1:9306, the daemon's http_listen.")
@@ -153,10 +165,8 @@ def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusReco
             f"{where} answers {error.code} {error.reason}.", hint=hint or LISTENS_ELSEWHERE
         ) from None
     except (OSError, urllib.error.URLError) as error:
-        raise DisconnectedError(
-            f"{where} gives no answer: {getattr(error, 'reason', error)}.",
-            hint=LISTENS_ELSEWHERE,
-        ) from None
+        reason = getattr(error, "reason", error)
+        raise DisconnectedError(f"{where} gives no answer: {reason}.", hint=_why(where, reason)) from None
     except ValueError:
         raise ProtocolError(f"{where} is no status of a replica of this version.") from None
 

@@ -56,7 +56,11 @@ def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
         yield "statements", f"{record.stream.statement_dml:,} changes came as statements: their rows are in no binlog"
     relay = record.relay
     paused = f", stood still {span(record.stream.paused_s)} in all" if record.stream.paused_s else ""
-    yield "relay log", f"{relay.files} files, {size(relay.bytes)}; {size(relay.free_bytes)} free{paused}"
+    files = "1 file" if relay.files == 1 else f"{relay.files} files"
+    yield (
+        "relay log",
+        f"{files}, {size(relay.bytes)}; {size(relay.free_bytes)} free{paused}",
+    )
     yield "directory", relay.directory
     for one in record.readers[:MAX_READERS_SHOWN]:
         left = "?" if one.bytes_behind is None else size(one.bytes_behind)

@@ -84,6 +84,8 @@ def test_over_http() -> None:
         assert asked("--url", f"http://{server.address}/")[0] == 0
         code, text = asked("--url", f"http://{server.address}/status", "--json")
         assert (code, json.loads(text)["status"]) == (0, record().model_dump(mode="json"))
+        with pytest.raises(DisconnectedError, match=r"gives no answer.* ask with http://"):
+            asked("--url", f"https://{server.address}")
     finally:
         server.stop()
     with pytest.raises(DisconnectedError, match="gives no answer"):

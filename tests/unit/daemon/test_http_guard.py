@@ -128,8 +128,10 @@ def test_over_tls_it_answers_who_trusts_it_and_no_plain_text(certificates: Certi
         assert _asked(url, token_file, certificates.ca) == record()
         with pytest.raises(DisconnectedError, match=r"answers 401 .* --token-file"):
             _asked(url, None, certificates.ca)
-        with pytest.raises(DisconnectedError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(DisconnectedError, match=r"CERTIFICATE_VERIFY_FAILED.* --tls-ca"):
             _asked(url, token_file, None)
+        with pytest.raises(DisconnectedError, match=r"gives no answer.* ask with https://"):
+            _asked(f"http://127.0.0.1:{port}", None, None)
         with pytest.raises(ConfigError, match="--tls-ca"):
             _asked(url, token_file, token_file)
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 MAX_DAMAGES: Final = 1000
 """A file with more of them is no binlog any more: reading ends."""
-INTERPRETED_BYTES: Final = 32 << 10
-"""A hundred rows or two: some hundredths of a second."""
 _UNLIMITED: Final = 1 << 62
 _DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
 
@@ -123,7 +121,7 @@ class Walk:
     @property
     def _most_bytes(self) -> int:
         """How long the next range may be: short while kernels are interpreted, so that its rows come soon."""
-        return min(self._max_bytes, INTERPRETED_BYTES) if COMPILING.interprets else self._max_bytes
+        return COMPILING.most_bytes(self._max_bytes)
 
     @property
     def _end(self) -> int:

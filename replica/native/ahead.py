@@ -1,9 +1,9 @@
 """The time while kernels are not compiled: one process compiles what is missing, others wait or go on slowly.
 
 In: a kernel that is called and is not in the cache. The compiling process is a child that outlives us: it does what is
-missing of the kernels that this process may need, on all processors, once for all processes. A program for people may
-ask to have kernels interpreted meanwhile (`interpret_meanwhile`), so that its first rows come at once; other callers
-of a kernel wait for it, which compiling in this process would not shorten.
+missing of the kernels that this process may need, on all processors, once for all processes. A program for people, and
+a query that has little to read, may have kernels interpreted meanwhile, so that the first rows come at once; other
+callers of a kernel wait for it, which compiling in this process would not shorten.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from replica.native.compile import Kernel
 
+INTERPRETED_BYTES: Final = 32 << 10
+"""How much is read in one piece while kernels are interpreted: a hundred rows or two, some hundredths of a second."""
 LOOK_EVERY_S: Final = 0.05
 """How often a process that waits looks for its kernel: reading the cache's index takes a fifth of a millisecond."""
 _log: Final = logging.getLogger("replica")
@@ -45,6 +47,10 @@ class Compiling:
     def interprets(self) -> bool:
         """Whether kernels that are not compiled are interpreted now, and work should come in small pieces."""
         return self.interpret and self.at_work
+
+    def most_bytes(self, limit: int) -> int:
+        """Return how much to read in one piece now, where as much as `limit` is read with compiled kernels."""
+        return min(limit, INTERPRETED_BYTES) if self.interprets else limit
 
     def begin(self, kernels: Iterable[Kernel], cache: str) -> None:
         """Start a child that compiles what the cache lacks, and say so. A module is given to a child once: what that

@@ -180,7 +180,10 @@ def interpret_meanwhile(*modules: str) -> None:
 
 
 def compile_ahead(*others: str) -> None:
-    """Begin to compile what the cache lacks of the kernels imported so far, and then of other modules, beside us."""
+    """Begin to compile what the cache lacks of the kernels imported so far, and then of other modules, beside us; they
+    are interpreted until they are there, so work has to come in small pieces.
+    """
     COMPILING.others.update(others)
+    COMPILING.interpret = True
     if CACHE is not None:
         COMPILING.begin(KERNELS, CACHE)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError
+from replica.native.ahead import COMPILING
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.xa import follow
 from streaming_source.offsets.offset import GroupPart
@@ -156,7 +157,7 @@ class Admission:
             first = log.cut(place.reached, goal, 1)
             if _is_next(start.part, log.at(place.reached), first):
                 return (self._part(log, place, first, start.part) if self._limits.split else None) or BatchEnd(first)
-        cut = log.cut(place.reached, goal, self._limits.max_bytes)
+        cut = log.cut(place.reached, goal, COMPILING.most_bytes(self._limits.max_bytes))
         whole = cut.location >= goal
         divided = log.cut(place.reached, goal, 1) if self._limits.split and place.exact else None
         # One over the limit of bytes is alone in `cut`; it goes on, whole or in parts, whatever rows it has.

@@ -8,8 +8,9 @@ order, wherever and however often it is read.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from replica.native.ahead import COMPILING
 from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
 from streaming_source.selection.pushed_filters import OPERATIONS
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import CatalogChanges, ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 
+INTERPRETED_TASK_BYTES: Final = 256 << 10
+"""The largest partition whose rows do not wait for the compiler; interpreting it takes some seconds at most. More than
+a batch has while kernels are interpreted, because one transaction is a batch, however large."""
+
 
 def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """Yield the row changes of one partition of a stream.
@@ -29,6 +34,7 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     Raises:
         ReplicaError: any of the decoder's errors, with the partition named in a note.
     """
+    COMPILING.interpret = partition.size <= INTERPRETED_TASK_BYTES
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
             tables = _tables_in(part.catalog, plan)

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 def address(array: npt.NDArray[Any]) -> int:
     """Return the address of the first byte; good as long as the array is held."""
-    return int(array.__array_interface__["data"][0])
+    return int(array.ctypes.data)  # the array interface would describe the fields of records each time

@@ -1,6 +1,7 @@
 """How long after its COMMIT a row is seen in foreachBatch, under a steady stream of small transactions.
 
-floor     a source without a server, relay log or decoder: rows are due at the same rate (clock_source.py)
+floor     a source without a relay log or decoder: rows are due at the same rate (clock_source.py). The server has the
+          same writer beside it, whose rows no one reads, so that the machine has the same to do
 embedded  the query runs its own replica
 attached  the query reads the relay log of a `mariadb-replica run` beside the server
 
@@ -40,6 +41,7 @@ TABLE = f"{DATABASE}.t"
 SETTINGS = {"plain": {}, "sockets": UNIX_SOCKETS, "files": UNIX_SOCKETS | PLAIN_CHECKPOINTS}
 SOURCES = ("floor", "embedded", "attached")
 CONNECTIONS = 4
+FLOOR_FIRST = 500_000_000
 WARM_S = 4.0
 PATIENCE_S = 180.0
 PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
@@ -104,15 +106,15 @@ def measure(
     return _summary(took, rate, progress)
 
 
-def measure_floor(spark: SparkSession, limits: argparse.Namespace, folder: str) -> dict[str, Any]:
+def measure_floor(spark: SparkSession, server: MariaDb, limits: argparse.Namespace, folder: str) -> dict[str, Any]:
     begin = time.time()
     clock = spark.readStream.format(CLOCK).option("begin", str(begin)).option("rate", str(limits.rate)).load()
     with _running(clock, folder) as (query, seen):
         wait_until(lambda: _check(query) or seen.at, "the query sees rows", timeout_s=PATIENCE_S)
-        first = (time.time() + WARM_S - begin) * limits.rate
-        time.sleep(WARM_S + limits.seconds)
+        written = _write(server, FLOOR_FIRST, limits.rate, WARM_S + limits.seconds)
         progress = list(query.recentProgress)
-    rows = [row for row in seen.at if row >= first]
+    first, last = written[0] + WARM_S, written[-1]
+    rows = [row for row in seen.at if first <= due_at(row, begin, limits.rate) <= last]
     return _summary([seen.at[row] - due_at(row, begin, limits.rate) for row in rows], limits.rate, progress)
 
 
@@ -155,7 +157,7 @@ def run_settings(name: str, limits: argparse.Namespace) -> list[dict[str, Any]]:
         try:
             for source in limits.source or SOURCES:
                 if source == "floor":
-                    result = measure_floor(spark, limits, folder)
+                    result = measure_floor(spark, server, limits, folder)
                 elif source == "embedded":
                     result = measure(spark, server, own | {"table": TABLE}, 1_000_000, limits, folder)
                 else:

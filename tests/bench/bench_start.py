@@ -57,9 +57,7 @@ def application(kind: str, server: MariaDb, folder: str) -> list[dict[str, Any]]
     if kind == "empty":
         environment["NUMBA_CACHE_DIR"] = f"{own}/kernels"
     command = [sys.executable, "-m", "tests.bench.start_application", json.dumps(given | {"folder": own})]
-    done = subprocess.run(
-        command, check=False, stdout=subprocess.PIPE, text=True, env=environment, timeout=TIMEOUT_S
-    )
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, env=environment, timeout=TIMEOUT_S)
     if kind == "empty":
         with (next(Path(f"{own}/kernels").iterdir()) / "compiling").open("a", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # what is still compiling would take the processor from the next one
@@ -104,8 +102,8 @@ def _summary(kind: str, runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
             key: round(statistics.median(one[key] for one in taken), 2) for key in ("wall", "jvm_cpu", "python_cpu")
         }
         phases[phase]["most"] = round(max(one["wall"] for one in taken), 2)
-    from_start = [run[2]["wall"] + run[3]["wall"] for run in runs]
-    return {"kind": kind, "rounds": len(runs), "phases": phases, "start_to_row": round(statistics.median(from_start), 2)}
+    from_start = round(statistics.median(run[2]["wall"] + run[3]["wall"] for run in runs), 2)
+    return {"kind": kind, "rounds": len(runs), "phases": phases, "start_to_row": from_start}
 
 
 def _line(result: dict[str, Any]) -> str:

@@ -6,7 +6,8 @@ content holds for the life of the cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,16 @@ if TYPE_CHECKING:
 MAX_TABLES: Final = 4096
 
 
+class SlotTemplate(NamedTuple):
+    """The part of a table's slot that is the same in every range: made once, as ranges may meet thousands of tables."""
+
+    record: bytes
+    versioned: bool = False
+    compares: bool = False
+    rewrites: bool = False
+    text: frozenset[int] = frozenset()
+
+
 class CompiledTable:
     """One distinct table map: its plans for walking and for decoding."""
 
@@ -55,6 +66,7 @@ class CompiledTable:
         self.operations = target.operations if target else 0
         self.delivered = target.delivered & self.operations if target else 0
         self.wanted = self.operations != 0
+        self.skips = target is not None and target.skip_unchanged  # whether updates that change nothing are left out
         self._map = table_map
         self._target = target
         self._output = output
@@ -105,11 +117,6 @@ class CompiledTable:
         return self._layout
 
     @property
-    def skips(self) -> bool:
-        """Whether updates that change nothing are to be left out."""
-        return self._target is not None and self._target.skip_unchanged
-
-    @property
     def compares(self) -> bool:
         """Whether updates are looked at for what they change; where no column is read, none of them would be left."""
         return self.skips and any(column.kind != Kind.OPAQUE for column in self.layout.columns)
@@ -149,6 +156,28 @@ class CompiledTable:
                 self._decode = Template(layout.columns, layout.slots, self._policy)
         return self._decode
 
+    @cached_property
+    def walked_slot(self) -> SlotTemplate:
+        """The slot of a range whose images are stepped over."""
+        return SlotTemplate(self._slot(self.walk).tobytes())
+
+    @cached_property
+    def decoded_slot(self) -> SlotTemplate:
+        """The slot of a range whose images are decoded."""
+        record = self._slot(self.decode)
+        return SlotTemplate(record.tobytes(), self.layout.versioned, self.compares, bool(self.stored), self.text)
+
+    def _slot(self, template: Template) -> Records:
+        record: Records = np.zeros(1, SlotRecord.dtype)
+        record["columns"] = self.columns
+        record["plan_before"] = address(template.records)
+        if self.metadata is not None and self.ranks is not None:
+            record["metadata"] = address(self.metadata)
+            record["metadata_size"] = len(self.metadata)
+            record["ranks"] = address(self.ranks)
+            record["shown"] = len(self.ranks)
+        return record
+
 
 class TableCache:
     """Compiled tables by table map content."""
@@ -164,20 +193,28 @@ class TableCache:
         wrote it.
         """
         content = bytes(body[8:])
-        table = self._tables.get(content)
-        if table is None:
-            table_map = _parse(body, offset, mysql=mysql)
-            table = CompiledTable(table_map, self._resolver.resolve(table_map), self._output, self._policy)
-            if len(self._tables) >= MAX_TABLES:
-                del self._tables[next(iter(self._tables))]
-            self._tables[content] = table
+        return self._tables.get(content) or self._compiled(content, body, offset, mysql=mysql)
+
+    def _compiled(self, content: bytes, body: memoryview, offset: int, *, mysql: bool) -> CompiledTable:
+        table_map = _parse(body, offset, mysql=mysql)
+        table = CompiledTable(table_map, self._resolver.resolve(table_map), self._output, self._policy)
+        if len(self._tables) >= MAX_TABLES:
+            del self._tables[next(iter(self._tables))]
+        self._tables[content] = table
         return table
 
     def slots(self, found: Scan) -> SlotTable:
-        starts = [found.origin(content - 8) for content in found.maps["content"].tolist()]
-        mysql = found.is_mysql
-        bodies = [found.table_map_body(slot) for slot in range(len(starts))]
-        return SlotTable([self.table(body, start, mysql=mysql) for body, start in zip(bodies, starts, strict=True)])
+        data, known = found.data.data, self._tables.get
+        tables = []
+        places = zip(found.maps["content"].tolist(), found.maps["size"].tolist(), strict=True)
+        for slot, (begin, size) in enumerate(places):
+            content = bytes(data[begin : begin + size])
+            table = known(content)
+            if table is None:
+                body, offset = found.table_map_body(slot), found.origin(begin - 8)
+                table = self._compiled(content, body, offset, mysql=found.is_mysql)
+            tables.append(table)
+        return SlotTable(tables)
 
 
 def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
@@ -206,6 +243,7 @@ class SlotTable:
         self._number = {name: index for index, name in enumerate(names)}
         self.records: Records = np.zeros(len(tables), SlotRecord.dtype)
         self._used: list[int] = []
+        self._rewritten: list[int] = []
         self._absent: AbsentColumns | None = None
         self.versioned = False  # whether history rows of any table of the worklist can be told
         self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
@@ -263,29 +301,26 @@ class SlotTable:
     def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
         """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
         met = np.bincount(found.events["slot"][work], minlength=len(self._tables))
-        self._used = np.flatnonzero(met).tolist()
-        for slot in self._used:
-            table, record = self._tables[slot], self.records[slot]
-            record["wanted"] = self._masks[slot]
-            record["columns"] = table.columns
-            record["table"] = self._number[table.name]
-            decoded = bool(self.wanted[slot]) and not walk_only
-            template = table.decode if decoded else table.walk
-            if decoded:
-                record["wanted"] |= r.SKIP_UNCHANGED if table.compares and not self._halved[slot] else 0
-                self.versioned |= table.layout.versioned
-                self.text |= table.text
-            record["plan_before"] = address(template.records)
-            if table.metadata is not None and table.ranks is not None:
-                record["metadata"] = address(table.metadata)
-                record["metadata_size"] = len(table.metadata)
-                record["ranks"] = address(table.ranks)
-                record["shown"] = len(table.ranks)
+        used = np.flatnonzero(met)
+        self._used = used.tolist()
+        tables = [self._tables[slot] for slot in self._used]
+        decoded = [False] * len(tables) if walk_only else self.wanted[used].tolist()
+        templates = [
+            table.decoded_slot if wanted else table.walked_slot for table, wanted in zip(tables, decoded, strict=True)
+        ]
+        self.records[used] = np.frombuffer(b"".join([one.record for one in templates]), SlotRecord.dtype)
+        self.records["wanted"][used] = self._masks[used]
+        self.records["table"][used] = [self._number[table.name] for table in tables]
+        if self.skips:
+            compared = used[np.array([one.compares for one in templates], np.bool_) & ~self._halved[used]]
+            self.records["wanted"][compared] |= r.SKIP_UNCHANGED
+        self.versioned = self.versioned or any(one.versioned for one in templates)
+        self.text = self.text.union(*{one.text for one in templates})
+        self._rewritten = [slot for slot, one in zip(self._used, templates, strict=True) if one.rewrites]
 
     def stored(self) -> dict[int, StoredColumns]:
         """Return, by slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
-        tables = ((slot, self._tables[slot]) for slot in self._used)
-        return {slot: table.stored for slot, table in tables if self.wanted[slot] and table.stored}
+        return {slot: self._tables[slot].stored for slot in self._rewritten}
 
     def absent(self, found: Scan) -> AbsentColumns:
         """Return which columns the images of the range lack."""
@@ -295,7 +330,7 @@ class SlotTable:
 
     @property
     def max_columns(self) -> int:
-        return max(self._tables[slot].columns for slot in self._used)
+        return int(self.records["columns"].max())  # those of tables that were not met are zero
 
     def bind(self, before: ColumnSet, after: ColumnSet) -> None:
         """Write the addresses of these buffers into the plans of the wanted tables."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import DataLossError
+from replica.native import ahead
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart
 from streaming_source.planning import admission
@@ -52,6 +53,20 @@ def test_a_cut_takes_whole_groups_up_to_the_limit_and_at_least_one(tmp_path: Pat
     for limit, expected in ((1, 1), (two.offset - one.offset, 1), (1 << 30, 20)):
         end = plan(feed, max_bytes=limit).latest_offset(offset(""), bounded=True)
         assert str(end.position) == f"0-1-{expected}"
+
+
+def test_batches_are_small_while_kernels_are_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = RelayFeed(tmp_path)
+    feed.arrive(*(f"0-1-{n}" for n in range(1, 1001)))
+    one, two = (feed.log.locate(GtidPosition.parse(f"0-1-{n}")) for n in (1, 2))
+    assert one is not None
+    assert two is not None
+    monkeypatch.setattr(ahead.Compiling, "interprets", True)
+    end = plan(feed, max_bytes=1 << 30).latest_offset(offset(""), bounded=True)
+    (reached,) = end.position.gtids
+    assert reached.seq_no == pytest.approx(ahead.INTERPRETED_BYTES / (two.offset - one.offset), abs=2)
+    monkeypatch.setattr(ahead.Compiling, "interprets", False)
+    assert str(plan(feed, max_bytes=1 << 30).latest_offset(end, bounded=True).position) == "0-1-1000"
 
 
 def test_rows_count_where_they_are_of_the_selected_tables_and_transactions_too(tmp_path: Path) -> None:

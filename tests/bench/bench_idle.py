@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.process_times import spark_cpu_seconds
+from tests.bench.process_times import jvm_process, processes_below
 from tests.bench.spark_runs import open_session
 from tests.bench.workloads import DATABASE
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KINDS = ("session", "embedded", "attached")
 TABLE = f"{DATABASE}.t"
-SETTLE_S = 10.0
+SETTLE_S = 30.0
 """Behind a row: the JVM's compiler and its garbage collector work on for seconds."""
 PATIENCE_S = 180.0
 
@@ -38,11 +38,14 @@ PATIENCE_S = 180.0
 def measured(spark: SparkSession, kind: str, seconds: float) -> dict[str, Any]:
     """Wait until all is quiet, and then measure."""
     time.sleep(SETTLE_S)
-    begin, before = time.time(), spark_cpu_seconds(spark)
+    root = jvm_process(spark)
+    begin, before = time.time(), processes_below(root)
     time.sleep(seconds)
-    end, after = time.time(), spark_cpu_seconds(spark)
-    jvm, python = (now - then for then, now in zip(before, after, strict=True))
-    used = {"jvm": jvm, "python": python, "all": jvm + python}
+    end, after = time.time(), processes_below(root)
+    # Of processes that live: what ends meanwhile is a worker that had nothing to do for a minute.
+    grown = {one: times.own - (before[one].own if one in before else 0.0) for one, times in after.items()}
+    everything = sum(grown.values())
+    used = {"jvm": grown[root], "python": everything - grown[root], "all": everything}
     return {"kind": kind, **{part: round(taken / (end - begin) * 100, 2) for part, taken in used.items()}}
 
 
@@ -76,7 +79,7 @@ def query(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench idle", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--seconds", type=float, default=60.0, help="measured of each")
+    parser.add_argument("--seconds", type=float, default=60.0, help="measured of each, after half a minute")
     parser.add_argument("--server", default=None, help="MariaDB version, for example 10.11")
     options = parser.parse_args(argv)
     results = []

@@ -1,8 +1,10 @@
 """From `python app.py` to the first row in foreachBatch, phase by phase: session, load(), start(), first row.
 
-floor   a source in Python that has nothing to do: no server, no relay log, no decoder (clock_source.py)
-warm    our source with its own replica, kernels compiled
-empty   the same with an empty cache of kernels, as after an installation without `python -m replica.native.warm`
+floor     a source in Python that has nothing to do: no server, no relay log, no decoder (clock_source.py)
+warm      our source with its own replica, kernels compiled
+empty     the same with an empty cache of kernels, as after an installation without `python -m replica.native.warm`
+unpacked  warm, with a Spark whose Python package lies unpacked: Spark takes it from a zip in each of its Python
+          processes, which compiles its modules each time (tests/fixtures/spark_home.py)
 
 Each is an application of its own process with its own JVM (start_application.py), with Spark's own settings, in turn.
 There are rows before the query starts, in both sources. CPU seconds are those of all processes that the application
@@ -26,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 from tests.bench.clock_source import NAME as CLOCK
 from tests.bench.workloads import DATABASE
 from tests.fixtures.mariadb import MariaDb
-from tests.fixtures.spark_home import spark_python
+from tests.fixtures.spark_home import spark_python, unpacked_spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KINDS = ("floor", "warm", "empty")
+KINDS = ("floor", "warm", "empty", "unpacked")
 PHASES = ("session", "load()", "start()", "first row")
 ROWS = 100
 TIMEOUT_S = 400.0
@@ -54,6 +56,8 @@ def application(kind: str, server: MariaDb, folder: str) -> list[dict[str, Any]]
         }
         given = {"source": "mariadb-binlog", "options": options}
     environment = dict(os.environ) | {"PYSPARK_PYTHON": spark_python()}
+    if kind == "unpacked":
+        environment["SPARK_HOME"] = str(unpacked_spark_home())
     if kind == "empty":
         environment["NUMBA_CACHE_DIR"] = f"{own}/kernels"
     command = [sys.executable, "-m", "tests.bench.start_application", json.dumps(given | {"folder": own})]
@@ -79,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         server.add_user()
         server.sql(f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {DATABASE}.t (id INT PRIMARY KEY, text VARCHAR(40))")
         server.sql(*(f"INSERT INTO {DATABASE}.t VALUES ({row}, 'a row')" for row in range(ROWS)))
-        if "warm" in kinds:
+        if {"warm", "unpacked"} & set(kinds):
             application("warm", server, folder)  # compiles what is not compiled yet, and is not counted
         for _ in range(options.rounds):
             for kind in kinds:
@@ -107,7 +111,7 @@ def _summary(kind: str, runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _line(result: dict[str, Any]) -> str:
-    parts = [f"{result['kind']:6}"]
+    parts = [f"{result['kind']:8}"]
     for phase, taken in result["phases"].items():
         parts.append(f"{phase} {taken['wall']:5.2f} ({taken['jvm_cpu']:.2f} + {taken['python_cpu']:.2f})")
     parts.append(f"start() to row {result['start_to_row']:.2f}")

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def spark_cpu_seconds(spark: Any) -> tuple[float, float]:
-    """CPU seconds so far: of the session's JVM, and of all processes below it, those that have ended included."""
-    stats: dict[int, list[int]] = {}
+class Times(NamedTuple):
+    """CPU seconds of a process, and of its children that have ended."""
+
+    own: float
+    ended: float
+
+
+def jvm_process(spark: Any) -> int:
+    """The process id of the session's JVM."""
+    return int(spark.sparkContext._gateway.proc.pid)
+
+
+def processes_below(root: int) -> dict[int, Times]:
+    """A process and all below it that live, by process id."""
+    parents, times = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
             except OSError:
                 continue  # it has ended meanwhile
-            stats[int(entry.name)] = [int(fields[1]), *map(int, fields[11:15])]
-    root = spark.sparkContext._gateway.proc.pid
+            parents[int(entry.name)] = int(fields[1])
+            user, system, ended_user, ended_system = (int(field) / TICKS_A_SECOND for field in fields[11:15])
+            times[int(entry.name)] = Times(user + system, ended_user + ended_system)
     below = {root}
-    while more := {process for process, stat in stats.items() if stat[0] in below} - below:
+    while more := {process for process, parent in parents.items() if parent in below} - below:
         below |= more
-    everything = sum(sum(stats[process][1:]) for process in below if process in stats)
-    jvm = sum(stats[root][1:3])
-    return jvm / TICKS_A_SECOND, (everything - jvm) / TICKS_A_SECOND
+    return {process: times[process] for process in below if process in times}

@@ -16,7 +16,7 @@ import sys  # noqa: E402
 import threading  # noqa: E402
 from typing import TYPE_CHECKING, Any  # noqa: E402
 
-from tests.bench.process_times import spark_cpu_seconds  # noqa: E402
+from tests.bench.process_times import jvm_process, processes_below  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,8 +34,11 @@ class Phases:
         self._last = (BEGUN, 0.0, 0.0)
 
     def end(self, name: str, spark: SparkSession) -> None:
-        jvm, python = spark_cpu_seconds(spark)
-        now = (time.time(), jvm, python + time.process_time())
+        root = jvm_process(spark)
+        below = processes_below(root)
+        jvm = below[root].own
+        python = sum(sum(times) for times in below.values()) - jvm + time.process_time()
+        now = (time.time(), jvm, python)
         wall, of_jvm, of_python = (after - before for before, after in zip(self._last, now, strict=True))
         self._last = now
         self.done.append({"phase": name, "wall": wall, "jvm_cpu": of_jvm, "python_cpu": of_python})

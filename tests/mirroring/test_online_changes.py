@@ -68,7 +68,7 @@ def write(primary: MariaDb, ended: threading.Event) -> None:
 
 def change_online(tool: Path, primary: MariaDb, alter: str) -> None:
     place = f"h={primary.host},P={primary.port},D=shop,t=orders,u=tool,p=tool-secret"
-    options = ("--execute", "--chunk-size=1000", "--recursion-method=none", "--no-check-replication-filters")
+    options = ("--execute", "--chunk-size=1000", "--recursion-method=none", "--no-version-check")
     done = subprocess.run(
         [tool, f"--alter={alter}", *options, place], capture_output=True, text=True, timeout=600, check=False
     )

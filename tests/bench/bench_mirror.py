@@ -11,9 +11,9 @@
     size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
 
 CPU seconds are those of JVM and Python processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3
-times the recipe's rate with 12 tables. Debezium is left out: its changes would have to be brought into Spark before
-the same MERGE could take them, and what is measured then is how we bring them. The defaults take about a quarter of an
-hour on two cores at rest; `--sizes 1000000,10000000,100000000` needs 60 GB and hours.
+times the recipe's rate with 12 tables. Debezium is left out: `bench pipeline` measures Debezium Embedded, but nothing
+here brings its changes into Spark, where the same MERGE could take them. The defaults are meant to take about a quarter
+of an hour on two cores at rest; a target of 100 million rows (`--sizes`) wants some 60 GB of disk.
 """
 
 from __future__ import annotations

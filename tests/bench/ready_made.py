@@ -1,4 +1,4 @@
-"""The yardstick of `scripts/bench spark`: a streaming source whose batches are made before Spark asks for them.
+"""The yardstick of `scripts/bench spark`: a source whose batches are made before Spark asks for them.
 
 In: a folder of Arrow files, one a partition, with the very RecordBatches that the real source hands out for the
 partitions of one micro-batch. Out: of each partition its largest batch, cut to the rows of one after the other, from
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -28,7 +28,9 @@ NAME = "ready-made-batches"
 
 
 class ReadyMadeSource(DataSource):
-    """Options: folder, schema (Spark JSON), partitions (files to read a micro-batch), triggers (micro-batches)."""
+    """Options: folder, schema (Spark JSON), partitions (files to read a micro-batch), triggers (micro-batches); of a
+    batch read `batch_partitions` instead of these, for which the files are read in turn.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -36,6 +38,9 @@ class ReadyMadeSource(DataSource):
 
     def schema(self) -> StructType:
         return StructType.fromJson(json.loads(self.options["schema"]))
+
+    def reader(self, schema: StructType) -> ReadyMadeBatch:  # noqa: ARG002  (Spark's name)
+        return ReadyMadeBatch(dict(self.options))
 
     def streamReader(self, schema: StructType) -> ReadyMadeReader:  # noqa: ARG002, N802  (Spark's names)
         return ReadyMadeReader(dict(self.options))
@@ -63,10 +68,26 @@ class ReadyMadeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(n) for n in range(self._partitions)] if end["trigger"] > 0 else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        _exempt_imports_from_collection()
-        batch, sizes = _held(self._folder, partition.value)
-        for rows in sizes:
-            yield batch.slice(0, rows)
+        return _read(self._folder, partition.value)
+
+
+class ReadyMadeBatch(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._folder = options["folder"]
+        self._files, self._partitions = int(options["partitions"]), int(options["batch_partitions"])
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(n % self._files) for n in range(self._partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._folder, partition.value)
+
+
+def _read(folder: str, number: int) -> Iterator[pa.RecordBatch]:
+    _exempt_imports_from_collection()
+    batch, sizes = _held(folder, number)
+    for rows in sizes:
+        yield batch.slice(0, rows)
 
 
 @cache

@@ -74,24 +74,31 @@ class Cpu(NamedTuple):
     python: float
 
 
-def _stat(process: int) -> list[str]:
+def _stat(process: int) -> tuple[str, list[str]]:
+    """Return a process's program and the fields of its state; of none if it has ended."""
     try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        program, _, fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
-        return []
+        return "", []
+    return program.partition("(")[2], fields.split()
 
 
 def _family() -> dict[int, tuple[bool, int]]:
-    """Of this process's child, the JVM, and of the Python processes below it: whether it is the JVM, and its ticks."""
+    """Of this process's child, the JVM, and of the Python processes below it: whether it is the JVM, and its ticks. A
+    server that is a child of this process, too, is no client.
+    """
     stats = {int(p.name): _stat(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
     me = os.getpid()
     found: dict[int, tuple[bool, int]] = {}
     pending = True
     while pending:
         pending = False
-        for process, stat in stats.items():
-            if stat and process not in found and (int(stat[1]) in found or int(stat[1]) == me):
-                found[process] = int(stat[1]) == me, int(stat[11]) + int(stat[12])
+        for process, (program, stat) in stats.items():
+            if not stat or process in found:
+                continue
+            is_jvm = int(stat[1]) == me and program == "java"
+            if is_jvm or int(stat[1]) in found:
+                found[process] = is_jvm, int(stat[11]) + int(stat[12])
                 pending = True
     return found
 

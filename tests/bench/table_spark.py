@@ -1,7 +1,7 @@
 """One table into Spark's noop sink, by each of the ways there are, with the CPU seconds of JVM and Python processes.
 
-In: a session, a server, a table, its rows, how many connections. Out: microseconds a row. Starting what reads is a part
-of it, for all alike: a table is read once.
+In: a session, a server, a table, its rows, how many connections. Out: seconds. Starting what reads is a part of it, for
+all alike: a table is read once.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb
 
 FETCH_ROWS = 10_000
+MOST_FILES = 8
+"""Partitions whose batches are kept for a ready-made read: each is some megabytes in every task's process."""
 RUNNER = "python_streaming_source_runner"
 
 
 class TableRun(NamedTuple):
-    """What reading the table once took, and the most memory that the source process ever had, in bytes."""
+    """The seconds that reading the table once took, `jvm` of `cpu` in the JVM, and the most memory that the source
+    process ever had.
+    """
 
     wall: float
     cpu: float
     peak_bytes: int = 0
+    jvm: float = 0.0
 
 
 class SourceMemory:
@@ -80,6 +85,7 @@ class TableInSpark:
         self._name = name
         self._rows = rows
         self._connections = str(connections)
+        self._counted = False
         user, password = server.add_user(grants="SELECT, REPLICATION SLAVE, BINLOG MONITOR")
         self._login = {"user": user, "password": password}
         self._port = str(server.port)
@@ -99,7 +105,7 @@ class TableInSpark:
 
         def read() -> None:
             rows = self._spark.read.format("jdbc").options(**options, **self._login).load()
-            rows.write.format("noop").mode("overwrite").save()
+            _write(rows)
 
         return _measured(read)
 
@@ -108,25 +114,44 @@ class TableInSpark:
             "host": "127.0.0.1",
             "port": self._port,
             "table": f"{DATABASE}.{self._name}",
-            "rowShape": "flat",
-            "startingPosition": "initial",
             "snapshotConnections": self._connections,
             "relayDir": f"{folder}/relay",
             **self._login,
         }
 
-    def ours(self) -> TableRun:
+    def _stream(self, folder: str) -> dict[str, str]:
+        return {**self._options(folder), "rowShape": "flat", "startingPosition": "initial"}
+
+    def _tables(self, folder: str) -> dict[str, str]:
+        return {**self._options(folder), "content": "tables"}
+
+    def source(self) -> TableRun:
         """A query that begins with the table, and ends when it is read."""
         with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as folder:
 
             def read() -> None:
-                rows = self._spark.readStream.format("mariadb-binlog").options(**self._options(folder)).load()
+                rows = self._spark.readStream.format("mariadb-binlog").options(**self._stream(folder)).load()
                 self._drain(rows, folder)
 
             return _measured(read)
 
+    def tables(self) -> TableRun:
+        """The table alone, as a batch, as JDBC gives it."""
+        with tempfile.TemporaryDirectory(prefix="bench-snapshot-") as folder:
+            made: list[DataFrame] = []
+
+            def read() -> None:
+                made.append(self._spark.read.format("mariadb-binlog").options(**self._tables(folder)).load())
+                _write(made[0])
+
+            run = _measured(read)
+            if not self._counted:  # the noop sink counts nothing
+                self._check(made[0].count())
+                self._counted = True
+            return run
+
     def ready_made(self) -> TableRun:
-        """The same batches from files in memory, in as many partitions and micro-batches."""
+        """The batches of `source` from files in memory, in as many partitions and micro-batches."""
         with tempfile.TemporaryDirectory(prefix="bench-snapshot-", dir="/dev/shm") as folder:
             options = self._sample(folder)
 
@@ -136,9 +161,37 @@ class TableInSpark:
 
             return _measured(read)
 
+    def ready_made_tables(self) -> TableRun:
+        """The batches of `tables` from files in memory, in as many partitions."""
+        with tempfile.TemporaryDirectory(prefix="bench-snapshot-", dir="/dev/shm") as folder:
+            options = self._sample_tables(folder)
+
+            def read() -> None:
+                _write(self._spark.read.format(READY_MADE).options(**options).load())
+
+            return _measured(read)
+
+    def _sample_tables(self, folder: str) -> dict[str, str]:
+        """Plan the read as Spark would; keep the batches of some partitions, and as many as make the rows."""
+        source = MariaDbBinlogSource(self._tables(folder))
+        schema = source.schema()
+        reader = source.reader(schema)
+        partitions = reader.partitions()
+        batches = Path(tempfile.mkdtemp(dir=folder))
+        files = min(len(partitions), MOST_FILES)
+        for number in range(files):
+            write_partition(reader.read(partitions[number]), batches, number)
+        shutil.rmtree(f"{folder}/relay")
+        return {
+            "folder": str(batches),
+            "schema": schema.json(),
+            "partitions": str(files),
+            "batch_partitions": str(len(partitions)),
+        }
+
     def _sample(self, folder: str) -> dict[str, str]:
         """Plan the query as Spark would; keep the batches of its largest micro-batch, and as many as make the rows."""
-        source = MariaDbBinlogSource(self._options(folder))
+        source = MariaDbBinlogSource(self._stream(folder))
         schema = source.schema()
         reader = source.streamReader(schema)
         kept = 0
@@ -169,8 +222,16 @@ class TableInSpark:
         handle = query.start()
         handle.awaitTermination()
         found = sum(progress["numInputRows"] for progress in handle.recentProgress)
-        if exact and found != self._rows:
+        if exact:
+            self._check(found)
+
+    def _check(self, found: int) -> None:
+        if found != self._rows:
             raise SystemExit(f"{found} rows came of {self._rows}")
+
+
+def _write(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def _measured(action: Callable[[], None]) -> TableRun:
@@ -181,4 +242,4 @@ def _measured(action: Callable[[], None]) -> TableRun:
         end = time.time()
         time.sleep(2 * SAMPLE_S)
     cpu = meter.between(start, end)
-    return TableRun(end - start, cpu.jvm + cpu.python, memory.peak_bytes)
+    return TableRun(end - start, cpu.jvm + cpu.python, memory.peak_bytes, cpu.jvm)

@@ -78,7 +78,10 @@ CACHE = choose_cache()
 if CACHE is not None:
     os.environ["NUMBA_CACHE_DIR"] = CACHE
 
-import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
+from replica.native.collection import without_collection  # noqa: E402
+
+with without_collection():
+    import numba  # (reads NUMBA_CACHE_DIR when it is imported)
 
 if CACHE is not None:
     numba.config.CACHE_DIR = CACHE  # in case something imported numba before us
@@ -114,7 +117,8 @@ class Kernel:
 
     def compile(self) -> None:
         """Compile it in this process, or load it from the cache; this takes some hundredths of a second then."""
-        self.compiled.compile(self._signature)
+        with without_collection():
+            self.compiled.compile(self._signature)
         self._run = self.compiled
 
     def is_cached(self) -> bool:

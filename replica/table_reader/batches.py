@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
+from replica.native.kernel_checksum import checksum
 from replica.relay_log.disk import sync_directory
 from replica.table_reader.rows_events import begin_events, end_event, end_statement, rows_events
 from replica.table_reader.spool import FILE_MODE, spool_error, write_file
@@ -151,7 +152,7 @@ class BatchWriter:
             self._file.write(event.images)
         except OSError as error:
             raise spool_error(self._spool.folder, error) from error
-        self._sum = crc32(event.images, crc32(event.head, self._sum))
+        self._sum = checksum(event.images, crc32(event.head, self._sum))
         self._at += event.size
         self._row += event.rows
 
@@ -252,8 +253,8 @@ def _part(path: Path, told: list[Any]) -> SpoolPart:
 
 
 def _sum_of(path: Path) -> int:
-    checksum = 0
+    found = 0
     with path.open("rb") as file:
         while data := file.read(1 << 20):
-            checksum = crc32(data, checksum)
-    return checksum
+            found = checksum(data, found)
+    return found

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from replica.errors import SchemaError, ServerError, UnsupportedColumnError
+from replica.native.array_memory import ArrayMemory
 from replica.protocol.gtid import covers
-from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts, whole_sql
 from replica.table_reader.frontier import NOTHING

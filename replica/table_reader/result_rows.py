@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from replica.errors import ProtocolError
+from replica.native.array_memory import ArrayMemory
 from replica.native.arrays import address
 from replica.rows.types.keys import key_records
-from replica.table_reader.array_memory import ArrayMemory
 from replica.table_reader.chunk import RowBlock
 from replica.table_reader.kept_key import kept_key, key_parts
 from replica.table_reader.kernel_result_rows import transcode_rows

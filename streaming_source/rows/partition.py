@@ -16,6 +16,7 @@ import mmap
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Sequence
 
+    from replica.native.array_memory import ArrayMemory
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
@@ -135,21 +137,20 @@ class MappedRange:
         with self._opened() as file:
             if self.around is None:
                 return memoryview(mmap.mmap(file.fileno(), self.end, access=mmap.ACCESS_READ))[self.start :]
-            return memoryview(self._put_together(file, self.around))
+            return self._put_together(file, self.around)
 
-    def _put_together(self, file: io.BufferedReader, around: Surroundings) -> bytearray:
-        """Put together the part with what it lacks."""
-        data = bytearray(around.size + self.end - self.start)
+    def _put_together(self, file: io.BufferedReader, around: Surroundings) -> memoryview:
+        """Put together the part with what it lacks, in memory that is used again once no one looks at it any more."""
+        view = _memory().take(around.size + self.end - self.start).data
         at = len(around.head)
-        data[:at] = around.head
-        view = memoryview(data)
+        view[:at] = around.head
         for first, last in (around.statement, (self.start, self.end)):
             file.seek(first)
             if file.readinto(view[at : at + last - first]) != last - first:
                 raise OSError("it is shorter")
             at += last - first
         view[at:] = around.tail
-        return data
+        return view
 
     @contextmanager
     def _opened(self) -> Iterator[io.BufferedReader]:
@@ -246,6 +247,14 @@ class ChangePartition(InputPartition):
     def inline(self) -> ChangePartition:
         """Return the same with all bytes on board."""
         return ChangePartition(tuple(r.inline() if isinstance(r, MappedRange) else r for r in self.ranges))
+
+
+@cache
+def _memory() -> ArrayMemory:
+    """Return the memory of this process for parts: the next one has that of the last one, whose pages are there."""
+    from replica.native.array_memory import ArrayMemory  # brings numpy, as the decoder does
+
+    return ArrayMemory()
 
 
 def _copied_from(file: str) -> str:

@@ -64,6 +64,19 @@ def test_a_part_of_a_group_comes_with_what_it_lacks(tmp_path: Path) -> None:
     assert "head" not in repr(partition), "table maps and texts of statements are nobody's business"
 
 
+def test_parts_that_are_looked_at_side_by_side_do_not_share_their_memory(tmp_path: Path) -> None:
+    file = tmp_path / "relay.000001"
+    size = 5 << 20  # smaller memory is not used again
+    file.write_bytes(b"1" * size + b"2" * size)
+    first, second = (
+        MappedRange(str(file), at, at + size, checksum=False, around=Surroundings(b"head")).data() for at in (0, size)
+    )
+    assert (bytes(first), bytes(second)) == (b"head" + b"1" * size, b"head" + b"2" * size)
+    del first
+    third = MappedRange(str(file), 0, size, checksum=False, around=Surroundings(b"head")).data()
+    assert (bytes(second[:5]), bytes(third[:5])) == (b"head2", b"head1")
+
+
 def test_a_part_of_a_file_that_is_too_short_is_not_padded(tmp_path: Path) -> None:
     file = tmp_path / "relay.000001"
     file.write_bytes(bytes(20))

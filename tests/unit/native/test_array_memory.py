@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 
+from replica.native.array_memory import MOST_FREE, SMALLEST, ArrayMemory
 from replica.native.arrays import address
-from replica.table_reader.array_memory import MOST_FREE, SMALLEST, ArrayMemory
 
 
 def test_memory_is_used_again_when_the_last_view_is_gone() -> None:

@@ -40,11 +40,23 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
         shown = text if cause is error else f"{text}: {cause}"
         return DisconnectedError(
             f"no connection to {endpoint}: {shown}.",
-            hint="Look at the host's name and port, at the server's bind_address, and at firewalls.",
+            hint=_way_in(code),
         )
     if code in AUTHENTICATION_CODES:
         return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
     return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)
+
+
+def _way_in(code: int) -> str:
+    match code:
+        case 1040:
+            return "All connections of the server are taken: raise its max_connections, or end some of those there are."
+        case 1203 | 1226:
+            return "The account has its limit: raise MAX_USER_CONNECTIONS of it, or max_user_connections of the server."
+        case 1129:
+            return "The server blocks this host after too many errors: FLUSH HOSTS there (max_connect_errors)."
+        case _:
+            return "Look at the host's name and port, at the server's bind_address, and at firewalls."
 
 
 def _advice(code: int) -> str:

@@ -51,6 +51,8 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
     for name, op, gtid in sorted(found):
         if name not in kinds:
             continue  # the rule leaves it out
+        if op == "read":  # of images that lack columns too, rows are read whole, but for these
+            raise _never_there(row, [one for one, op, _ in found if op == "read" and one in kinds])
         if name not in defaults:
             raise _unknown(row, name, op, gtid, "it is a generated column, or its DEFAULT is not known")
         if op == "insert":
@@ -68,4 +70,15 @@ def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) ->
         f"the row image of {op}{where} leaves out the column {name} of {table}, whose value there is not known: {why}.",
         hint="Set binlog_row_image=FULL on the primary, or leave the column out by a rule (leaveOut). Then have the "
         f'table read again: mirror_resync(spark, tables=["{table}"], into=…).',
+    )
+
+
+def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
+    table = ".".join(row.name)
+    listed = ", ".join(f'"{name}"' for name in sorted(names))
+    return SchemaError(
+        f"{table} has generated columns ({listed}), which this version of MariaDB leaves out of row images, whatever "
+        "binlog_row_image is: no change would bring their values.",
+        hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and '
+        f'snapshotAgain="{table}@WORD".',
     )

@@ -31,6 +31,13 @@ def test_busy_and_lost_servers_may_be_tried_again(code: int) -> None:
     assert isinstance(translated(pymysql.err.OperationalError(code, "gone")), DisconnectedError)
 
 
+def test_a_server_that_takes_no_more_connections_is_not_looked_for_behind_a_firewall() -> None:
+    for code, words in ((1040, "max_connections"), (1226, "MAX_USER_CONNECTIONS"), (1129, "FLUSH HOSTS")):
+        found = translated(pymysql.err.OperationalError(code, "refused"))
+        assert words in found.hint
+        assert "firewall" not in found.hint
+
+
 def test_socket_errors_may_be_tried_again() -> None:
     assert isinstance(translated(ConnectionResetError(104, "reset by peer")), DisconnectedError)
 

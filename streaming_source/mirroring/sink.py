@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
+from streaming_source.mirroring.continuation import is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
@@ -74,9 +75,9 @@ class MirrorSink:
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._known(spark, mirror)
-            if self._rows and max(row.batch for row in self._rows.values()) >= number:
-                return  # everything of it is there, only Spark's own note of that is not
             end = end_of(spark, self._settings.checkpoint, number)
+            if is_there(self._rows.values(), number, end, self._settings.checkpoint):
+                return  # only Spark's own note of that is not
             spark.conf.set(METADATA, commit_metadata(mirror, number, str(end.position)))
             if not self._rows:
                 self._begin(spark, mirror)
@@ -216,7 +217,10 @@ class MirrorSink:
         if hides and isinstance(error, SPARK_ERRORS):
             named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
             return _aside(work.row, error, work.number, why=str(SchemaError(named, hint=hint)))
-        return _aside(work.row, error, work.number)
+        why = None
+        if isinstance(error, SPARK_ERRORS) and not may_pass(error):
+            why = f"{told_by(error)[: _LONGEST_ERROR - len(hint) - 1]} {hint}"
+        return _aside(work.row, error, work.number, why=why)
 
     def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names."""

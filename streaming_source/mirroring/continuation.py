@@ -1,0 +1,51 @@
+"""The check that the next batch continues what the control table says of the targets.
+
+In: the rows of the control table, the number of the batch that comes, and where it ends. Out: whether the batch is
+there already. Refused: a checkpoint that is older or newer than the targets, as a copy that was restored is. Spark
+repeats its last batch at most, so that a batch is the one that the targets are at, or the one behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from streaming_source.mirroring.control_row import ControlRow
+    from streaming_source.offsets.offset import SourceOffset
+
+_HINT = (
+    "Put back the checkpoint, the control table and the targets of one moment. Where that cannot be, drop the control "
+    "table and the targets, and start the mirror with a new checkpoint."
+)
+
+
+def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, checkpoint: str) -> bool:
+    """Tell whether the targets have a batch already.
+
+    Raises:
+        ConfigError: batches are missing between the targets and the checkpoint, or it would bring them in once more.
+    """
+    if not rows:
+        return False
+    newest = max(rows, key=lambda row: row.batch)
+    last = newest.batch
+    live = [row for row in rows if row.live]
+    another = last == number and any(row.position != str(end.position) for row in live)
+    if number < last or another:
+        raise ConfigError(
+            f"the checkpoint {checkpoint} is older than the targets: it comes to batch {number} ({end.position}), and "
+            f"they are at batch {last} ({newest.position}). Changes that they do not have would be taken for changes "
+            "that they have.",
+            hint=_HINT,
+        )
+    if live and number > last + 1:
+        raise ConfigError(
+            f"the targets are older than the checkpoint {checkpoint}: they are at batch {last}, and it comes to batch "
+            f"{number}. The changes between them would be missing.",
+            hint=_HINT,
+        )
+    return last == number

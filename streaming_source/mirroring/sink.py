@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
-from streaming_source.mirroring.continuation import is_there
+from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
@@ -64,6 +64,7 @@ class MirrorSink:
         self._first = True
         self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
+        self._alone = Alone()
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -75,6 +76,8 @@ class MirrorSink:
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._known(spark, mirror)
+            elif self._alone.due():
+                check_alone(self._rows.values(), self._known(spark, mirror).values(), self._settings.names.control)
             end = end_of(spark, self._settings.checkpoint, number)
             if is_there(self._rows.values(), number, end, self._settings.checkpoint):
                 return  # only Spark's own note of that is not
@@ -219,7 +222,8 @@ class MirrorSink:
             return _aside(work.row, error, work.number, why=str(SchemaError(named, hint=hint)))
         why = None
         if isinstance(error, SPARK_ERRORS) and not may_pass(error):
-            why = f"{told_by(error)[: _LONGEST_ERROR - len(hint) - 1]} {hint}"
+            told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
+            why = f"{told[: _LONGEST_ERROR - len(hint) - 1]} {hint}"
         return _aside(work.row, error, work.number, why=why)
 
     def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:

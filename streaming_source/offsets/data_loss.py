@@ -20,15 +20,20 @@ if TYPE_CHECKING:
 LOSSES_SHOWN: Final = 10
 """The losses of a query's life that are shown; one that loses more often shows the last ones."""
 
+_MIRROR: Final = (
+    "A mirror takes neither option: drop its control table and its targets, and name a new checkpoint; it begins with "
+    "the tables by itself."
+)
 _GO_ON = (
     "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, start a "
     "new checkpoint: with startingPosition=initial, which reads the tables first; or copy the tables again, and start "
-    "at the copy's position."
+    f"at the copy's position. {_MIRROR}"
 )
 _ANOTHER = (
-    "Connect to the server that the checkpoint comes from. If there is none any more, copy the tables again, and start "
-    "a new checkpoint with startingPosition at the copy's position; failOnDataLoss=false does not help, because no one "
-    "can tell which rows of this history were read already."
+    "Connect to the server that the checkpoint comes from. If there is none any more, start a new checkpoint: with "
+    "startingPosition=initial, which reads the tables first; or copy the tables again, and start at the copy's "
+    "position. failOnDataLoss=false does not help, because no one can tell which rows of this history were read "
+    f"already. {_MIRROR}"
 )
 
 _GIVEN = (

@@ -6,7 +6,8 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.mirroring.continuation import is_there
+from streaming_source.mirroring import continuation
+from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.test_mode_change import row
 
@@ -42,3 +43,23 @@ def test_an_older_checkpoint_is_refused(number: int, position: str) -> None:
 def test_older_targets_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"the targets are older than the checkpoint /c: .* batch 4, .* batch 6"):
         check(6, "0-1-60")
+
+
+def test_a_control_table_that_another_run_writes_is_refused() -> None:
+    check_alone(ROWS, list(reversed(ROWS)), "lake.mirror_control")
+    for there in ([row(batch=5, position="0-1-50"), *ROWS[1:]], [row(batch=4, position="0-1-41"), *ROWS[1:]], []):
+        with pytest.raises(
+            ConfigError, match=r"another run of this mirror writes lake.mirror_control .* wrote batch 4"
+        ):
+            check_alone(ROWS, there, "lake.mirror_control")
+
+
+def test_a_mirror_looks_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(continuation.time, "monotonic", lambda: now)
+    alone = Alone()
+    now += 59
+    assert not alone.due()
+    now += 1
+    assert alone.due()
+    assert not alone.due()

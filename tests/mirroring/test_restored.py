@@ -57,3 +57,36 @@ def test_copies_of_two_moments_are_refused_and_those_of_one_go_on(
         put_back(old_checkpoint, mirror.checkpoint)
         mirror.run()
         mirror.assert_equal("a")
+
+
+_ANOTHER_RUN = """
+from streaming_source import mirror
+from streaming_source.mirroring import continuation
+kept, continuation.LOOK_EVERY_S = continuation.LOOK_EVERY_S, 0
+query = mirror(spark, **{arguments!r})
+try:
+    query.processAllAvailable()
+    spark.sql("UPDATE {control} SET batch = batch + 1, position = '0-1-999'")
+    {change}
+    result = query.awaitTermination(120)
+finally:
+    continuation.LOOK_EVERY_S = kept
+    query.stop()
+"""
+
+
+def test_a_run_beside_another_one_ends(mirrored: Callable[..., Mirrored], tmp_path: Path) -> None:
+    with MariaDb("11.8") as primary:
+        primary.add_user()
+        primary.sql(
+            "CREATE DATABASE shop", "USE shop", "CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)"
+        )
+        mirror = mirrored(primary, "shop", into=f"{tmp_path}/lake/{{table}}", trigger=None)
+        connected = {"host": primary.host, "port": primary.port, "user": "root", "password": primary.password}
+        change = (
+            f"import pymysql; pymysql.connect(autocommit=True, **{connected!r}).query('INSERT INTO shop.a VALUES (2)')"
+        )
+        control = f"delta.`{tmp_path}/lake/mirror_control`"
+        code = _ANOTHER_RUN.format(arguments=mirror.arguments, control=control, change=change)
+        with pytest.raises(AssertionError, match="ConfigError: another run of this mirror writes"):
+            mirror.workbench.run(code)

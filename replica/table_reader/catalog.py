@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from replica.errors import PrerequisiteError, SchemaError
+from replica.errors import AuthenticationError, PrerequisiteError, SchemaError
 from replica.handshake.catalog import read_tables
+from replica.handshake.privileges import may_read
 from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.generated import omits_generated, without_generated
 from replica.table_reader.chunk import WHOLE_ROW
@@ -29,6 +30,8 @@ _Result = TypeVar("_Result")
 
 PIECE: Final = 5_000
 """Names in one answer: some hundred KB. The statements say it too."""
+DENIED: Final = 1142
+"""ER_TABLEACCESS_DENIED_ERROR."""
 LOOKS: Final = 2
 """How often a key is looked for: between the columns and the indexes a statement may have changed both."""
 VERSIONED_ENGINES: Final = ("InnoDB",)
@@ -80,10 +83,11 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     `unkeyed`: one that can only be read as a whole may be, and has the key WHOLE_ROW.
 
     Raises:
+        AuthenticationError: the account may not read it.
         PrerequisiteError: it cannot be read in parts that fit together.
         SchemaError: its definition is not understood.
     """
-    facts = connection.rows(_TABLE, name)
+    facts = connection.rows(_TABLE, name) or _hidden(connection, name)
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
         return None
     _, engine, version = facts[0]
@@ -117,6 +121,18 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
         "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
         hint="Give it one, leave it out of the query's tables, or read it as a whole with snapshotUnkeyed=whole.",
     )
+
+
+def _hidden(connection: Asked, name: TableName) -> Rows:
+    """Return no facts of a table that is not there; refuse one that the catalog only hides from the account."""
+    if connection.run(may_read(*name)) == "denied":
+        raise AuthenticationError(
+            f"table {'.'.join(name)} cannot be read: the account has no SELECT on it, or not any more.",
+            code=DENIED,
+            sqlstate="42000",
+            hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",
+        )
+    return []
 
 
 def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DiskFullError
+from replica.table_reader.catalog import describe_table
 from replica.table_reader.chunk_choice import ReadLimit
+from replica.table_reader.connection import TableConnection
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -106,6 +109,22 @@ def test_a_table_that_the_account_may_not_read_is_named(server: MariaDb, tmp_pat
         reading.begin()
         with pytest.raises(AuthenticationError, match=r"table d\.a cannot be read: .* denied"):
             reading.to_the_end()
+
+
+def test_a_table_that_is_hidden_from_the_account_is_not_taken_for_one_that_was_dropped(server: MariaDb) -> None:
+    server.sql("CREATE USER shy IDENTIFIED BY 'replica-secret'")
+    server.sql(*(f"GRANT SELECT ON d.{table} TO shy" for table in "ab"))
+    config = ReplicaConfig(host=server.host, port=server.port, user="shy", password="replica-secret")
+    connection = TableConnection.open(config, None)
+    try:
+        server.sql("DROP TABLE d.b")
+        assert describe_table(connection, ("d", "b")) is None
+        assert describe_table(connection, ("d", "a")) is not None
+        server.sql("REVOKE SELECT ON d.a FROM shy")
+        with pytest.raises(AuthenticationError, match=r"table d\.a cannot be read: the account has no SELECT on it"):
+            describe_table(connection, ("d", "a"))
+    finally:
+        connection.close()
 
 
 def test_many_tables_are_read_in_the_order_of_their_names_and_the_frontier_stays_short(

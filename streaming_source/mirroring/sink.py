@@ -30,7 +30,7 @@ from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
-from streaming_source.mirroring.source_tables import read_source_tables, unreadable
+from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.table_work import RESYNC, TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 _LONGEST_ERROR = 1000
+_HIDDEN = (
+    "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
+    "the account."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +137,10 @@ class MirrorSink:
         now = dt.datetime.now(dt.UTC)
         behind = lag_at(now, [table.committed_at for table in facts.tables.values()], end)
         waited = {row.waits_for for row in self._rows.values()}
-        for name, row in {**self._rows, **done}.items():
+        rows = {**self._rows, **done}
+        for name in self._hidden(rows, end):
+            rows[name] = _aside(rows[name], ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name))))
+        for name, row in rows.items():
             if row.live:
                 whole = end.snapshot is None or end.snapshot.reached(name) is None
                 row = row._replace(  # noqa: PLW2901
@@ -151,6 +158,14 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
+        """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
+        have been left out, as if they were dropped.
+        """
+        begun = [name for name, row in rows.items() if row.live and row.state == READING]
+        over = [name for name in begun if end.snapshot is None or end.snapshot.reached(name) is None]
+        return hidden(self._settings.options, over) if over else []
 
     def _kept_in(self, spark: SparkSession) -> StorageLevel:
         """Return where a batch is kept: not on disk where its rows have values that rules hide."""

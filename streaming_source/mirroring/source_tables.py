@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
+from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
@@ -25,7 +26,7 @@ from streaming_source.selection.resolver import SelectedTables
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from replica.config import Endpoint
+    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
@@ -71,13 +72,10 @@ def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[Tab
     Raises:
         DisconnectedError: it cannot be reached.
     """
-    config = options.connection
-    if options.snapshot_endpoint is not None:
-        config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
     wanted = wanted_tables(options)
     verdicts = asyncio.run(
         ask(
-            config,
+            _reading_from(options),
             lambda _: ask_verdicts(
                 wanted.patterns,
                 lambda *name: name in names and wanted.wants(*name),
@@ -90,6 +88,32 @@ def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[Tab
         for one in verdicts.refused
         if one.name in names and "absent" not in {reason.check for reason in one.reasons}
     }
+
+
+def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
+    """Ask the server which of these tables the account may not read: the catalog does not show them, as if they were
+    dropped.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+
+    def steps(_: Endpoint) -> Steps[list[TableName]]:
+        found: list[TableName] = []
+        for name in names:
+            denied = (yield from may_read(*name)) == "denied"
+            found += [name] * denied
+        return found
+
+    return asyncio.run(ask(_reading_from(options), steps))
+
+
+def _reading_from(options: SourceOptions) -> ReplicaConfig:
+    """Return the connection to the server that tables are read from."""
+    config = options.connection
+    if options.snapshot_endpoint is not None:
+        config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
+    return config
 
 
 def wanted_tables(options: SourceOptions) -> SelectedTables:

@@ -94,15 +94,21 @@ def asked_of(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
         return NotInRows(error.message, "onAlter")
 
 
+def empties(sql: str, database: str) -> bool:
+    """Tell whether a statement is a TRUNCATE of a whole table; `database`: where it was made."""
+    changed = changed_by(sql, StatementContext(database=database))
+    return changed is not None and changed.removes and next(iter(tokenize(sql))).upper == "TRUNCATE"
+
+
 def _asked(  # noqa: PLR0911  (one for each kind)
     sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
 ) -> Asked:
     session = StatementContext(database=before.database)
     name = (before.database, before.table)
+    if empties(sql, before.database):
+        return Emptied()
     words = [token.upper for token in tokenize(sql)]
     changed = changed_by(sql, session)
-    if changed is not None and changed.removes and words[:1] == ["TRUNCATE"]:
-        return Emptied()
     statement = read_statement(sql, session)
     if statement is None:  # an index, a view
         return Evolved(before)

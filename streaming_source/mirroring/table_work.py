@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
+from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of, empties
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING
 from streaming_source.mirroring.formats.choose import open_target
@@ -31,6 +31,8 @@ from streaming_source.ruling.target_columns import WHOLE, identifier, target_key
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from streaming_source.mirroring.alterations import Asked
@@ -168,22 +170,43 @@ class TableWork:
         return True
 
     def _in_order(self, *, gone: bool) -> None:
-        """Bring in the rows up to each statement, then what it does; `gone`: there is nothing to bring rows into."""
+        """Bring in the rows up to each statement, then what it does; `gone`: there is nothing to bring rows into.
+
+        A MERGE costs a commit, also one without rows: a batch of many statements has few rows between two of them. Rows
+        that a TRUNCATE behind them takes out at once are not brought in first.
+        """
         from pyspark.sql import functions as f
 
         place = f.struct(f.col("transaction.sequence_number"), f.col("transaction.ordinal"))
         change, before = f.col("op") != "read", f.lit(True)
-        for statement in self.statements:
-            here: Column = f.struct(
-                f.lit(statement.number).cast("bigint").alias("sequence_number"),
-                f.lit(statement.ordinal).cast("bigint").alias("ordinal"),
-            )
-            if self.facts.changes and self.row.live and not gone:
+        places = [_place_of(statement) for statement in self.statements]
+        filled = self._filled(place, places)
+        emptied = gone
+        for number, (statement, here) in enumerate(zip(self.statements, places, strict=True)):
+            clears = self.row.live and self._clears(statement)
+            if number in filled and self.row.live and not gone and not clears:
                 self._merge(self._rows().where(change & before & (place < here)))
+                emptied = False
             before = place > here
-            self._follow(statement)
-        if self.row.live and not gone and (self.facts.changes or self.facts.reads):
+            if not (clears and emptied):
+                self._follow(statement)
+            emptied = emptied or clears
+        if self.row.live and not gone and (len(places) in filled or self.facts.reads):
             self._merge(self._rows().where(~change | before))
+
+    def _filled(self, place: Column, places: Sequence[Column]) -> set[int]:
+        """Return which parts of the batch have changes: 0 is the one before the first of `places`, 1 the next."""
+        from pyspark.sql import functions as f
+
+        if not self.facts.changes:
+            return set()
+        part = f.size(f.filter(f.array(*places), lambda one: one < place))
+        return {row[0] for row in self._rows().where("op <> 'read'").select(part).distinct().collect()}
+
+    def _clears(self, statement: StatementRow) -> bool:
+        """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
+        applied = self.row.mode == CURRENT and self.settings.on_truncate == "apply"
+        return applied and empties(statement.sql, self.row.source_database)
 
     def _follow(self, statement: StatementRow) -> None:
         # What stands in the definition already, or is read again behind the statement, asks nothing of the rule.
@@ -289,6 +312,15 @@ class TableWork:
         return SchemaError(
             f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
         )
+
+
+def _place_of(statement: StatementRow) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.struct(
+        f.lit(statement.number).cast("bigint").alias("sequence_number"),
+        f.lit(statement.ordinal).cast("bigint").alias("ordinal"),
+    )
 
 
 def _shown(statement: StatementRow) -> str:

@@ -116,6 +116,7 @@ class TableInSpark:
             "table": f"{DATABASE}.{self._name}",
             "snapshotConnections": self._connections,
             "relayDir": f"{folder}/relay",
+            "transport": "path",  # what Spark finds by itself on one machine; a sample is planned outside of it
             **self._login,
         }
 

@@ -4,10 +4,10 @@ answers.
 In: samples in order of time. Out: seconds, bytes and event groups behind, and for how long our place in the primary's
 binlog is safe. No one can know how far ahead the primary is at this very moment, so each figure says what it counts:
 
-* seconds: 0 after a heartbeat (the primary had nothing to send) or an answer that names nothing we lack; else how old
-  the newest group was on arrival, by the primary's clock; while nothing arrives, or an answer names groups we lack, it
-  grows with the time since we last had everything. Binlog timestamps have whole seconds: the part of a second that
-  they may lack is not counted.
+* seconds: 0 after a heartbeat (the primary had nothing to send) or an answer, asked for after the newest group came,
+  that names nothing we lack; else how old the newest group was on arrival, by the primary's clock; while nothing
+  arrives, or an answer names groups we lack, it grows with the time since we last had everything. Binlog timestamps
+  have whole seconds: the part of a second that they may lack is not counted.
 * groups: sequence numbers we lack, summed over the domains. An upper bound: sequence numbers may jump.
 * bytes: between our place and the primary's, at its last answer; None where the files' sizes may not be seen.
 """
@@ -69,6 +69,7 @@ class PrimaryLag:
         self._age_s: float | None = None
         self._heartbeats = 0
         self._head_at = (0, 0)
+        self._arrived_at = 0.0
         self._sampled_at = 0.0
 
     def sample(self, known: Sample) -> Behind:
@@ -79,6 +80,8 @@ class PrimaryLag:
         if answer is not None and covered:
             self._complete_at = max(self._complete_at, min(answer.asked_at, now))
         self._follow_stream(known)
+        if answer is not None and covered and answer.asked_at >= self._arrived_at:
+            self._age_s = 0.0  # at that time the primary had nothing newer than what was here already
         seconds = self._seconds(known, covered=covered)
         self._sampled_at = now
         safe_s, purge = self._safe_s(known, covered=covered)
@@ -88,10 +91,11 @@ class PrimaryLag:
     def _follow_stream(self, known: Sample) -> None:
         progress, head = known.progress, known.head
         self._complete_at = min(self._complete_at, known.now)  # the clock may have been put back
+        self._arrived_at = min(self._arrived_at, known.now)
         if head.location != self._head_at:
             self._head_at = head.location
-            arrived = progress.last_receipt_at or known.now
-            self._age_s = max(0.0, arrived + _offset_s(known) - head.timestamp - TIMESTAMP_STEP_S)
+            self._arrived_at = progress.last_receipt_at or known.now
+            self._age_s = max(0.0, self._arrived_at + _offset_s(known) - head.timestamp - TIMESTAMP_STEP_S)
         if progress.heartbeats != self._heartbeats:
             self._heartbeats = progress.heartbeats
             # It came since the last sample: that there was nothing to send then is certain.

@@ -34,6 +34,8 @@ ANSWER_TIMEOUT_S = 10.0
 CLOCK_WARNING_S = 1.0
 """An offset that people should know about: the logs of the two machines will not line up."""
 STOP_TIMEOUT_S = 3.0
+SOON_S = 1.0
+"""Between two questions where the second is to tell whether all is here: no load, and no one waits longer to know."""
 MAX_PAUSE_S = 600.0
 """Between two sessions that a hanging server keeps: half a dozen an hour do no harm."""
 
@@ -77,10 +79,18 @@ class Monitor:
         self._asking: asyncio.Task[Known] | None = None
         self._asked: Endpoint | None = None
         self._lost_sessions = 0
+        self._soon = asyncio.Event()
         self._thread = threading.Thread(target=self._main, name="replica-monitor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def ask_soon(self) -> None:
+        """Ask a second after the last question, and not at the next regular time. Any thread; does not wait."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was just closed
+                loop.call_soon_threadsafe(self._soon.set)
 
     def stop(self) -> None:
         loop, task = self._loop, self._task
@@ -98,10 +108,21 @@ class Monitor:
         try:
             while True:
                 began = time.monotonic()
+                self._soon.clear()
                 await self._turn()
-                await asyncio.sleep(max(0.1, self._pause_s - (time.monotonic() - began)))
+                await self._rest(began)
         finally:
             await self._give_up()
+
+    async def _rest(self, began: float) -> None:
+        """Wait until the next question is due, or wanted soon; one that was not answered is not hurried."""
+        due = began + max(self._pause_s, 0.1)
+        if self._asking is None and not self._lost_sessions:
+            await asyncio.sleep(max(0.1, min(due, began + SOON_S) - time.monotonic()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._soon.wait(), max(0.0, due - time.monotonic()))
+        else:
+            await asyncio.sleep(max(0.1, due - time.monotonic()))
 
     @property
     def _pause_s(self) -> float:

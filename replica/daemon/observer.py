@@ -126,6 +126,8 @@ class Observer:
             quiet_s=QUIET_HEARTBEATS * self._config.heartbeat_s + 1,
         )
         behind = self._lag.sample(sample)
+        if behind.seconds and behind.groups == 0 and self._progress.state == "streaming":
+            self._monitor.ask_soon()  # what the primary named then is here by now, and perhaps it has no more
         return Lagging(
             seconds=None if behind.seconds is None else round(behind.seconds, 3),
             bytes=behind.bytes,

@@ -1,4 +1,4 @@
-"""The monitor against a server that hangs: it must not fill it with sessions that nobody waits for."""
+"""The monitor: an answer that is wanted soon, and a server that hangs, which it must not fill with waiting sessions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SHORT_S = 0.05
 
 
 @contextlib.contextmanager
-def watched(server: MariaDb) -> Iterator[tuple[Monitor, FaultProxy]]:
+def watched(server: MariaDb, *, monitor_s: float = 0.05) -> Iterator[tuple[Monitor, FaultProxy]]:
     """A monitor that has had its first answer, and the proxy it talks through."""
     with FaultProxy(server.host, server.port) as proxy:
         account = replica_config(server, port=proxy.port, connect_timeout_s=30)
-        config = DaemonConfig(**account.model_dump(exclude={"unix_socket"}), monitor_s=0.05)
+        config = DaemonConfig(**account.model_dump(exclude={"unix_socket"}), monitor_s=monitor_s)
         watching = Monitor(
             config, endpoint=lambda: config.endpoints[0], held_file=lambda: "", log=structlog.get_logger()
         )
@@ -47,6 +47,13 @@ def watched(server: MariaDb) -> Iterator[tuple[Monitor, FaultProxy]]:
 def answered_at(watching: Monitor) -> float:
     assert watching.known is not None
     return watching.known.answer.answered_at
+
+
+def test_an_answer_that_is_wanted_soon_is_not_waited_for_until_the_regular_time(any_server: MariaDb) -> None:
+    with watched(any_server, monitor_s=3600) as (watching, _):
+        before = answered_at(watching)
+        watching.ask_soon()
+        wait_until(lambda: answered_at(watching) > before, "a second answer")
 
 
 def test_one_session_waits_for_a_server_that_hangs(any_server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,20 @@ def test_a_heartbeat_behind_the_newest_group_is_proof_of_having_all() -> None:
     assert lag.sample(sample(NOW + 1, head=old, progress=beat)).seconds == 0
 
 
+def test_an_answer_asked_for_behind_the_newest_group_is_proof_of_having_all_until_another_comes() -> None:
+    lag = PrimaryLag()
+    before = answer(asked_at=NOW - 5, answered_at=NOW - 5, clock=NOW - 5)
+    old = head(at=NOW - 100)
+    assert lag.sample(sample(head=old, answer=before, progress=progress())).seconds == 5  # since that question
+    after = answer(asked_at=NOW + 1, answered_at=NOW + 1, clock=NOW + 1)
+    assert lag.sample(sample(NOW + 1, head=old, answer=after, progress=progress())).seconds == 0
+    idle = lag.sample(sample(NOW + 5.37, head=old, answer=after, progress=progress()))
+    assert (idle.seconds, idle.bytes, idle.groups) == (0, 0, 0)
+    late = head("0-1-100", position=9500, at=NOW - 10)
+    arrived = progress(last_receipt_at=NOW + 6)
+    assert lag.sample(sample(NOW + 6, head=late, answer=after, progress=arrived)).seconds == 5
+
+
 def test_a_heartbeat_before_newer_groups_proves_nothing_about_them() -> None:
     lag = PrimaryLag()
     lag.sample(sample(head=head(at=NOW - 100)))

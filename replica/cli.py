@@ -11,7 +11,7 @@ import importlib
 
 import click
 
-from replica.commands.outcome import call
+from replica.commands.outcome import PROGRAM, call
 from replica.version import __version__
 
 COMMANDS = {
@@ -46,7 +46,7 @@ class _Commands(click.Group):
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="mariadb-replica")
+@click.version_option(__version__, prog_name=PROGRAM)
 def program() -> None:
     """Replicate from a MariaDB primary into a relay log.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.commands.options import gather, option_of
-from replica.commands.outcome import call
+from replica.commands.outcome import PROGRAM, call
 from replica.commands.run import run
 from replica.daemon.config import DaemonConfig
 from replica.daemon.fleet import Fleet
@@ -61,7 +61,7 @@ def _serve(file: Path) -> None:
     with contextlib.suppress(ReplicaError):  # `run` says what is wrong with it
         if "cluster" not in gather(DaemonConfig, {}, os.environ, file).values:
             arguments += ["--cluster", file.stem]
-    call(run, arguments)
+    call(run, arguments, name=f"{PROGRAM} run")
 
 
 def _found(files: Sequence[Path]) -> Iterator[Path]:

@@ -13,15 +13,18 @@ from replica.plain_text import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+PROGRAM = "mariadb-replica"
+"""What it is called on every page, whether it was started by that name or as `python -m replica`."""
 
-def call(program: click.Command, arguments: Sequence[str] | None = None) -> None:
-    """Run a command with these arguments (None: those of the process).
+
+def call(program: click.Command, arguments: Sequence[str] | None = None, *, name: str = PROGRAM) -> None:
+    """Run a command with these arguments (None: those of the process); its usage calls it by this name.
 
     Raises:
         SystemExit: it failed; the line is written.
     """
     try:
-        program.main(arguments, standalone_mode=False)
+        program.main(arguments, prog_name=name, standalone_mode=False)
     except ReplicaError as error:
         _end(error)
     except ImportError as error:
@@ -36,5 +39,5 @@ def call(program: click.Command, arguments: Sequence[str] | None = None) -> None
 def _end(error: Exception) -> NoReturn:
     if not isinstance(error, ReplicaError):
         raise error
-    click.echo(f"mariadb-replica: {one_line(str(error))}", err=True)
+    click.echo(f"{PROGRAM}: {one_line(str(error))}", err=True)
     raise SystemExit(error.exit_code) from None

@@ -68,7 +68,9 @@ class DaemonConfig(ReplicaConfig):
         description="Certificate of http_listen (PEM, with the chain behind it): it speaks TLS then, and no plain text",
     )
     http_tls_key: Path | None = Field(None, description="Key of http_tls_cert (PEM)")
-    monitor_s: Seconds = Field(10.0, description="How often the primary is asked how far it is")
+    monitor_s: Seconds = Field(
+        10.0, description="How often to ask the primary how far it is; sooner if all may be here"
+    )
     ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
     cluster: ClusterName | None = Field(
         None,

@@ -161,6 +161,8 @@ def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed
     """Refuse tables that are neither read in parts by a key nor as a whole."""
     if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
         yield _engine(table, leave)
+        if key is None and table.engine in LOCKING_ENGINES:  # as InnoDB it would be refused for that next
+            yield _no_key(table)
     elif key is None and not unkeyed:
         yield _no_key(table)
     elif key is None:

@@ -133,6 +133,13 @@ def test_bytes_that_the_binlog_has_otherwise_are_not_compared() -> None:
     assert (reason.check, "t is COMPRESSED" in reason.what) == ("compressed", True)
 
 
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
+def test_a_table_of_another_engine_without_a_key_is_told_of_both(engine: str) -> None:
+    first, second = judged(engine=engine, key=()).reasons
+    assert (first.check, second.check) == ("engine", "key")
+    assert "ADD COLUMN" in second.fix
+
+
 @pytest.mark.parametrize("engine", ["MEMORY", "ARCHIVE", "CSV", "FEDERATED"])
 def test_other_engines_are_refused_whatever_is_asked_for(engine: str) -> None:
     table = listed(engine=engine)

@@ -76,7 +76,9 @@ class BlockLostError(Exception):
 class ChunkMover:
     """The moves of one snapshot. Called by one thread."""
 
-    def __init__(self, log: RelayLog, spool: Spool) -> None:
+    def __init__(self, log: RelayLog, spool: Spool, *, untold_again: bool = False) -> None:
+        """Make one without a window. `untold_again`: a change that was logged without rows counts as DDL."""
+        self._untold_again = untold_again
         self._log = log
         self._spool = spool
         self._window: TableWindow | None = None
@@ -102,7 +104,9 @@ class ChunkMover:
         keys = {name: table.key for name, table in tables.items()}
         schemas = {name: table.schema for name, table in tables.items()}
         defined = {name: table.whole for name, table in tables.items()}
-        self._window = TableWindow.read(self._log, start, end, keys, schemas, defined=defined, settled=v)
+        self._window = TableWindow.read(
+            *(self._log, start, end, keys, schemas), defined=defined, settled=v, untold_defines=self._untold_again
+        )
         self._tables, self._settled = tables, v
 
     def forget(self) -> None:

@@ -36,7 +36,8 @@ class Pace:
     """The cost to the server that reading may have. `host`: the one that is read, where it is not that of the stream.
 
     `spool_bytes`: the most that waits on disk; None: as much as the relay log may hold. `unkeyed`: tables that have no
-    key, or of whose rows no snapshot is to be had, are read in one go.
+    key, or of whose rows no snapshot is to be had, are read in one go. `untold_again`: what a statement without rows
+    changes while it is read, is read again; an error otherwise.
     """
 
     connections: int = 2
@@ -50,6 +51,7 @@ class Pace:
     host: Endpoint | None = None
     spool_bytes: int | None = None
     unkeyed: bool = False
+    untold_again: bool = False
 
 
 class RowRate:

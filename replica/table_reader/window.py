@@ -75,9 +75,10 @@ class TableWindow:
         *,
         defined: Mapping[TableName, TableSchema] | None = None,
         max_bytes: int = MAX_WINDOW_BYTES,
+        untold_defines: bool = False,
     ) -> None:
         """Make an empty window at `start`. `defined`: the tables with all their columns, where `schemas` are without
-        some, which images are made without then.
+        some, which images are made without then. `untold_defines`: a change that was logged without rows counts as DDL.
 
         Raises:
             DataLossError: the log no longer has the place.
@@ -92,6 +93,7 @@ class TableWindow:
         }
         self._reader = HalfReader(tables, schemas, defined or schemas)
         self._max_bytes = max_bytes
+        self._untold_defines = untold_defines
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
         self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
         self._statements: list[TableStatement] = []
@@ -109,9 +111,10 @@ class TableWindow:
         *,
         defined: Mapping[TableName, TableSchema] | None = None,
         settled: RelayLocation | None = None,
+        untold_defines: bool = False,
     ) -> TableWindow:
         """Read the changes of a stretch; as `extend` does."""
-        window = cls(log, start, tables, schemas, defined=defined)
+        window = cls(log, start, tables, schemas, defined=defined, untold_defines=untold_defines)
         window.extend(end, settled=settled)
         return window
 
@@ -243,7 +246,7 @@ class TableWindow:
                 self._follower.prepared_before(group.xid, texts_between(self._log, group.location, limit))
         for statement in self._follower.follow(texts_between(self._log, begin, end)):
             if any(statement.concerns(name) for name in self._keys):
-                self._statements.append(statement)
+                self._statements.append(statement._replace(defines=statement.defines or self._untold_defines))
 
     def _take_rows(self, part: RelayRange, number: int, needs: RangeNeeds) -> None:
         found = scan(MappedRelayRange(part).data, checksum=part.checksum)

@@ -189,7 +189,7 @@ class FileSurvey:
             completed = completes(text.begin)
             if completed is not None:
                 held = self._held.pop(completed, [])
-                self._told(held if commits(text.statement) else [])
+                self._told(held if commits(text.statement) else [], xa=True)
                 continue
             names = changed_selection(self._tables, text.statement, version, self._temporary)
             if names is None:
@@ -203,12 +203,12 @@ class FileSurvey:
             else:
                 self._held.setdefault(xid, []).append(error)
 
-    def _told(self, errors: list[StatementDmlError]) -> None:
-        """Go on behind these changes, or refuse to."""
+    def _told(self, errors: list[StatementDmlError], *, xa: bool = False) -> None:
+        """Go on behind these changes, or refuse to; `xa`: they come as no rows, as their text is elsewhere."""
         for error in errors:
-            if self._on_statement_dml == "fail":
+            if self._on_statement_dml == "fail" or (xa and self._on_statement_dml == "row"):
                 raise error
-            if not self.found.statement_dml and self._on_statement_dml == "warn":
+            if not self.found.statement_dml and self._on_statement_dml in ("warn", "row"):
                 _log.warning("%s", error.message)
             self.found.statement_dml += 1
 

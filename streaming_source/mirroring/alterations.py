@@ -39,6 +39,7 @@ _COMPUTED: Final = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
 """Words that give each row a value of its own in a column that is added."""
 _GENERATED: Final = frozenset({"AS", "GENERATED"})
 """Words that do so in a column that is changed."""
+_UNTOLD: Final = "it was logged without the rows that it changed (binlog_format STATEMENT or MIXED)."
 _SIZES: Final = ("octets", "fsp")
 """What may grow without a change of any value."""
 
@@ -69,6 +70,11 @@ class NotInRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedUntold(NotInRows):
+    """Rows that a statement changed which was logged without them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evolved:
     """The definition behind the statement, and what to do to the target: actions of ALTER TABLE, then the values of
     columns that were added, by name, as SQL.
@@ -89,7 +95,7 @@ def asked_of(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
         ConfigError: another column has a name now that the table's rule is about.
     """
     try:
-        return _asked(sql, before, policy, rule)
+        return _untold(sql, before.database) or _asked(sql, before, policy, rule)
     except SchemaError as error:
         return NotInRows(error.message, "onAlter")
 
@@ -98,6 +104,22 @@ def empties(sql: str, database: str) -> bool:
     """Tell whether a statement is a TRUNCATE of a whole table; `database`: where it was made."""
     changed = changed_by(sql, StatementContext(database=database))
     return changed is not None and changed.removes and next(iter(tokenize(sql))).upper == "TRUNCATE"
+
+
+def changes_rows(sql: str, database: str) -> bool:
+    """Tell whether a statement changes rows, and no definition; `database`: where it was made."""
+    return isinstance(_untold(sql, database), ChangedUntold)
+
+
+def _untold(sql: str, database: str) -> NotInRows | None:
+    session = StatementContext(database=database)
+    changed = changed_by(sql, session)
+    if changed is None or changed.defines:
+        return None
+    statement = read_statement(sql, session)
+    if statement is None:
+        return ChangedUntold(_UNTOLD, "onSwap")
+    return NotInRows(_UNTOLD, "onSwap") if statement.verb is Verb.CREATE_TABLE else None  # … SELECT
 
 
 def _asked(  # noqa: PLR0911  (one for each kind)

@@ -95,7 +95,7 @@ def _statements(batch: DataFrame) -> tuple[dict[TableName, list[StatementRow]], 
         at = row["transaction"]
         logged = StatementRow(at.domain_id, int(at.sequence_number), at.ordinal, at.gtid, row["sql"], row["committed"])
         if row["table"] is None:
-            databases.setdefault(row["database"], []).append(logged)
+            databases.setdefault(row["database"] or "", []).append(logged)
         else:
             tables.setdefault((row["database"], row["table"]), []).append(logged)
     return tables, databases

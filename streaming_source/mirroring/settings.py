@@ -55,7 +55,7 @@ _NOT_OURS: Final = {
     "startingposition": "a mirror begins with the tables themselves",
     "endingposition": "a mirror goes on",
     "onschemachange": "a mirror has onAlter",
-    "onstatementdml": "a mirror stops before a change that has no rows",
+    "onstatementdml": "a mirror reads tables again behind a change that has no rows, see onSwap",
     "splitlargetransactions": "a transaction goes into its tables as a whole",
     "skipunpreparedxa": "a mirror leaves no rows out",
     "failondataloss": "a mirror leaves no rows out",
@@ -66,7 +66,7 @@ _NOT_OURS: Final = {
     "pushfilters": "it is for batch reads",
 }
 """Options of the source that a mirror does not take, and why."""
-_OURS: Final = {"startingPosition": "initial", "includeDdl": "true"}
+_OURS: Final = {"startingPosition": "initial", "includeDdl": "true", "onStatementDml": "row"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
+from streaming_source.mirroring.statement_scope import statements_of, widen_views
 from streaming_source.mirroring.table_work import RESYNC, TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
@@ -190,9 +191,7 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         works = []
         for name, row in list(self._rows.items()):
-            statements = sorted(
-                [*facts.statements.get(name, ()), *facts.databases.get(name[0], ())], key=lambda one: one[1:3]
-            )
+            statements = statements_of(facts, name)
             if name in begun:
                 statements = []  # the rows that are read are those behind them
             comes_back = row.state == DROPPED or row.waits_for is not None
@@ -297,6 +296,7 @@ class MirrorSink:
         for name in new:
             if name in found.tables:
                 self._rows[name] = _begun(targets, name, found)
+        widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
 
 
 def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:

@@ -39,6 +39,8 @@ _LISTED = (
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
 )
 
+_VIEWS = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'"
+
 
 class SourceTable(NamedTuple):
     """A table of the server. `keys`: the columns that tell its rows apart, empty where none do."""
@@ -106,6 +108,21 @@ def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableNa
         return found
 
     return asyncio.run(ask(_reading_from(options), steps))
+
+
+def views(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
+    """Ask the server which of these names are views.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+
+    def steps(_: Endpoint) -> Steps[list[TableName]]:
+        rows = yield Query(_VIEWS, (), MAX_CATALOG_BYTES)
+        there = {(str(database), str(table)) for database, table in rows}
+        return [name for name in names if name in there]
+
+    return asyncio.run(ask(options.connection, steps))
 
 
 def _reading_from(options: SourceOptions) -> ReplicaConfig:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of, empties
+from streaming_source.mirroring.alterations import (
+    ChangedUntold,
+    Dropped,
+    Emptied,
+    Evolved,
+    Made,
+    NotInRows,
+    asked_of,
+    empties,
+)
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING
 from streaming_source.mirroring.formats.choose import open_target
@@ -239,7 +248,7 @@ class TableWork:
             return  # it is read as it is behind the statement
         elif isinstance(asked, Made):
             self._wait(statement, "it is there again.")
-        elif isinstance(asked, NotInRows) and asked.policy == "onSwap":
+        elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, ChangedUntold):
             self._read_again(statement, asked)
 
     def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:

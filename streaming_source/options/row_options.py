@@ -24,7 +24,7 @@ InvalidDates = Literal["null", "error", "text"]
 InvalidText = Literal["replace", "error"]
 Geometry = Literal["binary", "spark"]
 SequenceNumbers = Literal["bigint", "decimal"]
-OnStatementDml = Literal["fail", "warn", "ignore"]
+OnStatementDml = Literal["fail", "warn", "ignore", "row"]
 OPERATIONS = ("insert", "update", "delete", "ddl")
 Scope = Literal["rows", "stream", "files", "replica"]
 """Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
@@ -145,7 +145,7 @@ class RowOptions:
         one_of(OnStatementDml),
         "fail",
         "The primary logged a change of a selected table as a statement, without rows: fail right before it, or go on "
-        "without its rows and warn or ignore",
+        "without its rows and warn or ignore; row: warn, and deliver the statement as a row with op=ddl (includeDdl)",
     )
 
     @property
@@ -187,6 +187,11 @@ class RowOptions:
             raise ConfigError(
                 "rowShape=flat has no place for DDL: its columns are the table's.",
                 hint="Use rowShape=envelope, or leave out includeDdl and ddl among the operations.",
+            )
+        if self.on_statement_dml == "row" and not self.wants_ddl:
+            raise ConfigError(
+                "onStatementDml=row delivers statements as rows of DDL, which are not asked for.",
+                hint="Set includeDdl=true.",
             )
         left_out = matcher(self.exclude_tables or ())
         for pattern in self.patterns:

@@ -112,6 +112,7 @@ def open_reading(
         rows_a_second=None if rate is None else float(rate),
         host=options.snapshot_endpoint,
         unkeyed=options.snapshot_unkeyed == "whole",
+        untold_again=options.on_statement_dml == "row",
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 

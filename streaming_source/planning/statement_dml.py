@@ -2,8 +2,9 @@
 
 In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
 such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
-`warn` and `ignore` they are counted, for the query's progress. A transaction that was rolled back counts: it was logged
-because it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows.
+the others they are counted, for the query's progress. A transaction that was rolled back counts: it was logged because
+it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows; `row` fails
+there, as the text is elsewhere.
 
 Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
 looked through once, when the first statement that uses one comes.
@@ -12,7 +13,7 @@ looked through once, when the first statement that uses one comes.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_numbers
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ENDING: Final = ("fail", "row")
+_TOLD: Final = ("warn", "row")
+
 
 class _FoundStatement(NamedTuple):
     text: RelayText
@@ -68,11 +72,11 @@ class StatementDml:
         first: _FoundStatement | None = None
         count = 0
         for found in self._within(log, start, place, head.location, reached=head.position):
-            if self._mode == "fail":
+            if self._ends(found):
                 return self._before(log, start, place, found)
             first, count = first or found, count + 1
         self.count += count
-        if first is not None and self._mode == "warn":
+        if first is not None and self._mode in _TOLD:
             _warn(first, count)
         return head
 
@@ -82,9 +86,10 @@ class StatementDml:
         Raises:
             StatementDmlError: the query may not go on behind the group.
         """
-        if self._mode == "fail":
+        if self._mode in _ENDING:
             for found in self._within(log, start, place, end):
-                self._before(log, start, place, found)
+                if self._ends(found):
+                    self._before(log, start, place, found)
 
     def admit_all(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
@@ -99,11 +104,15 @@ class StatementDml:
         for found in self._within(log, start, place, end.reached):
             if not end.exact and not _covers(upto, found.text):
                 continue
-            if self._mode == "fail":
+            if self._ends(found):
                 raise _error(found, batch=True)
             first, count = first or found, count + 1
-        if first is not None and self._mode == "warn":
+        if first is not None and self._mode in _TOLD:
             _warn(first, count)
+
+    def _ends(self, found: _FoundStatement) -> bool:
+        """Tell whether the query may not go on behind a statement."""
+        return self._mode == "fail" or (self._mode == "row" and completes(found.text.begin) is not None)
 
     def _before(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, found: _FoundStatement) -> RelayHead:
         head = log.at(found.text.location)

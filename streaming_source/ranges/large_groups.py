@@ -24,6 +24,7 @@ from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.decode.open_ends import OpenEnds
 from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r
+from streaming_source.rows.changes_in_texts import changes_without_rows
 from streaming_source.rows.partition import MappedRange, RowBounds, Surroundings
 
 if TYPE_CHECKING:
@@ -72,7 +73,12 @@ class LargeGroups:
             return None  # its statement comes as a row before the others: CREATE TABLE … SELECT is decoded in one piece
         key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
         if key not in self._indexes:
-            self._indexes[key] = index_rows(data, checksum=group.checksum, resolver=self._tables, passed=mapped.passed)
+            untold = self._tables.statement_rows and changes_without_rows(data, checksum=group.checksum)
+            self._indexes[key] = (
+                None  # as above: a statement between its rows comes before them
+                if untold
+                else index_rows(data, checksum=group.checksum, resolver=self._tables, passed=mapped.passed)
+            )
         self._indexes.move_to_end(key)
         while len(self._indexes) > INDEXES_KEPT:
             self._indexes.popitem(last=False)

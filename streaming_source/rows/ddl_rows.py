@@ -4,26 +4,25 @@ In: the groups of a range, its bytes, and what is selected. Out: a `ChangeBatch`
 come before a row change, or behind all of them. Their ordinals are below zero and end with -1, so that they come before
 the rows of the same transaction (CREATE TABLE … SELECT) and no identity is given twice; tables that are named and not
 selected count, so that ordinals do not depend on the selection. Only groups that the server marks as DDL, or that hold
-nothing but a statement, are looked into.
+nothing but a statement, are looked into, and with `onStatementDml=row` those that hold a change of rows as text.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
+from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events import decode
-from replica.protocol.format_description import FormatDescriptionEvent
-from replica.protocol.header import EventHeader, parse_header
+from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
 from replica.rows.decode.batch import ChangeBatch, Groups, TableName
 from replica.rows.scan import records as r
 from replica.schema.session import text_of
 from streaming_source.rows.change_rows import OP_DDL
+from streaming_source.rows.changes_in_texts import changed_names, description_of_texts, texts_of_changes
 from streaming_source.rows.ddl_statements import named_tables
 
 if TYPE_CHECKING:
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.schema.session import Logged
+    from streaming_source.rows.ddl_statements import Named
     from streaming_source.selection.resolver import SelectedTables
 
 _STATEMENTS: Final = (EventType.QUERY, EventType.QUERY_COMPRESSED)
-_QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers
 
 
 class DdlRow(NamedTuple):
@@ -55,7 +55,7 @@ class DdlRows:
     def __init__(self, tables: SelectedTables, data: memoryview, *, checksum: bool) -> None:
         self._tables = tables
         self._data = data
-        self._description = _description(checksum=checksum)
+        self._description = description_of_texts(checksum=checksum)
         self._groups: Groups | None = None
         self._rows: list[DdlRow] = []
 
@@ -107,15 +107,29 @@ class DdlRows:
     def _found(self, groups: Groups) -> Iterator[DdlRow]:
         marked = groups.flags & GtidFlag.DDL != 0
         alone = groups.records["ending"] == r.ENDS_STANDALONE
-        for number in np.flatnonzero(marked | alone).tolist():
-            named = [
-                (name, query)
-                for query in self._queries(int(groups.start[number]), int(groups.end[number]))
-                for name in named_tables(query)
-            ]
+        changes = self._changes(groups) if self._tables.statement_rows else {}
+        for number in sorted({*np.flatnonzero(marked | alone).tolist(), *changes}):
+            named: list[tuple[Named, Logged]] = []
+            if marked[number] or alone[number]:
+                named += [
+                    (name, query)
+                    for query in self._queries(int(groups.start[number]), int(groups.end[number]))
+                    for name in named_tables(query)
+                ]
+            named += [one for one in changes.get(number, ()) if one not in named]
             for place, ((database, table), query) in enumerate(named):
                 if self._selected(database, table):
                     yield DdlRow(number, place - len(named), database, table, text_of(query))
+
+    def _changes(self, groups: Groups) -> dict[int, list[tuple[Named, Logged]]]:
+        """Return the statements that changed rows without telling them, by the number of their group."""
+        found: dict[int, list[tuple[Named, Logged]]] = {}
+        for start, statement in texts_of_changes(self._data, checksum=bool(self._description.checksum)):
+            for number in np.flatnonzero(groups.start == start).tolist():
+                found.setdefault(number, []).extend(
+                    (name, statement) for name in changed_names(self._tables, statement)
+                )
+        return found
 
     def _selected(self, database: str, table: str) -> bool:
         left = self._tables.filter
@@ -136,13 +150,3 @@ class DdlRows:
                 if isinstance(event, QueryEvent):
                     yield event
             start += header.event_length
-
-
-@cache
-def _description(*, checksum: bool) -> FormatDescriptionEvent:
-    """Return what reading a QUERY takes, where the file's own description is not at hand."""
-    lengths = bytearray(EventType.QUERY_COMPRESSED)
-    for kind in _STATEMENTS:
-        lengths[kind - 1] = _QUERY_LENGTH
-    algorithm = ChecksumAlgorithm.CRC32 if checksum else ChecksumAlgorithm.NONE
-    return FormatDescriptionEvent(EventHeader(0, 0, 0, 0, 0, 0), "", 0, bytes(lengths), algorithm)

@@ -38,7 +38,8 @@ class SelectedTables:
     `patterns` as in the option tables, or the one name of the option table; `exclude` wins over them. `catalog` by
     (database, table). `columns`: what VARIANT shows, by name or pattern, all if empty (typed columns are chosen in the
     plan). `shadows`: copies that tools make of a table to change it count as tables of their own. `include_ddl`:
-    statements that define the tables come as rows too. `push_filters`: a batch read's conditions may be taken over;
+    statements that define the tables come as rows too; `statement_rows`: so do those that changed rows and were logged
+    without them. `push_filters`: a batch read's conditions may be taken over;
     `filter` is what they leave of all this. `unreadable`: what the catalog may hide from the account.
     """
 
@@ -49,6 +50,7 @@ class SelectedTables:
     columns: tuple[str, ...] = ()
     skip_unchanged: bool = False
     include_ddl: bool = False
+    statement_rows: bool = False
     push_filters: bool = False
     shadows: bool = False
     filter: ChangeFilter | None = None
@@ -118,6 +120,7 @@ def selected_tables(
         columns=options.columns or () if options.table is None else (),
         skip_unchanged=options.skip_unchanged,
         include_ddl=options.wants_ddl,
+        statement_rows=options.on_statement_dml == "row",
         push_filters=options.push_filters,
         shadows=options.include_shadow_tables,
         unreadable=unreadable,

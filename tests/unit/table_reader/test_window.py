@@ -588,6 +588,15 @@ def test_changes_that_were_logged_as_statements_are_refused_by_transaction(tmp_p
     assert not window.ddl(NAME, known.places[0], known.places[3])
 
 
+def test_changes_that_were_logged_as_statements_may_count_as_ddl(tmp_path: Path) -> None:
+    known = with_text(tmp_path, b"UPDATE t SET v = 1", b"UPDATE u SET v = 1", flags=GtidFlag.TRANSACTIONAL)
+    places, (keys, schemas) = known.places, ({NAME: KEY}, {NAME: SCHEMA})
+    window = TableWindow.read(known.log, places[0], places[3], keys, schemas, untold_defines=True)
+    assert window.ddl(NAME, places[1], places[2])
+    assert not window.ddl(NAME, places[2], places[3])
+    assert len(window.state_at(NAME, places[1], places[2])) == 0
+
+
 @pytest.mark.parametrize(("verb", "counts"), [("COMMIT", True), ("ROLLBACK", False)])
 @pytest.mark.parametrize("before", [True, False])
 def test_statements_of_an_xa_transaction_count_where_it_is_committed(

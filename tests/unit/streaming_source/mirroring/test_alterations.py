@@ -82,6 +82,11 @@ def test_what_a_target_can_follow(sql: str, actions: tuple[str, ...]) -> None:
         ("ALTER TABLE other EXCHANGE PARTITION p1 WITH TABLE orders", "partitions", "onSwap"),
         ("RENAME TABLE orders TO old, fresh TO orders", "another table takes its name", "onSwap"),
         ("ALTER TABLE fresh RENAME TO orders", "another table takes its name", "onSwap"),
+        ("UPDATE orders SET n = 1", "without the rows", "onSwap"),
+        ("SET STATEMENT max_statement_time=1 FOR DELETE FROM orders", "without the rows", "onSwap"),
+        ("SELECT bump()", "without the rows", "onSwap"),
+        ("GIBBER orders", "without the rows", "onSwap"),
+        ("CREATE OR REPLACE TABLE orders SELECT 1 AS id", "without the rows", "onSwap"),
     ],
 )
 def test_what_the_stream_does_not_tell_is_said_with_the_policy_that_rules_it(sql: str, why: str, policy: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from replica.errors import ConfigError
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.gtid import Gtid
 from replica.rows.decode.batch import Groups
@@ -100,6 +101,31 @@ def test_many_tables_give_a_row_for_each_that_is_selected(file: Path) -> None:
     ]
     identities = [(row["transaction"]["sequence_number"], row["transaction"]["ordinal"]) for row in rows]
     assert len(set(identities)) == len(rows)
+
+
+def test_changes_without_rows_are_delivered_where_they_are_asked_for(tmp_path: Path) -> None:
+    stream = Primary()
+    transaction(stream, 1)
+    stream.gtid(None, GtidFlag.TRANSACTIONAL)
+    insert(stream, 2)
+    for text in (b"UPDATE T, e.u SET t.a = 1, u.a = 2", b"SELECT f()", b"UPDATE other.x SET a = 1", b"SAVEPOINT s"):
+        stream.query(text)
+    stream.xid()
+    transaction(stream, 3)
+    path = tmp_path / "bin.000001"
+    path.write_bytes(stream.binlog())
+    rows = read(path, tables="d.*,e.u", includeDdl="true", onStatementDml="row")
+    updated = "UPDATE T, e.u SET t.a = 1, u.a = 2"
+    assert [short(row) for row in rows if row["op"] == "ddl"] == [
+        (2, -5, False, "d", "T", updated),
+        (2, -4, False, "d", "t", updated),
+        (2, -3, False, "e", "u", updated),
+        (2, -2, False, "d", None, "SELECT f()"),
+    ]
+    assert len(rows) == 7
+    assert len(read(path, tables="d.*,e.u", includeDdl="true", onStatementDml="ignore")) == 3
+    with pytest.raises(ConfigError, match="onStatementDml=row"):
+        read(path, tables="d.*", onStatementDml="row")
 
 
 def test_without_includeddl_there_are_none(file: Path) -> None:

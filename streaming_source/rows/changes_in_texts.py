@@ -1,0 +1,70 @@
+"""The changes of a range that were logged as statements, without rows, as names of tables: what comes as a row where
+`onStatementDml=row` asks for it.
+
+In: the bytes of a range, and what is selected. Out: per statement the tables that it may have changed, or the database
+that it was made in where its text does not tell. Of an XA transaction nothing: the planner ends the stream before it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.format_description import FormatDescriptionEvent
+from replica.protocol.header import EventHeader
+from replica.rows.scan.statements import logged_texts
+from replica.schema.changed_tables import changed_tables
+from streaming_source.rows.ddl_statements import Named
+from streaming_source.rows.statement_dml import prepares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.rows.scan.scan import Bytes
+    from replica.schema.session import Logged
+    from streaming_source.selection.resolver import SelectedTables
+
+QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers
+_LENGTHS: Final = {
+    EventType.QUERY: QUERY_LENGTH,
+    EventType.QUERY_COMPRESSED: QUERY_LENGTH,
+    EventType.EXECUTE_LOAD_QUERY: 26,
+}
+
+
+@cache
+def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
+    """Return what reading a statement takes, where the file's own description is not at hand."""
+    lengths = bytearray(EventType.QUERY_COMPRESSED)
+    for kind, length in _LENGTHS.items():
+        lengths[kind - 1] = length
+    algorithm = ChecksumAlgorithm.CRC32 if checksum else ChecksumAlgorithm.NONE
+    return FormatDescriptionEvent(EventHeader(0, 0, 0, 0, 0, 0), "", 0, bytes(lengths), algorithm)
+
+
+def texts_of_changes(data: Bytes, *, checksum: bool) -> Iterator[tuple[int, Logged]]:
+    """Yield the statements that changed rows and are no DDL, each behind the offset where its group begins."""
+    for text in logged_texts(data, description_of_texts(checksum=checksum)):
+        changed = changed_tables(text.statement)
+        if changed is not None and not changed.defines and prepares(text.begin) is None:
+            yield text.start, text.statement
+
+
+def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:
+    """Tell whether there is such a statement."""
+    return next(texts_of_changes(data, checksum=checksum), None) is not None
+
+
+def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:
+    """Return the tables that a statement may have changed, each as it is spelled there and in small letters; or its
+    database.
+    """
+    changed = changed_tables(statement)
+    if changed is None or (changed.removes and "delete" not in tables.operations):
+        return []
+    if not changed.tables:
+        return [Named(statement.database, "")]
+    # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
+    spelled = (Named(*name) for name in changed.tables)
+    return list(dict.fromkeys(one for name in spelled for one in (name, Named(*(part.lower() for part in name)))))

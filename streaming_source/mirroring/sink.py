@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
-from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, READING, ControlRow
+from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
+from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.metrics import metrics_of
@@ -70,6 +71,7 @@ class MirrorSink:
         self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
         self._alone = Alone()
+        self._presence = Presence(settings.parallel)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -132,6 +134,7 @@ class MirrorSink:
             facts = look_through(batch)
             begun = self._read_again(batch.sparkSession, number, end)
             self._meet_new(batch.sparkSession, facts)
+            self._miss_gone(batch.sparkSession, facts)
             done = self._run(self._works(batch, number, facts, begun))
         finally:
             batch.unpersist()
@@ -159,6 +162,13 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
+        """Set tables aside whose targets something else removed; an earlier try of a batch with statements may have."""
+        assert self._rows is not None  # noqa: S101
+        live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
+        for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
+            self._rows[row.name] = _aside(row, gone_error(row, RESYNC.format(table=".".join(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
@@ -228,6 +238,8 @@ class MirrorSink:
         """Set a table aside, with the name of the error alone where its text may have values that rules hide."""
         hides = self._settings.rule_of(work.row.name).hides
         hint = RESYNC.format(table=".".join(work.row.name))
+        if isinstance(error, AnalysisException) and not is_target_there(work.batch.sparkSession, work.row):
+            return _aside(work.row, gone_error(work.row, hint))
         refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
         if refused is not None:
             return _aside(work.row, SchemaError(refused, hint=hint))

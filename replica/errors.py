@@ -214,7 +214,7 @@ class RelayError(ReplicaError):
 
 
 class DiskFullError(RelayError):
-    """The relay log's disk or quota is full. Nothing that was committed is lost; with room, receiving goes on."""
+    """A disk or quota is full, of a relay log or a mirror. Nothing committed is lost; with room, it goes on."""
 
 
 class DataLossError(ReplicaError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.control_row import COLUMNS, ControlRow
 from streaming_source.mirroring.formats.choose import control_store
+from streaming_source.mirroring.full_disk import full_disk_told
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -43,4 +44,5 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow])
     """Put these rows in the place of all rows, as one commit."""
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
     values = [tuple(row._replace(keys=list(row.keys))) for row in rows]  # type: ignore[arg-type]  # an ARRAY is a list
-    control_store(spark, control).replace(spark.createDataFrame(values, schema).coalesce(1))
+    with full_disk_told(f"the control table {control}"):
+        control_store(spark, control).replace(spark.createDataFrame(values, schema).coalesce(1))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
+from streaming_source.mirroring.full_disk import FULL, texts_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -32,7 +34,7 @@ _LOST: Final = (
     "connection reset",
 )
 """What Spark says where a machine, an executor or its worker was lost."""
-_FULL: Final = ("no space left on device", "disk quota exceeded", "read-only file system", "too many open files")
+_FULL: Final = (*FULL, "read-only file system", "too many open files")
 """What a disk says, which may be that of one target or of all."""
 
 
@@ -44,7 +46,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         told = told_by(error).casefold()
         if any(words in told for words in (*_BROKEN_OFF, *_LOST)):
             return error
-        if not written and any(words in told for words in _FULL):
+        if not written and any(words in text.casefold() for text in texts_of(error) for words in _FULL):
             return error
     return None
 

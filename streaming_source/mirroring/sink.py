@@ -25,6 +25,7 @@ from streaming_source.mirroring.control import make_control, mirrored_tables, wr
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
+from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
@@ -78,7 +79,7 @@ class MirrorSink:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Bring one micro-batch into the targets."""
-        with short_java_errors():
+        with full_disk_told("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
@@ -228,7 +229,8 @@ class MirrorSink:
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
         if fault is not None:
-            raise fault
+            first = next(work for work, result in done.values() if result is fault)
+            raise full_disk(fault, first.row.target) or fault
         return {
             name: result if isinstance(result, ControlRow) else self._put_aside(work, result)
             for name, (work, result) in done.items()
@@ -246,7 +248,8 @@ class MirrorSink:
         if hides and isinstance(error, SPARK_ERRORS):
             named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
             return _aside(work.row, error, work.number, why=str(SchemaError(named, hint=hint)))
-        why = None
+        full = full_disk(error, work.row.target)
+        why = None if full is None else str(full)
         if isinstance(error, SPARK_ERRORS) and not may_pass(error):
             told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
             why = f"{told[: _LONGEST_ERROR - len(hint) - 1]} {hint}"

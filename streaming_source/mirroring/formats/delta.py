@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from streaming_source.mirroring.versions import has_batch, version_at
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.ruling.target_columns import (
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 DELTA: Final = "delta"
+_FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 
 class DeltaFormat:
@@ -87,7 +91,14 @@ class DeltaTarget(DeltaTable):
         if folder is not None and self.exists():
             self._empty(folder, columns, properties)
         else:
-            self.spark.sql(create_statement(self.name, columns, comment, properties))
+            statement = create_statement(self.name, columns, comment, properties)
+            try:
+                self.spark.sql(statement)
+            except (PySparkException, Py4JJavaError) as error:
+                if _FOLDER_GONE not in str(error):
+                    raise
+                self.drop()  # something removed the folder of a table that the catalog still has
+                self.spark.sql(statement)
 
     def alter(self, columns: Sequence[TargetColumn], actions: Sequence[str] | None = None) -> None:
         """Run the actions, each as a commit."""

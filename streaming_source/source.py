@@ -140,7 +140,6 @@ class MariaDbBinlogSource(DataSource):
     def _stream_reader(self, schema: StructType) -> ChangeStreamReader:
         require_spark(spark_version)
         from streaming_source.options.source_options import SourceOptions, names_files
-        from streaming_source.stream import ChangeStreamReader
 
         if names_files(self.options):
             raise ConfigError(
@@ -168,9 +167,14 @@ class MariaDbBinlogSource(DataSource):
                 "pushFilters is for spark.read: Spark hands the conditions of a query to a batch read only.",
                 hint="Remove it. operations, columns and skipUnchanged are decided before decoding in streams, too.",
             )
-        reader = ChangeStreamReader(options, self._plan.project(schema))
+        reader = self._stream_of(options, self._plan, schema)
         self._handed_out = True
         return reader
+
+    def _stream_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType) -> ChangeStreamReader:
+        from streaming_source.stream import ChangeStreamReader
+
+        return ChangeStreamReader(options, plan.project(schema))
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles the instance once for the processes on the driver and, after it has asked for a reader, once

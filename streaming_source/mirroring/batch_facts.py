@@ -1,33 +1,42 @@
 """One look through a micro-batch: what it has of which table, and the statements in it.
 
-In: a batch of envelope rows with VARIANT images and DDL. Out: `TableFacts` by table, and `Statement`s by table in the
-order of the stream. The look also fills the cache that the tables' own work reads from.
+In: a batch of outlines. Out: `TableChanges` by table, and `StatementRow`s by table in the order of the stream. The look
+also fills the cache that the tables' own work reads from.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import datetime as dt
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT
 
 if TYPE_CHECKING:
-    import datetime as dt
+    from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from replica.schema.known_tables import TableName
 
-DDL = "op = 'ddl'"
+_SECOND_US: Final = 1_000_000
 
 
 class TableChanges(NamedTuple):
-    """The part of a batch that is of one table, in numbers. `partial`: an image lacks columns; `domains`: replication
-    domains of changes.
+    """The part of a batch that is of one table, in numbers. `bytes`: about how many of the binlog; `partial`: an image
+    lacks columns; `domains`: replication domains of changes.
     """
 
     reads: int = 0
     changes: int = 0
+    bytes: int = 0
     partial: bool = False
     domains: int = 0
     committed_at: dt.datetime | None = None
+
+    @property
+    def rows(self) -> int:
+        """All rows: read ones and changes."""
+        return self.reads + self.changes
 
 
 class StatementRow(NamedTuple):
@@ -57,45 +66,41 @@ class BatchFacts(NamedTuple):
 
 
 def look_through(batch: DataFrame) -> BatchFacts:
-    """Return the facts of a batch; one job, and another where there are statements."""
+    """Return the facts of a batch of outlines, by one job."""
     from pyspark.sql import functions as f
 
-    row = ~f.expr(DDL)
-    lacks = f.col("absent.before").isNotNull() | f.col("absent.after").isNotNull()
-    change = row & (f.col("op") != "read")
-    found = batch.groupBy("database", "table").agg(
-        f.count_if(f.col("op") == "read").alias("reads"),
-        f.count_if(change).alias("changes"),
-        f.coalesce(f.bool_or(f.when(row, lacks)), f.lit(False)).alias("partial"),
-        f.count_distinct(f.when(change, f.col("transaction.domain_id"))).alias("domains"),
-        f.max("transaction.commit_timestamp").alias("committed_at"),
-        f.count_if(f.expr(DDL)).alias("ddl"),
-    )
-    tables: dict[TableName, TableChanges] = {}
-    ddl = 0
-    for each in found.collect():
-        ddl += each["ddl"]
-        if each["table"] is not None:
-            tables[each["database"], each["table"]] = TableChanges(
-                each["reads"], each["changes"], each["partial"], each["domains"], each["committed_at"]
-            )
-    statements, databases = _statements(batch) if ddl else ({}, {})
-    return BatchFacts(tables, statements, databases)
-
-
-def _statements(batch: DataFrame) -> tuple[dict[TableName, list[StatementRow]], dict[str, list[StatementRow]]]:
-    from pyspark.sql import functions as f
-
-    # A number: a time would go through the time zone of this process.
-    committed = f.unix_micros("transaction.commit_timestamp").alias("committed")
-    rows = batch.where(DDL).select("database", "table", "transaction", "source.sql", committed).collect()
+    told = batch.where(f.col(RANGE).isNull()).drop(RANGE, KNOWN).collect()
+    found: dict[TableName, list[Row]] = {}
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
-    for row in sorted(rows, key=lambda row: (row["transaction"].sequence_number, row["transaction"].ordinal)):
-        at = row["transaction"]
-        logged = StatementRow(at.domain_id, int(at.sequence_number), at.ordinal, at.gtid, row["sql"], row["committed"])
-        if row["table"] is None:
-            databases.setdefault(row["database"] or "", []).append(logged)
+    for row in told:
+        name, statement = (row["database"], row["table"]), row[STATEMENT]
+        if statement is None:
+            found.setdefault(name, []).append(row)
+        elif row["table"] is None:
+            databases.setdefault(row["database"] or "", []).append(_statement(statement))
         else:
-            tables.setdefault((row["database"], row["table"]), []).append(logged)
-    return tables, databases
+            tables.setdefault(name, []).append(_statement(statement))
+    for each in (*tables.values(), *databases.values()):
+        each.sort(key=lambda one: (one.number, one.ordinal))
+    names = {*found, *tables}
+    changes = {name: _changes(found.get(name, ()), tables.get(name, ())) for name in names}
+    return BatchFacts(changes, tables, databases)
+
+
+def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:
+    """Return what all partitions have of one table."""
+    committed = [row["committed_us"] for row in rows if row["committed_us"] is not None]
+    committed += [statement.committed_us for statement in statements]
+    return TableChanges(
+        sum(row["reads"] for row in rows),
+        sum(row["changes"] for row in rows),
+        sum(row["bytes"] for row in rows),
+        any(row["partial"] for row in rows),
+        len({domain for row in rows for domain in row["domains"]}),
+        dt.datetime.fromtimestamp(max(committed) / _SECOND_US, dt.UTC) if committed else None,
+    )
+
+
+def _statement(row: Row) -> StatementRow:
+    return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], row["sql"], row["committed_us"])

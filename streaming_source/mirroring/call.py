@@ -13,6 +13,7 @@ from replica.errors import ConfigError
 from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
 from streaming_source.mirroring.control import mirrored_tables
 from streaming_source.mirroring.formats.choose import control_store
+from streaming_source.mirroring.hadoop_text import hadoop_text
 from streaming_source.mirroring.mode_change import check_modes
 from streaming_source.mirroring.reread import ask_again
 from streaming_source.mirroring.rules_at_start import check_rules
@@ -108,9 +109,11 @@ def mirror(
         if row.waits_for is not None:
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
     check_rules(spark, settings)
+    from streaming_source.mirroring.outlines.outline_source import OutlineSource
     from streaming_source.mirroring.sink import MirrorSink
 
-    changes = spark.readStream.format("mariadb-binlog").options(**settings.given).load()
+    spark.dataSource.register(OutlineSource)
+    changes = spark.readStream.format(OutlineSource.name()).options(**settings.given).load()
     writer = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         writer = writer.trigger(**trigger)
@@ -158,19 +161,9 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:
     """Return the id of the query that a checkpoint belongs to; None for a new one."""
-    written = _first_line(spark, f"{checkpoint}/metadata")
+    written = hadoop_text(spark, f"{checkpoint}/metadata")
     return None if written is None else str(json.loads(written)["id"])
 
 
 def _has_batches(spark: SparkSession, checkpoint: str) -> bool:
-    return _first_line(spark, f"{checkpoint}/commits/0") is not None
-
-
-def _first_line(spark: SparkSession, path: str) -> str | None:
-    from pyspark.errors import AnalysisException
-
-    try:
-        row = spark.read.text([path, path]).first()  # of one path that is not there Spark logs a stack trace first
-    except AnalysisException:  # PATH_NOT_FOUND
-        return None
-    return None if row is None else str(row[0])
+    return hadoop_text(spark, f"{checkpoint}/commits/0") is not None

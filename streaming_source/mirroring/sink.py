@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
@@ -27,14 +26,16 @@ from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
+from streaming_source.mirroring.hadoop_text import hadoop_text
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
+from streaming_source.mirroring.shuffle_size import ShuffleSize
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.statement_scope import statements_of, widen_views
-from streaming_source.mirroring.table_work import RESYNC, TableWork
+from streaming_source.mirroring.table_work import RESYNC, TableWork, kept_in
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
@@ -59,6 +60,8 @@ _HIDDEN = (
     "the account."
 )
 
+_NO_OFFSET = "Start the mirror again, with the checkpoint as it was."
+
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +76,7 @@ class MirrorSink:
         self._repairs = Repairs(settings)
         self._alone = Alone()
         self._presence = Presence(settings.parallel)
+        self._shuffles = ShuffleSize()
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -130,13 +134,15 @@ class MirrorSink:
 
     def _apply(self, batch: DataFrame, number: int, end: SourceOffset) -> None:
         assert self._rows is not None  # noqa: S101
-        batch.persist(self._kept_in(batch.sparkSession))  # every action on a batch reads its range of the binlog again
+        batch.persist(kept_in(batch.sparkSession, self._settings))  # every action on it walks over the binlog again
         try:
             facts = look_through(batch)
             begun = self._read_again(batch.sparkSession, number, end)
             self._meet_new(batch.sparkSession, facts)
             self._miss_gone(batch.sparkSession, facts)
-            done = self._run(self._works(batch, number, facts, begun))
+            works = self._works(batch, number, facts, begun)
+            self._shuffles.fit(batch.sparkSession, max((work.most_rows for work in works), default=0))
+            done = self._run(works)
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
@@ -178,12 +184,6 @@ class MirrorSink:
         begun = [name for name, row in rows.items() if row.live and row.state == READING]
         over = [name for name in begun if end.snapshot is None or end.snapshot.reached(name) is None]
         return hidden(self._settings.options, over) if over else []
-
-    def _kept_in(self, spark: SparkSession) -> StorageLevel:
-        """Return where a batch is kept: not on disk where its rows have values that rules hide."""
-        encrypted = spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true"
-        in_memory = self._settings.hides and not encrypted
-        return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER
 
     def _waiting_since(self, waited: Collection[str | None]) -> list[ControlRow]:
         """Return the rows of tables that wait to be read again, and did not for one of these requests."""
@@ -316,8 +316,11 @@ class MirrorSink:
 
 def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
     """Return where a batch ends, as the checkpoint says: Spark writes it there before the batch runs."""
-    written = spark.read.text(f"{checkpoint}/offsets/{number}", wholetext=True).first()
-    return SourceOffset.parse(json.loads(str(written[0]).splitlines()[-1]))
+    path = f"{checkpoint}/offsets/{number}"
+    written = hadoop_text(spark, path)
+    if written is None:
+        raise ConfigError(f"{path} is not there: the checkpoint was changed while its mirror runs.", hint=_NO_OFFSET)
+    return SourceOffset.parse(json.loads(written.splitlines()[-1]))
 
 
 def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark import StorageLevel
+
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.mirroring.alterations import (
@@ -26,12 +28,14 @@ from streaming_source.mirroring.alterations import (
 )
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING
+from streaming_source.mirroring.faults import SPARK_ERRORS, told_by
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.formats.target_format import Appended
 from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.outlines.table_rows import rows_of_table, typed_columns
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
 from streaming_source.mirroring.versions import has_batch
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.schema.row_schema import TableColumn
 
 RESYNC = 'Have the table read again: mirror_resync(spark, tables=["{table}"], into=…).'
 _SHOWN_CHARACTERS = 200
@@ -68,9 +73,12 @@ class TableWork:
     statements: list[StatementRow]
     replayed: bool = False
     _target: OpenTarget = field(init=False)
+    _columns: tuple[TableColumn, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._target = open_target(self._spark, self.row.target, self.number)
+        # Between statements rows are of several definitions.
+        self._columns = None if self.statements else typed_columns(self.row.table, self.settings.policy)
 
     def done(self) -> ControlRow:
         """Bring all of it into the target, and return the table's row behind it.
@@ -88,12 +96,17 @@ class TableWork:
                 gone = self.replayed and not self._new and not self._went_back()
                 self._in_order(gone=gone)
         else:
-            self._without_statements()
-        self._target.finish(self.facts.reads + self.facts.changes)
+            self._of_one_definition()
+        self._target.finish(self.facts.rows)
         return self.row._replace(
-            rows=self.row.rows + self.facts.reads + self.facts.changes,
+            rows=self.most_rows,
             committed_at=self.facts.committed_at or self.row.committed_at,
         )
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows the target may have behind the batch; one that changed counts again."""
+        return self.row.rows + self.facts.rows
 
     @property
     def _new(self) -> bool:
@@ -109,10 +122,8 @@ class TableWork:
         return self.batch.sparkSession
 
     def _rows(self) -> DataFrame:
-        from pyspark.sql import functions as f
-
-        database, table = self.row.name
-        return self.batch.where((f.col("database") == database) & (f.col("table") == table) & (f.col("op") != "ddl"))
+        wide = self.settings.options.sequence_numbers == "decimal"
+        return rows_of_table(self.batch, self.row.name, self._columns, self.facts, wide_sequence=wide)
 
     def _append(self, rows: DataFrame) -> None:
         """Append rows of which none can be there; once, however often the batch comes."""
@@ -121,6 +132,16 @@ class TableWork:
 
     def _merge(self, rows: DataFrame) -> None:
         self._mode.change(self._part(rows))
+
+    def _of_one_definition(self) -> None:
+        """Bring in rows as the table is defined, or, where some are of another definition, by the names of columns."""
+        try:
+            self._without_statements()
+        except SPARK_ERRORS as error:
+            if self._columns is None or SchemaError.__name__ not in told_by(error):
+                raise
+            self._columns = None
+            self._without_statements()
 
     def _without_statements(self) -> None:
         if self._mode.append_only:
@@ -184,33 +205,42 @@ class TableWork:
         A MERGE costs a commit, also one without rows: a batch of many statements has few rows between two of them. Rows
         that a TRUNCATE behind them takes out at once are not brought in first.
         """
+        rows = self._rows()
+        if self.facts.changes:
+            rows.persist(kept_in(self._spark, self.settings))  # they are asked for once more than there are parts
+        try:
+            self._parts_in_order(rows, gone=gone)
+        finally:
+            rows.unpersist()
+
+    def _parts_in_order(self, rows: DataFrame, *, gone: bool) -> None:
         from pyspark.sql import functions as f
 
         place = f.struct(f.col("transaction.sequence_number"), f.col("transaction.ordinal"))
         change, before = f.col("op") != "read", f.lit(True)
         places = [_place_of(statement) for statement in self.statements]
-        filled = self._filled(place, places)
+        filled = self._filled(rows, place, places)
         emptied = gone
         for number, (statement, here) in enumerate(zip(self.statements, places, strict=True)):
             clears = self.row.live and self._clears(statement)
             if number in filled and self.row.live and not gone and not clears:
-                self._merge(self._rows().where(change & before & (place < here)))
+                self._merge(rows.where(change & before & (place < here)))
                 emptied = False
             before = place > here
             if not (clears and emptied):
                 self._follow(statement)
             emptied = emptied or clears
         if self.row.live and not gone and (len(places) in filled or self.facts.reads):
-            self._merge(self._rows().where(~change | before))
+            self._merge(rows.where(~change | before))
 
-    def _filled(self, place: Column, places: Sequence[Column]) -> set[int]:
+    def _filled(self, rows: DataFrame, place: Column, places: Sequence[Column]) -> set[int]:
         """Return which parts of the batch have changes: 0 is the one before the first of `places`, 1 the next."""
         from pyspark.sql import functions as f
 
         if not self.facts.changes:
             return set()
         part = f.size(f.filter(f.array(*places), lambda one: one < place))
-        return {row[0] for row in self._rows().where("op <> 'read'").select(part).distinct().collect()}
+        return {row[0] for row in rows.where("op <> 'read'").select(part).distinct().collect()}
 
     def _clears(self, statement: StatementRow) -> bool:
         """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
@@ -321,6 +351,13 @@ class TableWork:
         return SchemaError(
             f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
         )
+
+
+def kept_in(spark: SparkSession, settings: MirrorSettings) -> StorageLevel:
+    """Return where a part of a batch is kept: not on disk where its rows have values that rules hide."""
+    encrypted = spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true"
+    in_memory = settings.hides and not encrypted
+    return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER
 
 
 def _place_of(statement: StatementRow) -> Column:

@@ -8,24 +8,36 @@ order, wherever and however often it is read.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.native.ahead import COMPILING
 from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
 from streaming_source.selection.pushed_filters import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
+    from replica.rows.decode.batch import ChangeBatch
     from replica.rows.scan.xa import XaGroup
-    from streaming_source.rows.partition import CatalogChanges, ChangePartition
+    from streaming_source.rows.change_rows import RangeFacts
+    from streaming_source.rows.partition import CatalogChanges, ChangePartition, ChangeRange
+    from streaming_source.rows.range_choice import RangeChoice
     from streaming_source.rows.read_plan import ReadPlan
 
 INTERPRETED_TASK_BYTES: Final = 256 << 10
 """The largest partition whose rows do not wait for the compiler; interpreting it takes some seconds at most. More than
 a batch has while kernels are interpreted, because one transaction is a batch, however large."""
+
+
+class OpenRange(NamedTuple):
+    """A range whose decoding has begun: what comes of it, and which part of that is wanted."""
+
+    decoded: Iterable[ChangeBatch]
+    choice: RangeChoice
+    made: RecordBatches
+    facts: RangeFacts
 
 
 def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
@@ -34,31 +46,42 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     Raises:
         ReplicaError: any of the decoder's errors, with the partition named in a note.
     """
-    COMPILING.interpret = partition.size <= INTERPRETED_TASK_BYTES
+    interpret_little(partition)
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
-            tables = _tables_in(part.catalog, plan)
-            if part.read is not None:
-                tables = _reading(tables)
-            made, data = RecordBatches(tables), part.data()
-            facts = made.facts(part.file, data, part.read)
-            lost: list[XaGroup] | None = [] if part.lenient else None
-            choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
-            decoded = decoder_of(tables).decode(
-                data,
-                checksum=part.checksum,
-                carried=part.carried_groups(),
-                unprepared=lost,
-                only=choice.groups,
-                ends=part.ends,
-                delivered=part.delivered,
-            )
-            if part.read is not None:
-                from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does
-
-                decoded = read_rows(decoded, part.read)
-            yield from made.batches(decoded, facts, choice)
+            opened = open_range(part, plan)
+            yield from opened.made.batches(opened.decoded, opened.facts, opened.choice)
     exempt_imports_from_collection()
+
+
+def interpret_little(partition: ChangePartition) -> None:
+    """Let the kernels of a small partition be interpreted where they are not compiled yet."""
+    COMPILING.interpret = partition.size <= INTERPRETED_TASK_BYTES
+
+
+def open_range(part: ChangeRange, plan: ReadPlan) -> OpenRange:
+    """Begin to decode a range of a partition."""
+    tables = _tables_in(part.catalog, plan)
+    if part.read is not None:
+        tables = _reading(tables)
+    made, data = RecordBatches(tables), part.data()
+    facts = made.facts(part.file, data, part.read)
+    lost: list[XaGroup] | None = [] if part.lenient else None
+    choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
+    decoded: Iterable[ChangeBatch] = decoder_of(tables).decode(
+        data,
+        checksum=part.checksum,
+        carried=part.carried_groups(),
+        unprepared=lost,
+        only=choice.groups,
+        ends=part.ends,
+        delivered=part.delivered,
+    )
+    if part.read is not None:
+        from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does
+
+        decoded = read_rows(decoded, part.read)
+    return OpenRange(decoded, choice, made, facts)
 
 
 def _reading(plan: ReadPlan) -> ReadPlan:

@@ -1,8 +1,9 @@
 """The row images of a batch as the rule of their table wants them in the target.
 
-In: envelope rows of one table with VARIANT images, the table's definition and rule. Out: the same rows with images as
-structs of the target's columns: without what is left out, with constants for what is masked, hashes, and new names; and
-only rows that fit the filter. A row that comes to fit is an insert, one that fits no more a delete.
+In: envelope rows of one table, with images that are VARIANT or STRUCTs of all its columns, the table's definition and
+rule. Out: the same rows with images as structs of the target's columns: without what is left out, with constants for
+what is masked, hashes, and new names; and only rows that fit the filter. A row that comes to fit is an insert, one that
+fits no more a delete.
 
 All of it happens to each row by itself, before rows are sent to where others of their key are: what is hidden is in no
 file of a shuffle. A value that is not of its type makes the batch fail with its column's name alone.
@@ -73,11 +74,11 @@ def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
     if rule.where is not None:
         rows = _fitting(rows, ruled)
     if not rule.named:
-        image = image_type(ruled.columns)
-        return _whole(rows.withColumns({side: rows[side].cast(image) for side in SIDES}), ruled.columns, ruled)
+        images = {side: _shown(rows, side, ruled.columns) for side in SIDES}
+        return _whole(rows.withColumns(images), ruled.columns, ruled)
     unseen = folded((*rule.leave_out, *rule.mask))
     read = [column for column in ruled.source_columns if column.name.casefold() not in unseen]
-    images = {side: _read(rows[side], read, ruled) for side in SIDES}
+    images = {side: _read(rows, side, read, ruled) for side in SIDES}
     rows = _whole(rows.withColumns(images), read, ruled)
     rows = rows.withColumns({side: _image(rows[side], shown_columns(ruled, rows, side)) for side in SIDES})
     if rule.rename:
@@ -108,13 +109,25 @@ def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> d
     return found
 
 
-def _read(image: Column, columns: Sequence[TargetColumn], ruled: Ruled) -> Column:
-    """Return a VARIANT image as a struct of these columns of the table."""
+def _shown(rows: DataFrame, side: str, columns: Sequence[TargetColumn]) -> Column:
+    """Return an image as a struct of columns that hide nothing."""
+    from pyspark.sql.types import VariantType
+
+    if isinstance(rows.schema[side].dataType, VariantType):
+        return rows[side].cast(image_type(columns))
+    return _image(rows[side], {column.name: rows[side].getField(column.name) for column in columns})
+
+
+def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Ruled) -> Column:
+    """Return an image as a struct of these columns of the table."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType, VariantType
 
     from streaming_source.schema.row_schema import spark_type
 
+    image = rows[side]
+    if not isinstance(rows.schema[side].dataType, VariantType):
+        return _shown(rows, side, columns)
     hidden = folded((*ruled.rule.hash, *ruled.rule.leave_out, *ruled.rule.mask))
     kind = StructType()
     for column in columns:
@@ -183,7 +196,7 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
     from pyspark.sql import functions as f
 
     columns = [column for column in ruled.source_columns if column.name in ruled.filtered]
-    rows = rows.withColumns({f"_{side}": _read(rows[side], columns, ruled) for side in SIDES})
+    rows = rows.withColumns({f"_{side}": _read(rows, side, columns, ruled) for side in SIDES})
     lacks = {side: f.coalesce(f.col(f"absent.{side}"), f.array().cast("array<string>")) for side in SIDES}
 
     def now(column: TargetColumn) -> Column:

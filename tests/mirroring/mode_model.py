@@ -107,7 +107,7 @@ def random_changes(seed: int, count: int) -> list[dict[str, Any]]:
 
 def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], seed: int) -> list[list[list[str]]]:
     """The rows of a target of the mode behind all changes, and behind a TRUNCATE."""
-    mode = mode_of(name)
+    mode = mode_of(name, ["id"])
     spark.sql(f"DROP TABLE IF EXISTS {TARGET}")
     target = DeltaTarget(spark, TARGET)
     target.create(mode.columns(COLUMNS), "", {"delta.enableDeletionVectors": "true"})

@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
+from streaming_source.mirroring.hadoop_text import hadoop_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,12 +86,8 @@ class BatchFolders:
         notes = self._notes()
         if not notes:
             return None
-        stream = self._files.open(self._path(notes[-1]))
-        try:
-            text = self._spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")  # noqa: SLF001
-        finally:
-            stream.close()
-        told: dict[str, Any] = json.loads(text)
+        text = hadoop_text(self._spark, f"{self.folder}/{notes[-1]}")
+        told: dict[str, Any] | None = None if text is None else json.loads(text)
         return told
 
     def write_note(self, told: dict[str, Any]) -> None:

@@ -1,0 +1,136 @@
+"""The work of a task that makes an outline: a partition is walked over, and no column of a row is decoded.
+
+In: a partition of the stream, and the plan of a query over many tables. Out: one RecordBatch. The partition itself is
+on board, with all of the plan that reading its rows takes but the catalog: what the catalog says of a table stands with
+the table.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, outline_batch, outline_schema
+from streaming_source.rows.reader import interpret_little, open_range
+from streaming_source.rows.record_batches import exempt_imports_from_collection, noted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from replica.rows.decode.batch import ChangeBatch, TableName
+    from streaming_source.rows.partition import ChangePartition
+    from streaming_source.rows.read_plan import ReadPlan
+
+_SECOND_US: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class _Outlined:
+    """What a partition has of one table."""
+
+    reads: int = 0
+    changes: int = 0
+    partial: bool = False
+    domains: set[int] = field(default_factory=set)
+    committed: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.reads + self.changes
+
+    def row(self, name: TableName, known: bytes, size: int) -> dict[str, Any]:
+        return {
+            "database": name.database,
+            "table": name.table,
+            "reads": self.reads,
+            "changes": self.changes,
+            "bytes": size,
+            "partial": self.partial,
+            "domains": sorted(self.domains),
+            "committed_us": self.committed * _SECOND_US if self.committed else None,
+            KNOWN: known,
+        }
+
+
+def read_outline(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the outline of one partition.
+
+    Raises:
+        ReplicaError: any of the decoder's errors, with the partition named in a note.
+    """
+    interpret_little(partition)
+    walked = replace(plan, shape="envelope", columns=(), schema=outline_schema())
+    tables: dict[TableName, _Outlined] = {}
+    statements: list[dict[str, Any]] = []
+    for part in partition.ranges:
+        with noted(f"while reading {part.place}"):
+            opened = open_range(part, walked)
+            for changes in opened.decoded:
+                for _, found in opened.choice.before(changes):
+                    statements += _statements(found)
+                _add(tables, changes, opened.choice.rows(changes), read=part.read is not None)
+            for found in opened.choice.rest():
+                statements += _statements(found)
+    catalog = plan.tables.catalog
+    size = partition.size / max(1, sum(each.rows for each in tables.values()))
+    rows = [
+        each.row(name, pickle.dumps(catalog.get(name)), int(size * each.rows)) for name, each in sorted(tables.items())
+    ]
+    without = replace(plan, tables=replace(plan.tables, catalog={}))
+    if rows or statements:
+        yield outline_batch([{RANGE: pickle.dumps((partition, without))}, *rows, *statements])
+    exempt_imports_from_collection()
+
+
+def _add(
+    tables: dict[TableName, _Outlined], changes: ChangeBatch, wanted: npt.NDArray[np.bool_] | None, *, read: bool
+) -> None:
+    """Add a decoded batch; `wanted` marks the rows that count, None all; `read`: they were read from their table."""
+    table, group, event = changes.table, changes.group, changes.event
+    assert event is not None, "the decoder tells it of every batch"  # noqa: S101
+    assert changes.events is not None  # noqa: S101
+    if wanted is not None:
+        table, group, event = table[wanted], group[wanted], event[wanted]
+    if not len(table):
+        return
+    counts = np.bincount(table, minlength=len(changes.tables))
+    partial = np.zeros(len(counts), np.bool_)
+    partial[table[~changes.events["whole"][event].astype(np.bool_)]] = True
+    committed = np.zeros(len(counts), np.int64)
+    np.maximum.at(committed, table, changes.groups.commit_ts[group])
+    domains = np.unique(np.stack([table.astype(np.int64), changes.groups.domain[group]]), axis=1)
+    for number in np.flatnonzero(counts).tolist():
+        each = tables.setdefault(changes.tables[number], _Outlined())
+        if read:
+            each.reads += int(counts[number])
+        else:
+            each.changes += int(counts[number])
+            each.domains.update(domains[1][domains[0] == number].tolist())
+        each.partial |= bool(partial[number])
+        each.committed = max(each.committed, int(committed[number]))
+
+
+def _statements(found: ChangeBatch) -> Iterator[dict[str, Any]]:
+    groups = found.groups
+    assert found.sql is not None, "a statement has its text"  # noqa: S101
+    for row, sql in enumerate(found.sql.to_pylist()):
+        group, name = int(found.group[row]), found.tables[int(found.table[row])]
+        domain, number = int(groups.domain[group]), int(groups.sequence_numbers[group])
+        yield {
+            "database": name.database or None,
+            "table": name.table or None,
+            STATEMENT: {
+                "domain": domain,
+                "number": str(number),
+                "ordinal": int(found.ordinal[row]),
+                "gtid": f"{domain}-{groups.server_id[group]}-{number}",
+                "sql": sql,
+                "committed_us": int(groups.commit_ts[group]) * _SECOND_US,
+            },
+        }

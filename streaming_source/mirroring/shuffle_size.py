@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-"""Of this setting a checkpoint keeps nothing, as it does of `spark.sql.shuffle.partitions`."""
+"""A checkpoint keeps nothing of this setting, as it does of `spark.sql.shuffle.partitions`."""
 SNAPSHOT_PARTS: Final = "spark.databricks.delta.snapshotPartitions"
-"""Into how many parts Delta deals the list of a table's files, whenever it reads that: 50, if nothing is set."""
+"""The number of parts that Delta deals the list of a table's files into when it reads that: 50, if nothing is set."""
 MOST: Final = "spark.sql.shuffle.partitions"
 MOST_SNAPSHOT_PARTS: Final = 50
 ROWS_A_PART: Final = 500_000

@@ -32,7 +32,7 @@ _SECOND_US: Final = 1_000_000
 
 @dataclass(slots=True)
 class _Outlined:
-    """What a partition has of one table."""
+    """The part of a partition that is of one table."""
 
     reads: int = 0
     changes: int = 0

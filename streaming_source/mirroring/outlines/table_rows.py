@@ -64,7 +64,7 @@ def rows_of_table(
     here = (f.col("database") == database) & (f.col("table") == table) & f.col(KNOWN).isNotNull()
     parts = batch.where(f.col(RANGE).isNotNull() | here).select(RANGE, KNOWN)
     tasks = max(1, -(-changes.rows // ROWS_A_TASK))
-    read = TableRows(database, table, None if columns is None else tuple(columns))
+    read = RowsOfTable(database, table, None if columns is None else tuple(columns))
     schema = envelope_schema(columns, wide_sequence=wide_sequence)
     found = parts.coalesce(tasks).mapInArrow(read, schema)
     rows = found.where((f.col("database") == database) & (f.col("table") == table))
@@ -72,7 +72,7 @@ def rows_of_table(
 
 
 @dataclass(frozen=True, slots=True)
-class TableRows:
+class RowsOfTable:
     """The function of tasks: parts of outlines -> the rows of a table in their partitions."""
 
     database: str

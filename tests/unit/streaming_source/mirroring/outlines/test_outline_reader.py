@@ -11,7 +11,7 @@ import pytest
 
 from streaming_source.mirroring.outlines.outline_columns import RANGE, STATEMENT, outline_schema
 from streaming_source.mirroring.outlines.outline_reader import read_outline
-from streaming_source.mirroring.outlines.table_rows import TableRows
+from streaming_source.mirroring.outlines.table_rows import RowsOfTable
 from streaming_source.rows.partition import ChangePartition, MappedRange, ReadRows
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -97,7 +97,7 @@ def test_the_rows_of_a_table_come_from_the_outline(read: ReadRows | None) -> Non
     batches = list(read_outline(partition(read), PLAN))
     names = {(row["database"], row["table"]) for row in rows(read) if row["op"] != "ddl"}
     for name in sorted(names):
-        found = [row for batch in TableRows(*name, None)(_only(batches, name)) for row in batch.to_pylist()]
+        found = [row for batch in RowsOfTable(*name, None)(_only(batches, name)) for row in batch.to_pylist()]
         expected = [row for row in rows(read) if (row["database"], row["table"]) == name and row["op"] != "ddl"]
         for row in (*found, *expected):
             row["transaction"].pop("is_last")  # of the selected tables' rows
@@ -106,7 +106,7 @@ def test_the_rows_of_a_table_come_from_the_outline(read: ReadRows | None) -> Non
 
 def test_typed_rows_have_the_tables_columns() -> None:
     name = ("v.1", "simple_key")
-    batches = list(TableRows(*name, KEYED)(_only(list(read_outline(partition(), PLAN)), name)))
+    batches = list(RowsOfTable(*name, KEYED)(_only(list(read_outline(partition(), PLAN)), name)))
     assert {batch.schema == arrow_schema(envelope_schema(KEYED)) for batch in batches} == {True}
     found = [(row["op"], row["after"]) for batch in batches for row in batch.to_pylist()]
     assert len(found) == 4

@@ -31,6 +31,7 @@ from replica.errors import (
 )
 from replica.hosts import Hosts
 from replica.progress import Progress
+from replica.quiet_watch import QuietWatch
 from replica.relay_log.presence import WATCH_EVERY_S
 from replica.room import FullDisk, Room
 from replica.session import Agreed, Session
@@ -96,6 +97,7 @@ class Replica:
         self._session: Session | None = None
         self._connector = Connector(config, relay, log=log, start=start, owner=owner)
         self._full_disk = FullDisk(relay, min_free_bytes=config.min_free_bytes, progress=self.progress, log=log)
+        self._quiet = QuietWatch(lambda: relay.position, self.progress, log=log)
         self._damage_at: GtidPosition | None = None
         self._doubted: set[Endpoint] = set()
         self._streaming_since_s = 0.0
@@ -326,6 +328,7 @@ class Replica:
         self._session = session
         # The options may have been read again while it connected.
         asyncio.get_running_loop().call_soon(self._leave_if_it_moves, session)
+        quiet = asyncio.create_task(self._quiet.run(config, self.endpoint, session.leave))
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
         except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError, DisconnectedError) as ending:
@@ -344,6 +347,8 @@ class Replica:
                 finally:
                     self._parting = False
             raise
+        finally:
+            quiet.cancel()
 
     def _log_pause(self, reason: PauseReason) -> None:
         relay = self._relay

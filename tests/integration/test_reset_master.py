@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
 from replica.handshake.resume import Stored
 from replica.protocol.gtid import GtidPosition
+from replica.quiet_watch import QuietWatch
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
@@ -94,6 +95,47 @@ def test_a_reset_while_connected(server: MariaDb, tmp_path: Path) -> None:
         proxy.refuse = False
         with pytest.raises(PositionLostError):
             replica.wait_for(NEVER, WAIT_S)
+
+
+@pytest.mark.parametrize("transactions", [0, 4])
+def test_a_reset_behind_a_connection_that_stays(
+    server: MariaDb, transactions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuietWatch.__init__, "__kwdefaults__", {"quiet_s": 0.5})
+    head = replicated(server, tmp_path)
+    before = relay_gtids(server, tmp_path)
+    with EmbeddedReplica(replica_config(server, heartbeat_s=0.3), tmp_path) as replica:
+        replica.start(head.position)
+        wait_until(server.dump_threads, "connected")
+        server.reset_master()
+        insert(server, transactions)
+        with pytest.raises(PositionLostError):
+            replica.wait_for(NEVER, WAIT_S)
+    assert relay_gtids(server, tmp_path) == before
+
+
+def test_a_server_at_rest_keeps_its_connection(
+    server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuietWatch.__init__, "__kwdefaults__", {"quiet_s": 0.3})
+    answers: list[GtidPosition | None] = []
+    asked = QuietWatch._asked
+
+    async def noted(*arguments: Any) -> GtidPosition | None:
+        answers.append(await asked(*arguments))
+        return answers[-1]
+
+    monkeypatch.setattr(QuietWatch, "_asked", noted)
+    head = replicated(server, tmp_path)
+    with EmbeddedReplica(replica_config(server, heartbeat_s=0.2), tmp_path) as replica:
+        replica.start(head.position)
+        wait_until(server.dump_threads, "connected")
+        (thread,) = server.dump_threads()
+        wait_until(lambda: len(answers) > 2, "asked several times")
+        assert set(answers) == {head.position}
+        assert server.dump_threads() == [thread]
+        insert(server, 1)
+        assert replica.wait_for(GtidPosition.parse("0-1-4"), WAIT_S)
 
 
 def test_a_foreign_server_with_the_same_id_and_alike_transactions(

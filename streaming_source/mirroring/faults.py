@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
+from replica.errors import DataLossError, RelayError, SchemaError
 from streaming_source.mirroring.full_disk import FULL, texts_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _LOST: Final = (
     "connection reset",
 )
 """What Spark says where a machine, an executor or its worker was lost."""
+_NOT_READ: Final = (RelayError.__name__, DataLossError.__name__)
+"""What tasks say, with others' words around it, where the rows of a batch cannot be read."""
 _FULL: Final = (*FULL, "read-only file system", "too many open files")
 """What a disk says, which may be that of one target or of all."""
 
@@ -46,9 +49,16 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         told = told_by(error).casefold()
         if any(words in told for words in (*_BROKEN_OFF, *_LOST)):
             return error
+        if any(f"{name}: " in text for text in texts_of(error) for name in _NOT_READ):
+            return error
         if not written and any(words in text.casefold() for text in texts_of(error) for words in _FULL):
             return error
     return None
+
+
+def other_definition(error: Exception) -> bool:
+    """Tell whether a task met a row that is not of the definition that its table was read with."""
+    return isinstance(error, SPARK_ERRORS) and any(f"{SchemaError.__name__}: " in text for text in texts_of(error))
 
 
 def may_pass(error: Exception) -> bool:

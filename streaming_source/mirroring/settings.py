@@ -43,6 +43,9 @@ JOINED_FOR: Final = "2s"
 """Small batches are joined up: one begins with so many changes, or so long after the one before. A batch costs about
 the same for one change as for some thousand, and a commit in each table; one behind a quiet time waits for nothing.
 """
+BATCH_BYTES: Final = "256m"
+"""The most of the binlog that a batch takes: four times what streams do, because none of it is held in memory, and each
+batch costs some seconds of CPU time beside its rows."""
 _NOT_OURS: Final = {
     "table": "a mirror has many tables: use tables, also for one",
     "columns": "a mirror holds whole rows",
@@ -171,6 +174,8 @@ def mirror_settings(
     named = {name.lower() for name in given}
     if "minrowspertrigger" not in named:
         given["minRowsPerTrigger"] = str(min(JOINED_ROWS, options.max_rows_per_trigger or JOINED_ROWS))
+    if "maxbytespertrigger" not in named:
+        given["maxBytesPerTrigger"] = BATCH_BYTES
     if "maxtriggerdelay" not in named:
         given["maxTriggerDelay"] = JOINED_FOR
     return MirrorSettings(

@@ -28,7 +28,7 @@ from streaming_source.mirroring.alterations import (
 )
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING
-from streaming_source.mirroring.faults import SPARK_ERRORS, told_by
+from streaming_source.mirroring.faults import SPARK_ERRORS, other_definition
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.formats.target_format import Appended
 from streaming_source.mirroring.left_out import values_left_out
@@ -138,7 +138,7 @@ class TableWork:
         try:
             self._without_statements()
         except SPARK_ERRORS as error:
-            if self._columns is None or SchemaError.__name__ not in told_by(error):
+            if self._columns is None or not other_definition(error):
                 raise
             self._columns = None
             self._without_statements()

@@ -1,0 +1,66 @@
+"""Rows that are of another definition than the mirror knows, and rows that cannot be read any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.mariadb import MariaDb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.mirroring.mirrors import Mirrored
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
+
+LOST = """
+import shutil
+from streaming_source.mirroring import table_work as work
+kept = work.rows_of_table
+def lost(*arguments, **more):
+    shutil.rmtree({relay!r})
+    return kept(*arguments, **more)
+work.rows_of_table = lost
+"""
+
+
+def test_a_definition_that_was_changed_behind_the_binlog(mirrored: Callable[..., Mirrored]) -> None:
+    """The statement is in no log, so that nothing tells of it but the rows."""
+    with MariaDb("11.8", "--binlog-row-metadata=FULL") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "USE shop")
+        for table in ("a", "b"):
+            primary.sql(
+                "USE shop",
+                f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
+                f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_30",
+            )
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        primary.sql("SET sql_log_bin = 0", "ALTER TABLE shop.a MODIFY v VARCHAR(20)")
+        primary.sql("INSERT INTO shop.a VALUES (100, '12')", "INSERT INTO shop.b VALUES (100, 12)")
+        mirror.run()
+        mirror.assert_equal("a", "b")
+        primary.sql("INSERT INTO shop.a VALUES (101, 'twelve')", "INSERT INTO shop.b VALUES (101, 12)")
+        mirror.run()
+        mirror.assert_equal("b")
+        state, error = mirror.states()["a"]
+        assert state == "failed"
+        assert error
+
+
+def test_rows_that_are_gone_end_the_query_and_come_again(mirrored: Callable[..., Mirrored]) -> None:
+    """They were there when their batch was planned: no table is to blame."""
+    with MariaDb("11.8") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        primary.sql("INSERT INTO shop.a VALUES (1, 1)")
+        with pytest.raises(AssertionError, match=r"RelayError|DataLossError"):
+            mirror.run(before=LOST.format(relay=mirror.arguments["relayDir"]))
+        assert mirror.states()["a"] == ("current", None)
+        mirror.run(before="work.rows_of_table = kept")
+        mirror.assert_equal("a")

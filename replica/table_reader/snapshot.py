@@ -89,8 +89,8 @@ class TableSnapshot:
     """The tables of one query. Its methods are for one thread; what they raise ends the query.
 
     `held_back`: tables whose chunks the last `advance` could not move, because a statement behind its position changed
-    them: a later position can be had, that one never. `forward_only`: those of them whose row images lack columns
-    there (binlog_row_image), so that no change can be taken back.
+    them, and those that were found to be gone behind it: a later position can be had, that one never. `forward_only`:
+    those of them whose row images lack columns there (binlog_row_image), so that no change can be taken back.
 
     `selection` tells of a database and a table whether its rows are wanted. `age_s`: how old a place of the binlog has
     to be before all of it counts as committed; tests make it shorter.
@@ -298,7 +298,9 @@ class TableSnapshot:
         """Return the chunks that hold at `v` once they are moved, within the limit; tables that are not there; and
         tables that are to be read again.
         """
-        candidates, gone = choose_chunks(self._view, self._list.deliverable(), v, limit)
+        deliverable = self._list.deliverable()
+        candidates, gone = choose_chunks(self._view, deliverable, v, limit)
+        not_yet = [table.name for table in deliverable if table.gone is not None and table not in gone]
         taken = []
         if candidates:
             self._mover.look([group for group, _ in candidates], v.location)
@@ -323,7 +325,7 @@ class TableSnapshot:
             made = self._ranges.made_since(v.location)
             gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
         self.forward_only = tuple(table.name for table in forward)
-        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone))
+        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone), *not_yet)
         return taken, gone, again
 
     def _write(

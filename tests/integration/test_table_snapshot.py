@@ -227,3 +227,22 @@ def test_tables_that_are_made_or_altered_behind_a_position_that_stays(server: Ma
         assert ("d", "d") not in found
         reading.to_the_end()
     assert ("d", "d") not in found
+
+
+def test_a_table_that_is_gone_behind_a_position_that_stays(server: MariaDb, tmp_path: Path) -> None:
+    """As a name that a swap of tables has for a moment: as of the position it is there, and nobody can read it."""
+    away = ("d", "away")
+    with TableReading(server, tmp_path, TABLES, pace=SLOWLY) as reading:
+        reading.to_the_end()
+        v = reading.batches[-1][2]
+        server.sql("CREATE TABLE d.away (id INT PRIMARY KEY)", "DROP TABLE d.away")
+        reading.end()
+        reading.frontier = reading.frontier.again([away])
+        reading.begin()
+
+        def held_back() -> bool:
+            assert reading.snapshot.advance(reading.frontier, v) is None
+            return reading.snapshot.held_back == (away,)
+
+        wait_until(held_back, "it is known that the table is gone")
+        reading.to_the_end()

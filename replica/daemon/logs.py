@@ -91,7 +91,9 @@ class LogWriter:
             if self.dropped != said:
                 event["lines_dropped"], said = self.dropped - said, self.dropped
             try:
-                print(self._format(event), file=self._stream, flush=True)
+                # The line and its end at once: the daemons of a fleet write to the same stream.
+                self._stream.write(f"{self._format(event)}\n")
+                self._stream.flush()
             except (OSError, ValueError):
                 self.dropped += 1  # the other end of the pipe is gone: the replica goes on without logs
 

@@ -52,6 +52,23 @@ def test_another_level_counts_from_then_on_for_everybody_who_logs() -> None:
     assert [line["event"] for line in lines(stream)] == ["now it is", "always", "always too"]
 
 
+def test_a_line_is_written_with_its_end_in_one_piece() -> None:
+    """Daemons of a fleet share a stream, which may have no buffer (PYTHONUNBUFFERED)."""
+    pieces: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    writer = LogWriter(style="json", level="info", stream=Stream())
+    writer.logger.info("connected")
+    writer.logger.info("caught up")
+    writer.close()
+    assert [json.loads(piece)["event"] for piece in pieces] == ["connected", "caught up"]
+    assert all(piece.endswith("\n") for piece in pieces)
+
+
 def test_a_cluster_has_its_name_in_every_line() -> None:
     stream = io.StringIO()
     writer = LogWriter(style="json", level="info", stream=stream, cluster="shop")

@@ -74,6 +74,8 @@ class TableWork:
     replayed: bool = False
     _target: OpenTarget = field(init=False)
     _columns: tuple[TableColumn, ...] | None = field(init=False)
+    _begun_before: bool = field(init=False, default=False)
+    """Whether the batch has changes before its first statement: of a table that this one may replace."""
 
     def __post_init__(self) -> None:
         self._target = open_target(self._spark, self.row.target, self.number)
@@ -220,6 +222,7 @@ class TableWork:
         change, before = f.col("op") != "read", f.lit(True)
         places = [_place_of(statement) for statement in self.statements]
         filled = self._filled(rows, place, places)
+        self._begun_before = 0 in filled
         emptied = gone
         for number, (statement, here) in enumerate(zip(self.statements, places, strict=True)):
             clears = self.row.live and self._clears(statement)
@@ -303,7 +306,8 @@ class TableWork:
         """
         harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self.row.table
         harmless = harmless and same_defaults(self._defaults_behind(statement), self.row.defaults)
-        new = isinstance(asked, Made) and statement == self.statements[0] and not self.row.rows
+        first = statement == self.statements[0] and not self._begun_before
+        new = isinstance(asked, Made) and first and not self.row.rows
         came = self._new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
         if came or (not (harmless or new) and (self.facts.changes or self.row.rows)):
             self._wait(statement, "the table was changed while the mirror began to read it.")

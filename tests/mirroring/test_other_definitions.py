@@ -26,6 +26,24 @@ work.rows_of_table = lost
 """
 
 
+REPLACED = """
+import pymysql
+from streaming_source.mirroring import sink
+kept_asking = sink.ask_again
+def replaced(*arguments, **more):
+    with pymysql.connect(host={host!r}, port={port}, user="writer", password="w", database="shop") as connection:
+        cursor = connection.cursor()
+        cursor.execute("INSERT INTO a SELECT seq, 2 FROM seq_100_to_140")
+        cursor.execute("COMMIT")
+        cursor.execute("CREATE OR REPLACE TABLE a (id BIGINT PRIMARY KEY, v BIGINT, more INT)")
+        cursor.execute("INSERT INTO a SELECT seq, 3, 3 FROM seq_120_to_160")
+        cursor.execute("COMMIT")
+    sink.ask_again = kept_asking
+    return kept_asking(*arguments, **more)
+sink.ask_again = replaced
+"""
+
+
 def test_a_definition_that_was_changed_behind_the_binlog(mirrored: Callable[..., Mirrored]) -> None:
     """The statement is in no log, so that nothing tells of it but the rows."""
     with MariaDb("11.8", "--binlog-row-metadata=FULL") as primary:
@@ -49,6 +67,24 @@ def test_a_definition_that_was_changed_behind_the_binlog(mirrored: Callable[...,
         state, error = mirror.states()["a"]
         assert state == "failed"
         assert error
+
+
+def test_a_table_that_is_replaced_again_before_it_is_read(mirrored: Callable[..., Mirrored]) -> None:
+    """As of the place where it is to be read, the table is one that nobody can read any more; then come its changes."""
+    with MariaDb("11.8") as primary:
+        primary.add_user()
+        primary.sql("CREATE USER writer IDENTIFIED BY 'w'", "GRANT ALL ON *.* TO writer")
+        primary.sql("CREATE DATABASE shop", "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        primary.sql("USE shop", "INSERT INTO a SELECT seq, 0 FROM seq_1_to_30")
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        primary.sql("DROP TABLE shop.a", "CREATE TABLE shop.a (id INT PRIMARY KEY, v INT)")
+        primary.sql("USE shop", "INSERT INTO a SELECT seq, 1 FROM seq_1_to_40")
+        mirror.run(before=REPLACED.format(host=primary.host, port=primary.port))
+        for _ in range(3):
+            mirror.run(before="sink.ask_again = kept_asking")
+        assert mirror.states()["a"] == ("current", None)
+        mirror.assert_equal("a")
 
 
 def test_rows_that_are_gone_end_the_query_and_come_again(mirrored: Callable[..., Mirrored]) -> None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
 from replica.handshake.login import log_in
-from replica.handshake.registration import Query
-from replica.protocol.gtid import GtidPosition
+from replica.handshake.start import latest_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
-    from replica.handshake.registration import Steps
     from replica.progress import Progress
+    from replica.protocol.gtid import GtidPosition
 
 QUIET_S: Final = 30.0
 """The time without a transaction after which the primary is asked: a login of some milliseconds each time."""
@@ -92,12 +91,7 @@ class QuietWatch:
             async with asyncio.timeout(config.connect_timeout_s + ANSWER_TIMEOUT_S):
                 login = await log_in(config, endpoint)
                 with contextlib.closing(login):
-                    return await login.run(_position_of_binlog())
+                    return await login.run(latest_position())
         except (ReplicaError, OSError, TimeoutError) as error:
             self._log.debug("quiet primary not asked", reason=str(error))
             return None
-
-
-def _position_of_binlog() -> Steps[GtidPosition]:
-    rows = yield Query("SELECT @@GLOBAL.gtid_binlog_pos")
-    return GtidPosition.parse(rows[0][0] or "")

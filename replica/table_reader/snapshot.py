@@ -300,7 +300,6 @@ class TableSnapshot:
         """
         deliverable = self._list.deliverable()
         candidates, gone = choose_chunks(self._view, deliverable, v, limit)
-        not_yet = [table.name for table in deliverable if table.gone is not None and table not in gone]
         taken = []
         if candidates:
             self._mover.look([group for group, _ in candidates], v.location)
@@ -325,7 +324,8 @@ class TableSnapshot:
             made = self._ranges.made_since(v.location)
             gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
         self.forward_only = tuple(table.name for table in forward)
-        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone), *not_yet)
+        later += [table for table in deliverable if table.gone is not None]
+        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone))
         return taken, gone, again
 
     def _write(

@@ -1,7 +1,7 @@
 """One look through a micro-batch: what it has of which table, and the statements in it.
 
-In: a batch of outlines. Out: `TableChanges` by table, and `StatementRow`s by table in the order of the stream. The look
-also fills the cache that the tables' own work reads from.
+In: a batch of outlines. Out: `TableChanges` by table, and `StatementRow`s by table, as the partitions have them:
+`statement_scope.py` puts them in order. The look also fills the cache that the tables' own work reads from.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class StatementRow(NamedTuple):
 
 
 class BatchFacts(NamedTuple):
-    """All tables of a batch. `databases`: statements that name a database, or no clear table, by the database."""
+    """All tables of a batch, those with statements alone too. `databases`: statements that name a database, or no clear
+    table, by the database.
+    """
 
     tables: dict[TableName, TableChanges]
     statements: dict[TableName, list[StatementRow]]
@@ -81,8 +83,6 @@ def look_through(batch: DataFrame) -> BatchFacts:
             databases.setdefault(row["database"] or "", []).append(_statement(statement))
         else:
             tables.setdefault(name, []).append(_statement(statement))
-    for each in (*tables.values(), *databases.values()):
-        each.sort(key=lambda one: (one.number, one.ordinal))
     names = {*found, *tables}
     changes = {name: _changes(found.get(name, ()), tables.get(name, ())) for name in names}
     return BatchFacts(changes, tables, databases)

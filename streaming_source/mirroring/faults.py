@@ -19,6 +19,8 @@ from streaming_source.mirroring.full_disk import FULL, texts_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from replica.errors import ReplicaError
+
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 """What Spark raises; the second is what it has no class of its own for, as errors of Delta."""
 _BROKEN_OFF: Final = ("cancel", "interrupt", "stopped sparkcontext", "sparkcontext was shut down")
@@ -35,8 +37,6 @@ _LOST: Final = (
     "connection reset",
 )
 """What Spark says where a machine, an executor or its worker was lost."""
-_NOT_READ: Final = (RelayError.__name__, DataLossError.__name__)
-"""What tasks say, with others' words around it, where the rows of a batch cannot be read."""
 _FULL: Final = (*FULL, "read-only file system", "too many open files")
 """What a disk says, which may be that of one target or of all."""
 
@@ -49,16 +49,22 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         told = told_by(error).casefold()
         if any(words in told for words in (*_BROKEN_OFF, *_LOST)):
             return error
-        if any(f"{name}: " in text for text in texts_of(error) for name in _NOT_READ):
+        texts = texts_of(error)
+        if _names(texts, RelayError) or _names(texts, DataLossError):  # the rows of the batch cannot be read
             return error
-        if not written and any(words in text.casefold() for text in texts_of(error) for words in _FULL):
+        if not written and any(words in text.casefold() for text in texts for words in _FULL):
             return error
     return None
 
 
 def other_definition(error: Exception) -> bool:
     """Tell whether a task met a row that is not of the definition that its table was read with."""
-    return isinstance(error, SPARK_ERRORS) and any(f"{SchemaError.__name__}: " in text for text in texts_of(error))
+    return isinstance(error, SPARK_ERRORS) and _names(texts_of(error), SchemaError)
+
+
+def _names(texts: Collection[str], kind: type[ReplicaError]) -> bool:
+    """Tell whether a task ended with an error of ours of a kind: Spark passes it on as text, with others' around it."""
+    return any(f"{kind.__name__}: " in text for text in texts)
 
 
 def may_pass(error: Exception) -> bool:

@@ -300,7 +300,7 @@ class MirrorSink:
     def _meet_new(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Make targets for tables of the batch that the mirror does not know: they were made since."""
         assert self._rows is not None  # noqa: S101
-        new = sorted({*facts.tables, *facts.statements} - self._rows.keys())
+        new = sorted(facts.tables.keys() - self._rows.keys())
         if not new:
             return
         found = read_source_tables(self._settings.options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import fill_shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 def test_what_came_while_the_catalog_was_away_is_brought_in_behind_it(mirrored: Callable[..., Mirrored]) -> None:
     with MariaDb("10.11") as primary:
-        primary.add_user()
-        primary.sql("CREATE DATABASE shop", "USE shop")
-        for table in "ab":
-            primary.sql(
-                "USE shop",
-                f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
-                f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_30",
-            )
+        fill_shop(primary, "a", "b")
         mirror = mirrored(primary, "shop")
         mirror.run()
         primary.sql("USE shop", "UPDATE a SET v = -1 WHERE id < 5", "ALTER TABLE b ADD COLUMN w INT DEFAULT 3")

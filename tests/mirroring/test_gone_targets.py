@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import fill_shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +25,7 @@ mirror_resync(spark, tables=["shop.b", "shop.c"], into={into!r})
 
 def test_a_target_that_was_removed_is_noticed_and_made_again_on_request(mirrored: Callable[..., Mirrored]) -> None:
     with MariaDb("11.8") as primary:
-        primary.add_user()
-        primary.sql("CREATE DATABASE shop", "USE shop")
-        for table in "abc":
-            primary.sql(
-                "USE shop",
-                f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
-                f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_30",
-            )
+        fill_shop(primary, "a", "b", "c")
         mirror = mirrored(primary, "shop")
         mirror.run()
         mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.b')")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import fill_shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +48,7 @@ sink.ask_again = replaced
 def test_a_definition_that_was_changed_behind_the_binlog(mirrored: Callable[..., Mirrored]) -> None:
     """The statement is in no log, so that nothing tells of it but the rows."""
     with MariaDb("11.8", "--binlog-row-metadata=FULL") as primary:
-        primary.add_user()
-        primary.sql("CREATE DATABASE shop", "USE shop")
-        for table in ("a", "b"):
-            primary.sql(
-                "USE shop",
-                f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
-                f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_30",
-            )
+        fill_shop(primary, "a", "b")
         mirror = mirrored(primary, "shop")
         mirror.run()
         primary.sql("SET sql_log_bin = 0", "ALTER TABLE shop.a MODIFY v VARCHAR(20)")

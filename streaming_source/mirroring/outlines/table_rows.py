@@ -16,7 +16,7 @@ from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
 from streaming_source.schema.row_schema import envelope_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ def typed_columns(table: TableSchema, policy: ValuePolicy) -> tuple[TableColumn,
 def rows_of_table(
     batch: DataFrame,
     name: TableName,
-    columns: Sequence[TableColumn] | None,
+    columns: tuple[TableColumn, ...] | None,
     changes: TableChanges,
     *,
     wide_sequence: bool,
@@ -64,7 +64,7 @@ def rows_of_table(
     here = (f.col("database") == database) & (f.col("table") == table) & f.col(KNOWN).isNotNull()
     parts = batch.where(f.col(RANGE).isNotNull() | here).select(RANGE, KNOWN)
     tasks = max(1, -(-changes.rows // ROWS_A_TASK))
-    read = RowsOfTable(database, table, None if columns is None else tuple(columns))
+    read = RowsOfTable(database, table, columns)
     schema = envelope_schema(columns, wide_sequence=wide_sequence)
     found = parts.coalesce(tasks).mapInArrow(read, schema)
     rows = found.where((f.col("database") == database) & (f.col("table") == table))

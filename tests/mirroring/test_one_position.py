@@ -59,9 +59,10 @@ def move(primary: MariaDb, ended: threading.Event) -> None:
     with primary.connect(database="shop") as connection, connection.cursor() as cursor:
         while not ended.wait(0.02):
             amount, *places = chosen.randrange(50), chosen.randint(1, ACCOUNTS), chosen.randint(1, ACCOUNTS)
+            connection.begin()
             for table, sign, place in zip("ab", "-+", places, strict=True):
                 cursor.execute(f"UPDATE {table} SET v = v {sign} {amount} WHERE id = {place}")
-            cursor.execute("COMMIT")
+            connection.commit()
 
 
 def test_every_read_is_of_one_moment(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:

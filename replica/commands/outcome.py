@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from replica.dump.output import cannot_be_written, forget
 from replica.errors import ConfigError, ReplicaError
 from replica.installation import installation_error
 from replica.plain_text import one_line
@@ -25,6 +27,10 @@ def call(program: click.Command, arguments: Sequence[str] | None = None, *, name
     """
     try:
         program.main(arguments, prog_name=name, standalone_mode=False)
+    except OSError as error:
+        if not _output_is_lost():
+            raise
+        _end(cannot_be_written(error))
     except ReplicaError as error:
         _end(error)
     except ImportError as error:
@@ -34,6 +40,17 @@ def call(program: click.Command, arguments: Sequence[str] | None = None, *, name
         raise SystemExit(ConfigError.exit_code) from None
     except click.Abort:
         raise SystemExit(130) from None
+
+
+def _output_is_lost() -> bool:
+    """Tell whether standard output takes nothing any more; then nothing more is written to it."""
+    try:
+        sys.stdout.write("\n")  # without a buffer nothing is left of what could not be written
+        sys.stdout.flush()
+    except OSError:
+        forget(sys.stdout)
+        return True
+    return False
 
 
 def _end(error: Exception) -> NoReturn:

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 from replica.errors import ReplicaError
 
@@ -35,10 +35,27 @@ def standard_output() -> Iterator[BinaryIO]:
         finally:
             out.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        forget(out)
         raise SystemExit(BROKEN_PIPE) from None
     except OSError as error:
-        raise ReplicaError(f"standard output cannot be written: {error.strerror}.") from error
+        forget(out)
+        raise cannot_be_written(error) from error
+
+
+def forget(stream: IO[Any]) -> None:
+    """Drop what a stream still holds, and all that comes after it: at its end Python would try once more to write it,
+    and complain where it cannot.
+    """
+    with contextlib.suppress(OSError):  # a stream of someone else, with no descriptor
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        stream.flush()
+
+
+def cannot_be_written(error: OSError) -> ReplicaError:
+    """Return the error to end a command with whose standard output failed."""
+    return ReplicaError(f"standard output cannot be written: {error.strerror}.")
 
 
 def _open() -> BinaryIO:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,3 +52,20 @@ def test_mistakes_end_with_code_20_and_one_message(
         main()
     assert caught.value.code == 20
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["files"], ["dump", "--help"]])
+def test_output_that_no_disk_takes_ends_with_one_line(arguments: list[str], unbuffered: str) -> None:
+    command = [sys.executable, "-m", "replica", *arguments]
+    with open("/dev/full", "w") as device:  # noqa: PTH123  (a device, not a path of ours)
+        ran = subprocess.run(
+            command,
+            stdout=device,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    assert ran.stderr == "mariadb-replica: standard output cannot be written: No space left on device.\n"
+    assert ran.returncode == 1

@@ -117,7 +117,7 @@ def mirror(
     writer = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    query = started(writer.start())
+    query = started(writer)
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.scheduled_audit import audit_beside
 

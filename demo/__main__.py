@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from streaming_source.auditing.result import AuditResult
 
 LOG = Path(__file__).resolve().parents[1] / ".cache" / "demo.log"
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 """How long nothing at all may arrive while something is on its way. Two idle cores need a few seconds, busy ones a
-minute or two; the first rows also wait for Spark's Python workers."""
+minute or two, those with a load of thirty more than five; a query that has ended is told at once."""
 SERVER_OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--max-allowed-packet=64M",

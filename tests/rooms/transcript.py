@@ -62,7 +62,7 @@ HEAD = """# A first hour, as it was printed
 On a bare Debian 12, as root, with the wheel that `scripts/release` makes and nothing else of this project: packages, a
 server of the distribution's, [the tutorial](tutorial.md), then [the mirror](mirror.md) and [the audit](audit.md), and
 the tutorial's program on Spark 4.3. `python -m tests.rooms.transcript` prints this page; a `#` tells the seconds
-that a command took, there on two cores. What Spark logs at every start is left out.
+that a command took, there on two busy cores. What Spark logs at every start is left out.
 
 """
 CHATTER = re.compile(

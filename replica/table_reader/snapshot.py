@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError, ReplicaError
@@ -29,6 +29,7 @@ from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.same_rows import RangeReader
+from replica.table_reader.snapshot_progress import ProgressMeter
 from replica.table_reader.spool import Spool
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.watch import SourceWatch
@@ -50,9 +51,8 @@ if TYPE_CHECKING:
     from replica.table_reader.pace import Pace
     from replica.table_reader.reading_list import TableReading
     from replica.table_reader.rows_events import LastTransaction
+    from replica.table_reader.snapshot_progress import SnapshotProgress
 
-RATE_S: Final = 30.0
-"""How far back the rate that progress tells is measured."""
 CONNECT_POLL_S: Final = 0.2
 """How often a connection is tried that names of tables are asked for over."""
 
@@ -69,20 +69,6 @@ class Advance(NamedTuple):
     frontier: Frontier
     rows: int
     size: int
-
-
-class SnapshotProgress(NamedTuple):
-    """The progress of reading. `rows` and `size`: read so far; `waits_for`: in words, '' while it reads."""
-
-    tables: int
-    tables_done: int
-    current: tuple[TableName, ...]
-    rows: int
-    size: int
-    rows_a_second: float
-    estimated_rows: int
-    seconds_left: float | None
-    waits_for: str
 
 
 class TableSnapshot:
@@ -133,7 +119,7 @@ class TableSnapshot:
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
-        self._rates: deque[tuple[float, int]] = deque()
+        self._meter = ProgressMeter()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -239,26 +225,7 @@ class TableSnapshot:
 
     def progress(self) -> SnapshotProgress:
         """Say how far it is."""
-        left, begun = self._list.state()
-        rows, now = self._threads.rows, time.monotonic()
-        self._rates.append((now, rows))
-        while now - self._rates[0][0] > RATE_S:
-            self._rates.popleft()
-        since, before = self._rates[0]
-        rate = (rows - before) / (now - since) if now > since else 0.0
-        total = self._list.total
-        rest = max(0, self._first.estimated_rows - rows)
-        return SnapshotProgress(
-            tables=self._first.delivered + total,
-            tables_done=self._first.delivered + total - left - len({table.name for table in begun}),
-            current=tuple(dict.fromkeys(table.name for table in begun if table.busy)),
-            rows=rows,
-            size=self._threads.size,
-            rows_a_second=rate,
-            estimated_rows=self._first.estimated_rows,
-            seconds_left=rest / rate if rate else None,
-            waits_for=self._threads.waits_for,
-        )
+        return self._meter.of(self._list, self._threads, self._first)
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_choice import ReadLimit
-    from replica.table_reader.snapshot import Advance, SnapshotProgress
+    from replica.table_reader.snapshot import Advance
+    from replica.table_reader.snapshot_progress import SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.daemon.words import size, span
 
 if TYPE_CHECKING:
-    from replica.table_reader.snapshot import SnapshotProgress
+    from replica.table_reader.snapshot_progress import SnapshotProgress
 
 NAMED: Final = 5
 """Tables that are named: as many as are read at once by default, and some more."""

@@ -18,7 +18,8 @@ from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
 from replica.table_reader.batches import SpoolPart
 from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.snapshot import Advance, SnapshotProgress
+from replica.table_reader.snapshot import Advance
+from replica.table_reader.snapshot_progress import SnapshotProgress
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of

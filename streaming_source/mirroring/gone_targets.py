@@ -35,6 +35,10 @@ class Presence:
         self._last: float | None = None
         self._next = 0
 
+    def due(self) -> bool:
+        """Tell whether it is time for a look."""
+        return self._last is None or time.monotonic() - self._last >= LOOK_EVERY_S
+
     def gone(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
         """Return the rows among those that are looked at now whose targets are not there.
 
@@ -59,14 +63,10 @@ class Presence:
         return [row for row, is_one in zip(chosen, found, strict=True) if not is_one]
 
     def _chosen(self, rows: Sequence[ControlRow]) -> list[ControlRow]:
-        now = time.monotonic()
-        if self._last is None:
-            most = AT_START
-        elif now - self._last < LOOK_EVERY_S:
+        if not self.due():
             return []
-        else:
-            most = AT_ONCE
-        self._last, most = now, min(most, len(rows))
+        most = min(AT_START if self._last is None else AT_ONCE, len(rows))
+        self._last = time.monotonic()
         begin = self._next % max(1, len(rows))
         self._next = begin + most
         return [*rows, *rows][begin : begin + most]

@@ -173,6 +173,8 @@ class MirrorSink:
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Set tables aside whose targets something else removed; an earlier try of a batch with statements may have."""
         assert self._rows is not None  # noqa: S101
+        if not self._presence.due():
+            return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
         for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
             self._rows[row.name] = _aside(row, gone_error(row, RESYNC.format(table=".".join(row.name))))

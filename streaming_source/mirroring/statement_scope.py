@@ -24,6 +24,8 @@ NO_DATABASE = ""
 
 def statements_of(facts: BatchFacts, name: TableName) -> list[StatementRow]:
     """Return the statements of a batch that are about a table, in order, each once."""
+    if not (facts.statements or facts.databases):
+        return []  # asked for each table of a mirror, and few batches have any
     databases = (facts.databases.get(database, ()) for database in (name[0], NO_DATABASE))
     found = [*facts.statements.get(name, ()), *(one for statements in databases for one in statements)]
     return sorted(dict.fromkeys(found), key=lambda one: one[1:3])

@@ -47,6 +47,7 @@ def test_all_are_looked_at_in_turn_and_few_at_once(looks: Looks) -> None:
     looks.removed = {"t3", "t149"}
     assert looks.look() == ["t3"]
     assert len(looks.seen) == AT_START
+    assert not looks.presence.due()
     assert looks.look() == []
     assert looks.seen == [], "one batch after the other costs nothing"
     found = []

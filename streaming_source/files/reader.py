@@ -26,7 +26,7 @@ def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.R
             facts = made.facts(partition.file, piece.data)
             decoder = decoder_of(replace(plan, tables=replace(plan.tables, catalog=piece.catalog)))
             with noted(f"offsets count from byte {piece.offset} of {partition.access.path}"):
-                choice = made.choice(piece.data, checksum=piece.checksum)
+                choice = made.choice(piece.data, checksum=piece.checksum, carried=piece.carried)
                 decoded = decoder.decode(
                     piece.data,
                     checksum=piece.checksum,

@@ -189,7 +189,7 @@ class FileSurvey:
             completed = completes(text.begin)
             if completed is not None:
                 held = self._held.pop(completed, [])
-                self._told(held if commits(text.statement) else [], xa=True)
+                self._told(held if commits(text.statement) else [])
                 continue
             names = changed_selection(self._tables, text.statement, version, self._temporary)
             if names is None:
@@ -203,10 +203,10 @@ class FileSurvey:
             else:
                 self._held.setdefault(xid, []).append(error)
 
-    def _told(self, errors: list[StatementDmlError], *, xa: bool = False) -> None:
-        """Go on behind these changes, or refuse to; `xa`: they come as no rows, as their text is elsewhere."""
+    def _told(self, errors: list[StatementDmlError]) -> None:
+        """Go on behind these changes, or refuse to."""
         for error in errors:
-            if self._on_statement_dml == "fail" or (xa and self._on_statement_dml == "row"):
+            if self._on_statement_dml == "fail":
                 raise error
             if not self.found.statement_dml and self._on_statement_dml in ("warn", "row"):
                 _log.warning("%s", error.message)
@@ -256,7 +256,8 @@ class FileSurvey:
             if xa.action is XaAction.PREPARE:
                 start, end = (part.offset + found.origin(offset) for offset in (xa.start, xa.end))
                 group = PreparedInFile(access, start, end, part.description)
-                self._prepared[xa.xid] = _PreparedExtent(group, _has_rows(found, xa, wanted), catalog)
+                told = self._tables.statement_rows and xa.xid in self._held
+                self._prepared[xa.xid] = _PreparedExtent(group, told or _has_rows(found, xa, wanted), catalog)
                 continue
             prepared = self._prepared.pop(xa.xid, None)
             if xa.action is XaAction.ROLLBACK:

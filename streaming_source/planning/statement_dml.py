@@ -3,8 +3,7 @@
 In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
 such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
 the others they are counted, for the query's progress. A transaction that was rolled back counts: it was logged because
-it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows; `row` fails
-there, as the text is elsewhere.
+it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows.
 
 Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
 looked through once, when the first statement that uses one comes.
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ENDING: Final = ("fail", "row")
 _TOLD: Final = ("warn", "row")
 
 
@@ -72,7 +70,7 @@ class StatementDml:
         first: _FoundStatement | None = None
         count = 0
         for found in self._within(log, start, place, head.location, reached=head.position):
-            if self._ends(found):
+            if self._mode == "fail":
                 return self._before(log, start, place, found)
             first, count = first or found, count + 1
         self.count += count
@@ -86,10 +84,9 @@ class StatementDml:
         Raises:
             StatementDmlError: the query may not go on behind the group.
         """
-        if self._mode in _ENDING:
+        if self._mode == "fail":
             for found in self._within(log, start, place, end):
-                if self._ends(found):
-                    self._before(log, start, place, found)
+                self._before(log, start, place, found)
 
     def admit_all(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
@@ -104,15 +101,11 @@ class StatementDml:
         for found in self._within(log, start, place, end.reached):
             if not end.exact and not _covers(upto, found.text):
                 continue
-            if self._ends(found):
+            if self._mode == "fail":
                 raise _error(found, batch=True)
             first, count = first or found, count + 1
         if first is not None and self._mode in _TOLD:
             _warn(first, count)
-
-    def _ends(self, found: _FoundStatement) -> bool:
-        """Tell whether the query may not go on behind a statement."""
-        return self._mode == "fail" or (self._mode == "row" and completes(found.text.begin) is not None)
 
     def _before(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, found: _FoundStatement) -> RelayHead:
         head = log.at(found.text.location)

@@ -121,14 +121,14 @@ class CountedGroups:
         assert self._log is not None, "what is counted belongs to a log"  # noqa: S101
         (needs,), self._prepared = follow(self._log, [(start, end)], self._prepared)
         data = MappedRange(*part, carried=tuple(MappedRange(*group.bytes) for group in needs.carried))
-        mapped = MappedRelayRange(part)
+        mapped, carried = MappedRelayRange(part), data.carried_groups()
         content = mapped.data
-        if len(content) > LARGE_BYTES and not data.carried:
+        if len(content) > LARGE_BYTES and not carried:
             groups, counts = count_group(content, self._tables, checksum=part.checksum, passed=mapped.passed)
         else:
-            groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=data.carried_groups())
+            groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=carried)
         if self._tables.include_ddl:
-            statements = DdlRows(self._tables, content, checksum=part.checksum)
+            statements = DdlRows(self._tables, content, checksum=part.checksum, carried=carried)
             statements.find(groups)
             counts += statements.counts()
         found = np.flatnonzero(counts)

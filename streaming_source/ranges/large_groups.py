@@ -97,7 +97,7 @@ class LargeGroups:
         """
         index = self.index(group)
         if index is None:
-            return [MappedRange(*group)]
+            return [MappedRange(*group) if commit is None else MappedRange(*commit, carried=(MappedRange(*group),))]
         if not index.total_selected or (commit is None and index.ending == r.ENDS_XA_PREPARE):
             return []
         events = _events(group, index) if commit is None else _commit_events(commit)

@@ -2,7 +2,8 @@
 `onStatementDml=row` asks for it.
 
 In: the bytes of a range, and what is selected. Out: per statement the tables that it may have changed, or the database
-that it was made in where its text does not tell. Of an XA transaction nothing: the planner ends the stream before it.
+that it was made in where its text does not tell. The statements of an XA transaction count where that is committed, as
+its rows do.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from replica.protocol.header import EventHeader
 from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
 from streaming_source.rows.ddl_statements import Named
-from streaming_source.rows.statement_dml import prepares
+from streaming_source.rows.statement_dml import commits, completes, prepares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from replica.protocol.transaction_events import XaId
     from replica.rows.scan.scan import Bytes
+    from replica.rows.scan.xa import CarriedGroup
     from replica.schema.session import Logged
     from streaming_source.selection.resolver import SelectedTables
 
@@ -43,17 +46,40 @@ def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
     return FormatDescriptionEvent(EventHeader(0, 0, 0, 0, 0, 0), "", 0, bytes(lengths), algorithm)
 
 
-def texts_of_changes(data: Bytes, *, checksum: bool) -> Iterator[tuple[int, Logged]]:
-    """Yield the statements that changed rows and are no DDL, each behind the offset where its group begins."""
+def texts_of_changes(
+    data: Bytes, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
+) -> Iterator[tuple[int, Logged]]:
+    """Yield the statements that changed rows and are no DDL, each behind the offset where its group begins, or the
+    group that commits it. `carried`: groups that were prepared before the range.
+    """
+    prepared: dict[XaId, list[Logged]] = {}
+    for group in carried:
+        for text in logged_texts(group.data, description_of_texts(checksum=group.checksum)):
+            xid = prepares(text.begin)
+            if xid is not None and _changes_rows(text.statement):
+                prepared.setdefault(xid, []).append(text.statement)
     for text in logged_texts(data, description_of_texts(checksum=checksum)):
-        changed = changed_tables(text.statement)
-        if changed is not None and not changed.defines and prepares(text.begin) is None:
-            yield text.start, text.statement
+        completed, xid = completes(text.begin), prepares(text.begin)
+        if completed is not None:
+            held = prepared.pop(completed, [])
+            if commits(text.statement):
+                yield from ((text.start, statement) for statement in held)
+        elif _changes_rows(text.statement):
+            if xid is None:
+                yield text.start, text.statement
+            else:
+                prepared.setdefault(xid, []).append(text.statement)
 
 
 def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:
-    """Tell whether there is such a statement."""
-    return next(texts_of_changes(data, checksum=checksum), None) is not None
+    """Tell whether there is such a statement, be it of a transaction that is only prepared."""
+    texts = logged_texts(data, description_of_texts(checksum=checksum))
+    return any(_changes_rows(text.statement) for text in texts)
+
+
+def _changes_rows(statement: Logged) -> bool:
+    changed = changed_tables(statement)
+    return changed is not None and not changed.defines
 
 
 def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:

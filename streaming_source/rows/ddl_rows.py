@@ -4,7 +4,8 @@ In: the groups of a range, its bytes, and what is selected. Out: a `ChangeBatch`
 come before a row change, or behind all of them. Their ordinals are below zero and end with -1, so that they come before
 the rows of the same transaction (CREATE TABLE … SELECT) and no identity is given twice; tables that are named and not
 selected count, so that ordinals do not depend on the selection. Only groups that the server marks as DDL, or that hold
-nothing but a statement, are looked into, and with `onStatementDml=row` those that hold a change of rows as text.
+nothing but a statement, are looked into, and with `onStatementDml=row` those that hold a change of rows as text, or
+commit an XA transaction that does.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from streaming_source.rows.changes_in_texts import changed_names, description_of
 from streaming_source.rows.ddl_statements import named_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from replica.rows.scan.xa import CarriedGroup
     from replica.schema.session import Logged
     from streaming_source.rows.ddl_statements import Named
     from streaming_source.selection.resolver import SelectedTables
@@ -50,11 +52,14 @@ class DdlRow(NamedTuple):
 
 
 class DdlRows:
-    """The DDL rows of one range; `groups` are told when its decoding begins."""
+    """The DDL rows of one range; `groups` are told when its decoding begins. `carried`: groups prepared before it."""
 
-    def __init__(self, tables: SelectedTables, data: memoryview, *, checksum: bool) -> None:
+    def __init__(
+        self, tables: SelectedTables, data: memoryview, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
+    ) -> None:
         self._tables = tables
         self._data = data
+        self._carried = carried
         self._description = description_of_texts(checksum=checksum)
         self._groups: Groups | None = None
         self._rows: list[DdlRow] = []
@@ -124,7 +129,9 @@ class DdlRows:
     def _changes(self, groups: Groups) -> dict[int, list[tuple[Named, Logged]]]:
         """Return the statements that changed rows without telling them, by the number of their group."""
         found: dict[int, list[tuple[Named, Logged]]] = {}
-        for start, statement in texts_of_changes(self._data, checksum=bool(self._description.checksum)):
+        for start, statement in texts_of_changes(
+            self._data, checksum=bool(self._description.checksum), carried=self._carried
+        ):
             for number in np.flatnonzero(groups.start == start).tolist():
                 found.setdefault(number, []).extend(
                     (name, statement) for name in changed_names(self._tables, statement)

@@ -67,11 +67,12 @@ def open_range(part: ChangeRange, plan: ReadPlan) -> OpenRange:
     made, data = RecordBatches(tables), part.data()
     facts = made.facts(part.file, data, part.read)
     lost: list[XaGroup] | None = [] if part.lenient else None
-    choice = made.choice(data, checksum=part.checksum, bounds=part.bounds, rows=part.rows)
+    carried = part.carried_groups()
+    choice = made.choice(data, checksum=part.checksum, carried=carried, bounds=part.bounds, rows=part.rows)
     decoded: Iterable[ChangeBatch] = decoder_of(tables).decode(
         data,
         checksum=part.checksum,
-        carried=part.carried_groups(),
+        carried=carried,
         unprepared=lost,
         only=choice.groups,
         ends=part.ends,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.decode import RangeDecoder
+    from replica.rows.scan.xa import CarriedGroup
     from streaming_source.rows.change_rows import RangeFacts
     from streaming_source.rows.partition import GroupBounds, ReadRows, RowBounds
     from streaming_source.rows.range_choice import RangeChoice
@@ -49,7 +50,13 @@ class RecordBatches:
         return RangeFacts(self._server, file, data, read)
 
     def choice(
-        self, data: memoryview, *, checksum: bool, bounds: GroupBounds | None = None, rows: Sequence[RowBounds] = ()
+        self,
+        data: memoryview,
+        *,
+        checksum: bool,
+        carried: Sequence[CarriedGroup] = (),
+        bounds: GroupBounds | None = None,
+        rows: Sequence[RowBounds] = (),
     ) -> RangeChoice:
         from streaming_source.rows.range_choice import RangeChoice
 
@@ -57,7 +64,7 @@ class RecordBatches:
         if self._tables.include_ddl:
             from streaming_source.rows.ddl_rows import DdlRows
 
-            statements = DdlRows(self._tables, data, checksum=checksum)
+            statements = DdlRows(self._tables, data, checksum=checksum, carried=carried)
         return RangeChoice(self._tables, statements, bounds, rows)
 
     def batches(

@@ -33,8 +33,7 @@ CAUSE_OF_DDL: Final = "It is logged so in every binlog_format; includeDdl=true d
 ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "
 REMEDY: Final = (
     "repeat the change in the sink or copy the table there again, and go on behind it with onStatementDml=warn and the "
-    "same checkpoint. A mirror stops so before a transaction of XA alone, and does not take that option: drop its "
-    "control table and its targets, and name a new checkpoint."
+    "same checkpoint."
 )
 REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy the table instead."
 

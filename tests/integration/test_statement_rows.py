@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import VariantVal
 
-from replica.errors import StatementDmlError
+from streaming_source.files.load_files import load_files
+from streaming_source.files.reader import read_file_changes
 from streaming_source.rows.reader import read_changes
 from tests.integration.schema_stream import Stream
 from tests.integration.snapshot.query import SnapshotQuery
@@ -66,15 +67,6 @@ def test_each_statement_that_counts_comes_as_a_row(shop: Shop, tmp_path: Path) -
         with shop.server.connect(database=shop.name, local_infile=True) as connection, connection.cursor() as cursor:
             for text in texts:
                 cursor.execute(text)
-        if any(text.startswith("XA COMMIT") for text in texts):
-            with pytest.raises(StatementDmlError):
-                stream.read(shop.row("row"))
-            stream.stop()
-            stream.given["onStatementDml"] = "ignore"
-            stream.read(shop.row("row"))
-            stream.stop()
-            stream.given["onStatementDml"] = "row"
-            continue
         before = len(stream.rows)
         stream.read(shop.row("row"))
         assert len(stream.rows) > before, "what is behind a statement comes, too"
@@ -134,6 +126,60 @@ def test_what_is_still_to_be_read_is_read_behind_the_statement(
         assert set(seen) == set(now), "each row came"
         assert behind, "rows came behind the last statement"
         assert {key: seen[key] for key in behind} == {key: now[key] for key in behind}
+
+
+XA_TEXT = "INSERT INTO t (v) VALUES ('told')"
+
+
+@pytest.mark.parametrize("bounds", [{}, {"maxRowsPerTrigger": "1"}])
+def test_statements_of_an_xa_transaction_come_where_it_is_committed(
+    shop: Shop, tmp_path: Path, bounds: dict[str, str]
+) -> None:
+    """Also where it was prepared in an earlier batch, before a restart or in an earlier file; rolled back they never
+    come.
+    """
+    shop.server.sql("FLUSH BINARY LOGS")
+    first = str(shop.server.value("SHOW MASTER STATUS"))
+    shop.start = shop.server.gtid_binlog_pos()
+    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS, **bounds)
+    for ending in ("ROLLBACK", "COMMIT"):
+        with shop.server.connect(database=shop.name) as connection, connection.cursor() as cursor:
+            for text in (STATEMENT, "XA START 'x'", XA_TEXT, "XA END 'x'", "XA PREPARE 'x'"):
+                cursor.execute(text)
+            stream.read(shop.row("row 1"))
+            stream.stop()
+            shop.server.sql("FLUSH BINARY LOGS")
+            cursor.execute(f"XA {ending} 'x'")
+        stream.read(shop.row("row 2"))
+        assert stream.told == ([("t", XA_TEXT)] if ending == "COMMIT" else [])
+    stream.stop()
+    assert len(stream.rows) == 4
+    paths = [str(shop.server.datadir / name) for name in shop.server.binlogs() if name >= first]
+    loaded = load_files({"table": f"{shop.name}.t", "path": ",".join(paths), **ROWS})
+    found = [
+        row
+        for partition in loaded.partitions
+        for batch in read_file_changes(partition, loaded.plan)
+        for row in batch.to_pylist()
+    ]
+    assert [row["source"]["sql"] for row in found if row["op"] == "ddl"] == [XA_TEXT]
+    assert [row["op"] for row in found].count("insert") == len(stream.rows)
+
+
+@pytest.mark.slow
+def test_a_large_xa_transaction_has_its_statement_too(shop: Shop, tmp_path: Path) -> None:
+    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
+    stream.begin()
+    many = "INSERT INTO t (v) SELECT CONCAT(REPEAT('x', 900), UUID()) FROM mysql.seq_1_to_20000"
+    with shop.server.connect(database=shop.name) as connection, connection.cursor() as cursor:
+        for text in (MIXED, "XA START 'x'", many, "DELETE FROM t WHERE id = 1", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(text)
+        stream.read(shop.run("INSERT INTO u (v) VALUES ('u')"))
+        cursor.execute("XA COMMIT 'x'")
+    stream.read(shop.row("row"))
+    assert [one for one in stream.told if not _defines(one[1])] == [("t", "DELETE FROM t WHERE id = 1")]
+    assert len(stream.rows) == 20_001
+    stream.stop()
 
 
 def query_image(row: dict[str, Any]) -> dict[str, Any]:

@@ -109,9 +109,15 @@ class Targets:
             return False
         owner = target.properties().get(MIRROR)
         if owner != self._mirror:
-            whose = "made by something else" if owner is None else f"of another mirror, {owner}"
+            if owner is None:
+                raise ConfigError(
+                    f"the target {target.name} is there and made by something else.",
+                    hint="Drop it, or choose another template for the names of targets (into).",
+                )
             raise ConfigError(
-                f"the target {target.name} is there and {whose}.",
-                hint="Drop it, or choose another template for the names of targets (into).",
+                f"the target {target.name} is there and of another mirror, {owner}; this one is {self._mirror}, with "
+                f"the control table {self._settings.names.control}.",
+                hint="Choose another template for the names of targets (into) for this one. Drop the target only where "
+                "the other mirror is not run any more.",
             )
         return True

@@ -193,5 +193,7 @@ class RelayFiles:
 def purged(number: int) -> DataLossError:
     return DataLossError(
         f"relay.{number:06d} is no longer in the relay log.",
-        hint="It was purged: keep the relay log longer than the slowest query needs, or start that query again.",
+        hint="The limits of the relay log removed it, or someone did. Start the query again: one with a relay log of "
+        "its own fetches from the primary what that still has. Where it comes again, keep the relay log longer than "
+        "the slowest query needs.",
     )

@@ -71,14 +71,14 @@ class Loss(NamedTuple):
         return {**loss, "preparedOnly": True} if self.prepared_only else loss
 
 
-def explained(error: PositionLostError, *, given: bool = False) -> PositionLostError:
+def explained(error: PositionLostError, *, given: bool = False, where: str = "") -> PositionLostError:
     """Return the error with the ways out of it that a query has. `given`: the position is the option
-    startingPosition.
+    startingPosition; `where`: what its relay log has of it, before what the server says.
     """
     if isinstance(error, AmbiguousPositionError):
         return error
     hint = _GO_ON if isinstance(error, PositionPurgedError) else _GIVEN if given else _ANOTHER
-    return type(error)(error.message, code=error.code, sqlstate=error.sqlstate, hint=hint)
+    return type(error)(where + error.message, code=error.code, sqlstate=error.sqlstate, hint=hint)
 
 
 def prepared_lost(error: PositionLostError, resume: GtidPosition, position: GtidPosition) -> PositionLostError:

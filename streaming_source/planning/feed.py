@@ -229,12 +229,19 @@ class ReplicaFeed:
             self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
             return replace(offset, resume=offset.position)
         if self._options.fail_on_data_loss:
-            raise explained(error) from None
+            raise explained(error, where=self._not_held(offset)) from None
         position, loss = go_on_after(offset.position, self._replica.earliest_position())
         if loss is None:
             raise explained(error) from None  # it was purged for another reason than its age
         self.losses.add(loss)
         return SourceOffset(position, position)
+
+    def _not_held(self, offset: SourceOffset) -> str:
+        """Say that the relay log lacks what a query needs next, too: it may have had it, and be another folder now."""
+        return (
+            f"what follows {offset.resume or 'the beginning'} is not in the relay log {self.log.directory} (not any "
+            "more, where that was removed or is another one), and the server has removed it. "
+        )
 
     def _has(self, offset: SourceOffset) -> bool:
         """Tell whether the server has what follows the position itself."""

@@ -39,6 +39,7 @@ from streaming_source.mirroring.table_work import RESYNC, TableWork, kept_in
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
 from streaming_source.ruling.kept_rule import kept_rule
 
@@ -99,6 +100,7 @@ class MirrorSink:
             self._apply(batch, number, end)
             self._first, self._end = False, end
             self._repairs.serve(spark, self._rows)
+            forget_ended(spark)
 
     def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
         rows = {row.name: row for row in mirrored_tables(spark, self._settings.names.control)}

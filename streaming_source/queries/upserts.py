@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
 from streaming_source.queries.delta_fit import check_delta
+from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.row_events import image_columns
 
@@ -89,6 +90,7 @@ class Upsert:
                 batch.sparkSession.sql(merge, changes=changes)
         finally:
             batch.unpersist()
+        forget_ended(batch.sparkSession)
 
     def _typed(self, batch: DataFrame, target: StructType) -> DataFrame:
         """Turn VARIANT images into STRUCTs of the table's columns; return others as they are."""

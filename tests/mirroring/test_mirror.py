@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
+_KEPT = """
+executions = spark._jvm.org.apache.spark.sql.execution.SQLExecution
+kept = spark.sparkContext._jsc.sc().dagScheduler().activeQueryToJobs().keySet().toArray()
+result = [int(number) for number in kept if executions.getQueryExecution(int(number)) is None]
+"""
+"""Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
+
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[MariaDb]:
@@ -68,6 +75,7 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     )
     mirror.break_off()
     mirror.run()
+    assert mirror.workbench.run(_KEPT) == []
     mirror.assert_equal("orders", "lines", "codes")
     versions = mirror.workbench.run(
         "from streaming_source.mirroring.control import mirrored_tables\n"

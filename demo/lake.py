@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 
 from demo.shop import DATABASE
 from streaming_source import audit, mirror
+from streaming_source.queries.query_start import TOO_SLOW
 from tests.fixtures.jars import delta_settings
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 CONTROL: Final = "lake.mirror_control"
 GOODBYE_S: Final = 20.0
 """A replica that is told to stop needs well under one, a Java machine that is killed too."""
-TOO_SLOW: Final = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start, and no setting changes that."""
 TRIES: Final = 6
 FOR_A_MINUTE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",

@@ -23,7 +23,8 @@ POLL_S: Final = 0.1
 TRIES: Final = 6
 """A minute in all. A Python that cannot start at all is told by the same words, and would fail for ever."""
 _BEFORE: Final = "Initializing"  # sources, and StreamExecution itself
-_TOO_SLOW: Final = "Python worker failed to connect back"
+TOO_SLOW: Final = "Python worker failed to connect back"
+"""What Spark says where a Python process of its took more than ten seconds to start."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,4 +62,4 @@ def _waited_for(query: StreamingQuery) -> StreamingQuery:
 
 
 def _was_too_slow(query: StreamingQuery) -> bool:
-    return not query.isActive and _TOO_SLOW in str(query.exception() or "")
+    return not query.isActive and TOO_SLOW in str(query.exception() or "")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
+from streaming_source.queries.query_start import TOO_SLOW
 from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
-from tests.system.soak.spark_driver import TOO_SLOW, kill_application
+from tests.system.soak.spark_driver import kill_application
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from streaming_source.queries.query_start import TOO_SLOW
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.jars import delta_settings
 from tests.fixtures.spark_home import spark_python
@@ -28,8 +29,6 @@ WARM_TIMEOUT_S = 300.0
 """A JVM and a first look at the source take 8 s on a quiet machine, two minutes where twenty share two cores."""
 ORPHAN_TIMEOUT_S = 60.0
 """A source process says goodbye for two seconds, a worker ends when it finds its socket closed."""
-TOO_SLOW = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start, and no setting changes that."""
 LOG_TAIL = 6000
 
 

@@ -200,6 +200,12 @@ class ReadingList:
             return not self._names and not self._begun
 
     @property
+    def all_ended(self) -> bool:
+        """Whether every table is read to its end, or gone."""
+        with self.changed:
+            return not self._names and all(table.ended for table in self._begun.values())
+
+    @property
     def all_begun(self) -> bool:
         """Whether a thread has begun every table."""
         with self.changed:

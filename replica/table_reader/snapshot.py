@@ -17,7 +17,7 @@ from replica.errors import DisconnectedError, ReplicaError
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
-from replica.table_reader.chunk_choice import ALL, choose_chunks
+from replica.table_reader.chunk_choice import ALL, BATCH_BYTES, choose_chunks
 from replica.table_reader.chunk_reader import passes
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.followed_names import FirstNames, FollowedNames
@@ -164,6 +164,20 @@ class TableSnapshot:
         """
         self._check()
         return bool(self._list.deliverable()) or self._list.finished
+
+    def more_comes(self, limit: ReadLimit) -> bool:
+        """Tell whether a batch of this limit would take more rows if it waited: it is not full yet, and they are read.
+
+        Raises:
+            ReplicaError: the error that ended the threads.
+        """
+        self._check()
+        if self._list.all_ended or self._threads.waits_for:
+            return False
+        waiting = [chunk for table in self._list.deliverable() for chunk in list(table.chunks)]
+        rows, size = sum(chunk.rows for chunk in waiting), sum(chunk.size for chunk in waiting)
+        full = limit.rows is not None and rows >= limit.rows
+        return not full and size < (BATCH_BYTES if limit.size is None else limit.size)
 
     def advance(
         self,

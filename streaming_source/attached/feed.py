@@ -43,9 +43,11 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.002
 """How often the head is looked at while groups come: a look takes some 20 microseconds."""
-IDLE_POLL_S: Final = 0.01
-IDLE_AFTER_S: Final = 2.0
-"""A log that was silent for so long is looked at less often, to leave the processor alone."""
+IDLE_POLL_S: Final = 0.05
+"""The longest pause between two looks at a log that is silent."""
+SILENCE_A_LOOK: Final = 400
+"""A silent log is looked at once in this part of its silence, to leave the processor alone: what comes at its end is
+seen late by so little of it."""
 POSITION_POLL_S: Final = 0.1
 ASK_S: Final = 2.0
 """A server that does not answer must not hold up a query that reads on without it."""
@@ -255,7 +257,7 @@ class AttachedFeed:
                 self._news_s = now
                 self._daemon.seen()
                 return True
-            pause = POLL_S if now - self._news_s < IDLE_AFTER_S else IDLE_POLL_S
+            pause = min(IDLE_POLL_S, max(POLL_S, (now - self._news_s) / SILENCE_A_LOOK))
             time.sleep(min(pause, deadline - now))
             now = time.monotonic()
         self._daemon.check()

@@ -14,6 +14,7 @@ from replica.schema.alter import read_alteration
 from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import tokenize
 from replica.schema.statements import Verb, read_statement
+from streaming_source.mirroring.blurred_key import blurred_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -29,9 +30,16 @@ def lost_key(sql: str, after: TableSchema, keys: Collection[str]) -> str | None:
     gone = [key for key in keys if key not in columns]
     if gone:
         return f"it takes away the key column {gone[0]}."
-    if set(keys) == {after.columns[number].name for number in after.primary_key}:
-        return None
-    loose = [key for key in keys if columns[key].nullable]
+    blurred = blurred_names(columns[key] for key in keys)
+    if blurred:
+        return f"behind it the label '' of the key column {blurred[0]} looks like no label at all."
+    primary = set(keys) == {after.columns[number].name for number in after.primary_key}
+    return None if primary else _lost_unique(sql, after, keys)
+
+
+def _lost_unique(sql: str, after: TableSchema, keys: Collection[str]) -> str | None:
+    """Return what the statement does to a unique index, whose columns are there behind it."""
+    loose = [column.name for column in after.columns if column.name in keys and column.nullable]
     if loose:
         return f"behind it NULL may stand in the key column {loose[0]}, more than once."
     names = _renamed(sql, after.database)

@@ -19,18 +19,20 @@ from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
 from replica.table_reader.verdict import ask_verdicts
 from streaming_source.attached.folder import attached_directory
+from streaming_source.mirroring.blurred_key import blurred_names, sharp_indexes
 from streaming_source.mirroring.column_defaults import ask_defaults
 from streaming_source.schema.origin import READINGS, tables_and_origin
 from streaming_source.selection.resolver import SelectedTables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
+    from replica.table_reader.indexes import TableIndex
     from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.options.source_options import SourceOptions
 
@@ -43,12 +45,15 @@ _VIEWS = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE T
 
 
 class SourceTable(NamedTuple):
-    """A table of the server. `keys`: the columns that tell its rows apart, empty where none do."""
+    """A table of the server. `keys`: the columns that tell its rows apart, empty where none do; `blurred`: the column
+    for which its own key is none.
+    """
 
     definition: TableSchema
     keys: tuple[str, ...]
     comment: str
     defaults: Defaults
+    blurred: str | None = None
 
 
 class SourceTables(NamedTuple):
@@ -147,10 +152,22 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
     found = {}
     for name, definition in tables.items():
         if name in comments:
-            key = choose_key(definition, indexes.get(name, ()))
-            keys = () if key is None else tuple(definition.columns[number].name for number in key.columns)
-            found[name] = SourceTable(definition, keys, comments[name], defaults.get(name, {}))
+            keys, blurred = _keys(definition, indexes.get(name, ()))
+            found[name] = SourceTable(definition, keys, comments[name], defaults.get(name, {}), blurred)
     return SourceTables(found, position)
+
+
+def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple[str, ...], str | None]:
+    """Return the columns that tell rows apart; where none do, the column for which an index is no key, if there is
+    one.
+    """
+    for some in (sharp_indexes(definition, indexes), indexes):
+        key = choose_key(definition, some)
+        if key is not None:
+            columns = [definition.columns[number] for number in key.columns]
+            blurred = next(iter(blurred_names(columns)), None)
+            return (tuple(column.name for column in columns), None) if blurred is None else ((), blurred)
+    return (), None
 
 
 def _unchanged(

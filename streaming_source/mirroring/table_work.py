@@ -35,7 +35,7 @@ from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
-from streaming_source.mirroring.outlines.table_rows import rows_of_table, typed_columns
+from streaming_source.mirroring.outlines.table_rows import by_name_alone, rows_of_table, typed_columns, values_read
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
 from streaming_source.mirroring.versions import has_batch
@@ -124,8 +124,17 @@ class TableWork:
         return self.batch.sparkSession
 
     def _rows(self) -> DataFrame:
-        wide = self.settings.options.sequence_numbers == "decimal"
-        return rows_of_table(self.batch, self.row.name, self._columns, self.facts, wide_sequence=wide)
+        return rows_of_table(self.batch, self.row.name, self._columns, self.facts, wide_sequence=self._wide)
+
+    def _reads(self) -> DataFrame:
+        """Return the rows that were read, with no more than is appended."""
+        if self._columns is None or not self._mode.appends_values or not by_name_alone(self.row.name):
+            return self._rows().where("op = 'read'")
+        return values_read(self.batch, self.row.name, self._columns, self.facts, wide_sequence=self._wide)
+
+    @property
+    def _wide(self) -> bool:
+        return self.settings.options.sequence_numbers == "decimal"
 
     def _append(self, rows: DataFrame) -> None:
         """Append rows of which none can be there; once, however often the batch comes."""
@@ -150,18 +159,16 @@ class TableWork:
             self._append(self._rows())
         elif not self._mode.repeatable:
             self._once()
-        elif self._new or self.facts.partial:
-            # A target that was made for this batch is made again where the batch comes again, and Delta would take an
-            # append for one that is there.
+        elif self.facts.partial or (self._new and self.facts.changes):
+            # A new target begins with the batch, in which the table may have changes from before it was read.
             self._merge(self._rows())
         else:
             if self.facts.changes:
                 self._merge(self._rows().where("op <> 'read'"))
-            reads = self._rows().where("op = 'read'")
             if self.facts.reads and self._mode.can_append(self._target):
-                self._append(reads)
+                self._append(self._reads())
             elif self.facts.reads:
-                self._merge(reads)
+                self._merge(self._rows().where("op = 'read'"))
 
     def _once(self) -> None:
         """Bring in all of the batch by one commit, unless an earlier try did."""
@@ -170,7 +177,7 @@ class TableWork:
         if self.facts.changes:
             self._merge(self._rows())
         else:
-            self._append(self._rows())
+            self._append(self._reads())
 
     def _part(self, rows: DataFrame) -> BatchPart:
         """Give change rows the columns of the target."""

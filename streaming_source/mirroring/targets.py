@@ -53,8 +53,10 @@ class Targets:
         mode = mode_of(named, table.keys)
         counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
         if not table.keys and not mode.append_only and not counted:
+            but = f" but for one with {table.blurred}, whose label '' looks like no label at all"
             raise SchemaError(
-                f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL.",
+                f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL"
+                f"{but if table.blurred else ''}.",
                 hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
                 "(snapshotUnkeyed=whole).",
             )

@@ -99,6 +99,12 @@ class Admission:
         self._last_batch_s: float | None = None
         self._held_at: RelayLocation | None = None
 
+    @property
+    def fills(self) -> int:
+        """The bytes that fill a batch; 0 where it is rows or transactions that do."""
+        limits = self._limits
+        return 0 if limits.max_rows or limits.max_transactions else COMPILING.most_bytes(limits.max_bytes)
+
     # -- waiting for rows ------------------------------------------------------------------------------------------
 
     @property

@@ -27,7 +27,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError
+from replica.errors import ConfigError, OutOfOrderGtidError
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 
 GATHER_S: Final = 0.1
 """How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""
+
+LONGEST_POLL_S: Final = 0.5
+"""The longest wait for news. Spark asks again at once, and each question costs it and us some milliseconds of CPU time;
+but another source of the same query, and whoever stops the query, wait for the answer."""
+SILENCE_A_POLL: Final = 40
+"""A log that was silent for so many times LONG_POLL_S is waited for longer: a part of its silence."""
 
 
 class ChangePlanner:
@@ -90,6 +96,7 @@ class ChangePlanner:
         self._anchor_due = False
         self._target: ReadingEnd | None = None
         self._planned: RelayHead | None = None
+        self._news_s = time.monotonic()
 
     def prepare_available_now(self) -> None:
         """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
@@ -108,7 +115,7 @@ class ChangePlanner:
 
     def latest_offset(self, start: SourceOffset, *, bounded: bool) -> SourceOffset:
         """Return where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a
-        second.
+        second, or after half a one where nothing was new for long.
 
         While tables are left to read it waits for their rows: an answer without progress says that all is processed.
         Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
@@ -163,6 +170,8 @@ class ChangePlanner:
         """Return the end of a batch with rows of the tables themselves, as of that place."""
         if self._rows is None or not self._is_reading(start):
             return end
+        if end is None and bounded:
+            self._rows.gather(start, ends=self._target is not None)
         place = self._places.of_start(start if end is None else end)
         if not place.exact:
             return end  # no state of the tables was ever that of this position, in the order of this log
@@ -180,14 +189,18 @@ class ChangePlanner:
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
-        news = self._feed.wait_beyond(seen, 0.0 if ready else LONG_POLL_S)
+        poll_s = 0.0 if ready else LONG_POLL_S if reading else self._poll_s()  # rows that are read are news too
+        news = self._feed.wait_beyond(seen, poll_s)
         self._planned = self._planned or self._places.head_at(place)
         if not news:
             self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
             self._places.check_room(place)
             return None
+        self._news_s = time.monotonic()
         if seen > place.reached:
             time.sleep(GATHER_S)
+        if self._target is not None and not reading:
+            self._fill(place, self._target)
         goal = self._order.reach(self._feed.log, place.reached, self._goal(place))
         end = admission.end(self._feed.log, start, place, goal, wait=wait)
         if end is None:
@@ -198,6 +211,29 @@ class ChangePlanner:
             self._places.remember(start, OffsetPlace.exactly(goal, place.prepared) if place.exact else place)
             return None
         return self._offset(start, place, end)
+
+    def _poll_s(self) -> float:
+        """Return how long to wait for news."""
+        silence = time.monotonic() - self._news_s
+        return min(LONGEST_POLL_S, max(LONG_POLL_S, silence / SILENCE_A_POLL))
+
+    def _fill(self, place: OffsetPlace, target: ReadingEnd) -> None:
+        """Wait while more of what is to be read comes in than a batch from `place` has: a sink pays for each batch."""
+        while not target.is_there:
+            head = self._feed.head().location
+            if self._bytes_between(place.reached, head) >= self._admission.fills:
+                return
+            try:
+                news = self._feed.wait_beyond(head, LONG_POLL_S)
+            except OutOfOrderGtidError:
+                return  # what is before it comes first
+            if not news:
+                return
+
+    def _bytes_between(self, start: RelayLocation, end: RelayLocation) -> int:
+        if self._backlog is None:  # a feed that has started stays in its folder
+            self._backlog = Backlog(self._feed.log.directory)
+        return self._backlog.bytes(start, end)
 
     def _goal(self, place: OffsetPlace) -> RelayLocation:
         """Return how far a batch may go: to the head, or to the target if that is before it."""
@@ -248,9 +284,7 @@ class ChangePlanner:
         head, planned = self._feed.head(), self._planned
         report = self._places.offset_at(head).json()
         if planned is not None:
-            if self._backlog is None:  # a feed that has started stays in its folder
-                self._backlog = Backlog(self._feed.log.directory)
-            report["bytesBehind"] = self._backlog.bytes(planned.location, head.location)
+            report["bytesBehind"] = self._bytes_between(planned.location, head.location)
             if planned.timestamp:  # 0 before the first group
                 report["secondsBehind"] = max(0, head.timestamp - planned.timestamp)
         report |= self._admission.waiting | self._selection.report()

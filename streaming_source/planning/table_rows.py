@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, PrerequisiteError
 from replica.protocol.gtid import Gtid
@@ -25,20 +25,18 @@ from streaming_source.queries.reading_progress import progress_json, progress_li
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
-    from replica.table_reader.chunk_choice import ReadLimit
-    from replica.table_reader.snapshot import Advance
-    from replica.table_reader.snapshot_progress import SnapshotProgress
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
+    from streaming_source.planning.row_reading import RowReading
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import CatalogChanges
     from streaming_source.selection.resolver import SelectedTables
@@ -53,45 +51,6 @@ SAY_EVERY_S: Final = 60.0
 """How often the log tells how far the tables are read."""
 
 _log = logging.getLogger(__name__)
-
-
-class RowReading(Protocol):
-    """The reader of the tables: a `TableSnapshot`. Called by one thread."""
-
-    held_back: tuple[TableName, ...]
-    """Tables of which nothing can be had as of the position that was asked for last, and can behind it."""
-
-    def start(self, frontier: Frontier) -> None:
-        """Begin to read behind the frontier."""
-        ...
-
-    def ready(self) -> bool:
-        """Tell whether rows wait to be delivered."""
-        ...
-
-    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
-        """Move rows that wait to V and make them durable; None: nothing can be delivered now."""
-        ...
-
-    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
-        """Return the rows between two frontiers as of V, read again where they are lost."""
-        ...
-
-    def keep_from(self) -> RelayLocation | None:
-        """Return from where on the relay log is needed."""
-        ...
-
-    def release(self, frontier: Frontier) -> None:
-        """Let go what lies before the frontier."""
-        ...
-
-    def progress(self) -> SnapshotProgress:
-        """Tell how far it is."""
-        ...
-
-    def close(self) -> None:
-        """End all reading."""
-        ...
 
 
 class SnapshotRows:
@@ -130,6 +89,7 @@ class SnapshotRows:
         self._epoch: object = None
         self._steps: list[tuple[Frontier, Frontier]] = []
         self._next_word_s = 0.0
+        self._gathers_until_s = 0.0
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
@@ -212,6 +172,21 @@ class SnapshotRows:
         """Tell whether rows of tables wait to be delivered behind an offset."""
         return self.is_reading(offset) and self._running(offset.snapshot).ready()
 
+    def gather(self, start: SourceOffset, *, ends: bool) -> None:
+        """Wait for more rows of tables than are there, while they come and a batch is not full: each costs a sink the
+        same, and the first chunks of a table are small.
+
+        A query that `ends` (Trigger.AvailableNow) waits for all it takes; one whose batches wait for a minimum of
+        changes waits until `maxTriggerDelay` has passed since the batch before; no other waits.
+        """
+        if not self.is_reading(start) or not (ends or self._limits.min_rows is not None):
+            return
+        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
+
+        reading, limit = self._running(start.snapshot), ReadLimit(self._limits.max_rows, self._limits.max_bytes)
+        while (ends or time.monotonic() < self._gathers_until_s) and reading.more_comes(limit):
+            self._wait(start)
+
     def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:
         """Return where a batch from `start` to `head` ends, because a table takes another's name, and how far tables
         are read there without a row more.
@@ -274,6 +249,7 @@ class SnapshotRows:
         if not steps:
             return end
         self._steps = steps
+        self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
         return replace(start.place if end is None else end, snapshot=frontier)
 
     def _limit(self, *, changes: bool) -> tuple[int | None, int]:
@@ -348,6 +324,7 @@ class SnapshotRows:
         if not self._started and frontier is not None:
             reading.start(frontier)
             self._started = True
+            self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
         return reading
 
     def _say(self, start: SourceOffset) -> None:

@@ -123,6 +123,11 @@ class ReadingEnd:
             return last is not None and self._places.of_start(start).reached >= last
         return True
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the log has all that the reading is to read."""
+        return has_end(self._feed, self._end)
+
     def goal(self, place: OffsetPlace) -> RelayLocation:
         """Return how far a batch from `place` may go: to the end, or to the head before that."""
         head, end = self._feed.head(), self._end

@@ -28,6 +28,12 @@ def test_rows_that_the_old_key_would_take_for_one_are_all_there(mirrored: Callab
                 f"CREATE TABLE {table} (code INT NOT NULL, v INT NOT NULL, UNIQUE k (code))",
                 f"INSERT INTO {table} VALUES (1, 1), (2, 2)",
             )
+        for table, other in (("labelled", "UNIQUE other (v)"), ("alone", "KEY other (v)")):
+            primary.sql(
+                "USE shop",
+                f"CREATE TABLE {table} (kind ENUM('a') NOT NULL, v INT NOT NULL, UNIQUE k (kind), {other})",
+                f"INSERT INTO {table} VALUES ('a', 1)",
+            )
         mirror = mirrored(primary, "shop")
         mirror.run()
         primary.sql(
@@ -39,11 +45,19 @@ def test_rows_that_the_old_key_would_take_for_one_are_all_there(mirrored: Callab
             "INSERT INTO loosened VALUES (NULL, 3), (NULL, 4)",
             "ALTER TABLE bare DROP KEY k",
             "INSERT INTO bare VALUES (1, 1)",
+            "SET sql_mode = ''",
+            "ALTER TABLE labelled MODIFY kind ENUM('a', '') NOT NULL",
+            "INSERT INTO labelled VALUES ('', 2), ('no label', 3)",
+            "ALTER TABLE alone MODIFY kind ENUM('a', '') NOT NULL",
         )
         mirror.run()
-        mirror.assert_equal("dropped", "loosened")
+        mirror.assert_equal("dropped", "loosened", "labelled")
         states = mirror.states()
-        assert states["dropped"] == states["loosened"] == ("current", None)
+        assert states["dropped"] == states["loosened"] == states["labelled"] == ("current", None)
         state, error = states["bare"]
         assert state == "failed"
         assert "no primary key" in str(error)
+        state, error = states["alone"]
+        assert state == "failed"
+        assert "no primary key" in str(error)
+        assert "but for one with kind" in str(error)

@@ -29,6 +29,7 @@ class AppendLog:
 
     append_only = True
     repeatable = False
+    appends_values = False
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, none of them NOT NULL, and those of the flat shape."""

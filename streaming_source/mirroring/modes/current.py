@@ -23,6 +23,7 @@ class CurrentRows:
 
     append_only = False
     repeatable = True
+    appends_values = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and no more."""

@@ -35,6 +35,7 @@ class History:
 
     append_only = False
     repeatable = True
+    appends_values = False
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say when the version was valid.

@@ -43,6 +43,10 @@ class Mode(Protocol):
     def repeatable(self) -> bool:
         """Whether changes that come again change nothing; else who calls takes care that they come once."""
 
+    @property
+    def appends_values(self) -> bool:
+        """Whether `appended` takes nothing but the values of rows: not what is known of their transactions."""
+
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the columns of a target whose table has these."""
 

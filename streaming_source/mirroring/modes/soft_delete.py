@@ -32,6 +32,7 @@ class SoftDelete:
 
     append_only = False
     repeatable = True
+    appends_values = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say whether the row is deleted."""

@@ -3,6 +3,9 @@
 In: a batch of outlines, the name of a table, its columns. Out: a DataFrame of envelope rows. Its images are STRUCTs of
 these columns, decoded as they are wanted; without columns they are VARIANT, for rows of several definitions. Nothing is
 kept: the same rows come again, from the relay log, whenever the DataFrame is used.
+
+Rows that were read from their table, and of which no more than the values is wanted, come as columns of their own: each
+column of an envelope costs Spark a copy of it.
 """
 
 from __future__ import annotations
@@ -13,23 +16,29 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
-from streaming_source.schema.row_schema import envelope_schema
+from streaming_source.schema.row_schema import envelope_schema, spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.batch_facts import TableChanges
+    from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.schema.row_schema import TableColumn
 
 ROWS_A_TASK: Final = 50_000
 """Fewer rows are not worth a task of their own: starting one costs as much as decoding them."""
+TASKS_A_CORE: Final = 2
+MOST_ROWS_A_TASK: Final = 1_000_000
+"""Each task makes its projections, its statistics and a file of its own: a core gets no more tasks than keep all cores
+busy to the end, unless that would be very large files."""
 BROADCAST_BYTES: Final = 2 << 20
 """Spark takes these rows for as few bytes as their outline has, and would send a million of them to every task of a
 join. Below this it is right to: in memory a byte of the binlog is some four, and Spark's own limit is 10 MB."""
@@ -60,24 +69,68 @@ def rows_of_table(
     """
     from pyspark.sql import functions as f
 
-    database, table = name
-    here = (f.col("database") == database) & (f.col("table") == table) & f.col(KNOWN).isNotNull()
-    parts = batch.where(f.col(RANGE).isNotNull() | here).select(RANGE, KNOWN)
-    tasks = max(1, -(-changes.rows // ROWS_A_TASK))
-    read = RowsOfTable(database, table, columns)
+    read = RowsOfTable(*name, columns)
     schema = envelope_schema(columns, wide_sequence=wide_sequence)
-    found = parts.coalesce(tasks).mapInArrow(read, schema)
-    rows = found.where((f.col("database") == database) & (f.col("table") == table))
+    found = _parts(batch, name, changes.rows).mapInArrow(read, schema)
+    rows = found.where((f.col("database") == name[0]) & (f.col("table") == name[1]))
     return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
+
+
+def values_read(
+    batch: DataFrame, name: TableName, columns: tuple[TableColumn, ...], changes: TableChanges, *, wide_sequence: bool
+) -> DataFrame:
+    """Return the rows that were read from a table, as envelope rows that say nothing but `op` and `after`."""
+    from pyspark.sql import functions as f
+
+    envelope = envelope_schema(columns, wide_sequence=wide_sequence)
+    found = _parts(batch, name, changes.reads).mapInArrow(RowsOfTable(*name, columns, values=True), numbered(columns))
+    values = f.struct(*(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)))
+    told = {"op": f.lit("read"), "database": f.lit(name[0]), "table": f.lit(name[1]), "after": values}
+    nothing = {field.name: f.lit(None).cast(field.dataType) for field in envelope}
+    return found.select(*(value.alias(field) for field, value in (nothing | told).items()))
+
+
+def by_name_alone(name: TableName) -> bool:
+    """Tell whether the pattern of a table's name selects no other table, as one does where a dot may be the name's."""
+    return not any("." in part for part in name)
+
+
+def numbered(columns: tuple[TableColumn, ...]) -> StructType:
+    """Return the columns of a table as Spark's schema, named by their numbers: a table may have any name in it."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for number, column in enumerate(columns):
+        schema = schema.add(str(number), spark_type(column.type))
+    return schema
+
+
+def _parts(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
+    """Return the partitions of a batch, and behind each what it has of a table, in tasks for so many rows."""
+    from pyspark.sql import functions as f
+
+    here = (f.col("database") == name[0]) & (f.col("table") == name[1]) & f.col(KNOWN).isNotNull()
+    parts = batch.where(f.col(RANGE).isNotNull() | here).select(RANGE, KNOWN)
+    cores = batch.sparkSession.sparkContext.defaultParallelism
+    return parts.coalesce(tasks_for(rows, cores))
+
+
+def tasks_for(rows: int, cores: int) -> int:
+    """Return in how many tasks so many rows are read and written."""
+    most = max(TASKS_A_CORE * cores, -(-rows // MOST_ROWS_A_TASK))
+    return max(1, min(-(-rows // ROWS_A_TASK), most))
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTable:
-    """The function of tasks: parts of outlines -> the rows of a table in their partitions."""
+    """The function of tasks: parts of outlines -> the rows of a table in their partitions, or with `values` those that
+    were read from it, without what is known of their transactions.
+    """
 
     database: str
     table: str
     columns: tuple[TableColumn, ...] | None
+    values: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streaming_source.rows.reader import read_changes
@@ -89,7 +142,12 @@ class RowsOfTable:
                     partition, plan = pickle.loads(packed)  # noqa: S301  (another task of this query has made it)
                 elif partition is not None and plan is not None:
                     with spark_border():
-                        yield from read_changes(partition, self._plan(plan, pickle.loads(known)))  # noqa: S301
+                        yield from read_changes(self._wanted(partition), self._plan(plan, pickle.loads(known)))  # noqa: S301
+
+    def _wanted(self, partition: ChangePartition) -> ChangePartition:
+        if not self.values:
+            return partition
+        return replace(partition, ranges=tuple(part for part in partition.ranges if part.read is not None))
 
     def _plan(self, plan: ReadPlan, known: TableSchema | None) -> ReadPlan:
         tables = replace(
@@ -102,4 +160,6 @@ class RowsOfTable:
         )
         if self.columns is None:
             return replace(plan, tables=tables, shape="variant", columns=None)
+        if self.values:
+            return replace(plan, tables=tables, shape="flat", columns=self.columns, schema=numbered(self.columns))
         return replace(plan, tables=tables, shape="envelope", columns=self.columns)

@@ -92,6 +92,8 @@ class FakeTables:
         self.names = tuple(OWN_ROWS)
         """Those that are asked for."""
         self.is_ready = True
+        self.coming = 0
+        """How often more rows are said to come."""
         self.started: list[Frontier] = []
         self.released: list[Frontier] = []
         self.closed = False
@@ -102,6 +104,10 @@ class FakeTables:
 
     def ready(self) -> bool:
         return self.is_ready
+
+    def more_comes(self, limit: ReadLimit) -> bool:  # noqa: ARG002  (a planner's protocol)
+        self.coming -= 1
+        return self.coming >= 0
 
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
         self.limits.append(limit)

@@ -240,3 +240,15 @@ def test_no_table_is_taken_with_a_place_that_the_log_was_let_go_up_to(spool: Spo
     assert table is not None
     assert table.name == A
     assert tables.needed_from(None) == later
+
+
+def test_all_is_read_once_every_table_is_at_its_end_or_gone(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A, B])
+    first, second = take(tables), take(tables)
+    assert tables.put(first, first.life, chunk(spool, end=None))
+    assert tables.all_begun
+    assert not tables.all_ended
+    tables.give_back(second, gone=U, life=second.life)
+    assert tables.all_ended
+    assert not tables.finished

@@ -335,7 +335,6 @@ def test_news_is_seen_within_a_poll(daemon: Daemon, monkeypatch: pytest.MonkeyPa
     daemon.arrive_in_a_pause(monkeypatch, "0-1-3")
     assert feed.wait_beyond(here, 60)
     assert feed.head().location == RelayLocation(3, feed.head().location.offset)
-    assert attached_feed.POLL_S < attached_feed.IDLE_POLL_S
 
 
 T0 = 1_700_000_000
@@ -430,3 +429,19 @@ def test_rows_prepared_before_the_log_begins_can_be_lost_alone(daemon: Daemon) -
     report = planner.report()
     assert report is not None
     assert report["dataLoss"] == [{"after": "0-1-1", "upTo": "0-1-3", "preparedOnly": True}]
+
+
+def test_a_silent_log_is_looked_at_less_often(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.arrive(*GROUPS)
+    feed, now = daemon.attach(), [1000.0]
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(attached_feed, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    feed._news_s = now[0]
+    assert not feed.wait_beyond(feed.head().location, 60)
+    assert (pauses[0], max(pauses)) == (attached_feed.POLL_S, attached_feed.IDLE_POLL_S)
+    assert pauses[:-1] == sorted(pauses[:-1])

@@ -50,3 +50,11 @@ def test_a_primary_key_and_none_at_all() -> None:
     for sql in ("DROP INDEX u ON t", "ALTER TABLE t DROP KEY u", "ALTER TABLE t MODIFY part BIGINT"):
         assert lost(PRIMARY, sql, "part", "code") is None
     assert lost(UNIQUE, "DROP INDEX k ON t") is None
+
+
+def test_a_label_that_looks_like_none_at_all() -> None:
+    made = "CREATE TABLE t (kind ENUM('a') NOT NULL, id INT NOT NULL, PRIMARY KEY (kind, id))"
+    found = lost(made, "ALTER TABLE t MODIFY kind ENUM('a', '') NOT NULL", "kind", "id")
+    assert found is not None
+    assert "label '' of the key column kind" in found
+    assert lost(made, "ALTER TABLE t MODIFY kind ENUM('a', 'b') NOT NULL", "kind", "id") is None

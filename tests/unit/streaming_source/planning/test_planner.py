@@ -93,19 +93,25 @@ def test_without_a_limit_a_batch_takes_all_there_is(tmp_path: Path) -> None:
     assert str(planner.latest_offset(_offset("0-1-1"), bounded=True).position) == "0-1-2"
 
 
-def test_available_now_waits_for_its_target_and_does_not_pass_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limits", "batches"),
+    [({}, ["0-1-4"]), ({"max_bytes": 1}, ["0-1-3", "0-1-4"])],
+)
+def test_available_now_waits_for_its_target_and_does_not_pass_it_in_batches_that_are_full(
+    tmp_path: Path, limits: dict[str, int], batches: list[str]
+) -> None:
     feed = RelayFeed(tmp_path, GROUPS[:2])
     feed.target = GtidPosition.parse("0-1-4")
     waits = iter([(), ("0-1-3",), ("0-1-4", "0-1-5", "0-1-6")])
     feed.arriving = lambda: feed.arrive(*groups) if (groups := next(waits, ())) else None
-    planner = plan(feed)
+    planner = plan(feed, **limits)
     planner.prepare_available_now()
     ends = []
     offset = _offset("0-1-2")
     while (end := planner.latest_offset(_again(offset), bounded=True)) != offset:
         offset = end
         ends.append(str(end.position))
-    assert ends == ["0-1-3", "0-1-4"]
+    assert ends == batches
 
 
 def test_available_now_ends_at_once_when_the_checkpoint_is_at_the_target(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from replica.errors import ConfigError
 from replica.table_reader.frontier import NOTHING, Frontier
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder, TablesAgain
 from streaming_source.options.reading_options import ReadAgain
+from streaming_source.planning import table_rows
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import Group, again, offset, small
@@ -352,3 +354,34 @@ def test_the_progress_tells_how_far_the_tables_are(feed: TableFeed) -> None:
         "estimatedRows": 40,
         "secondsLeft": 8,
     }
+
+
+def test_rows_gather_where_batches_wait_for_a_minimum_and_for_no_longer(
+    feed: TableFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(table_rows, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    for limits, coming, left in [
+        ({}, 10, 10),  # a plain stream asks nothing and waits for nothing
+        ({"min_rows": 5, "max_delay_s": 60.0}, 10, -1),
+        ({"min_rows": 5, "max_delay_s": table_rows.READY_POLL_S * 4.5}, 10, 5),
+    ]:
+        reading = FakeTables(feed)
+        planner = reading_planner(feed, reading, **limits)
+        anchor = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+        reading.coming = coming
+        end = planner.latest_offset(again(anchor), bounded=True)
+        assert end.snapshot != anchor.snapshot
+        assert reading.coming == left
+    feed.target = feed.head().position
+    reading = FakeTables(feed)
+    planner = reading_planner(feed, reading)
+    planner.prepare_available_now()
+    anchor = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    reading.coming = 10
+    planner.latest_offset(again(anchor), bounded=True)
+    assert reading.coming == -1

@@ -11,7 +11,7 @@ import pytest
 
 from streaming_source.mirroring.outlines.outline_columns import RANGE, STATEMENT, outline_schema
 from streaming_source.mirroring.outlines.outline_reader import read_outline
-from streaming_source.mirroring.outlines.table_rows import RowsOfTable
+from streaming_source.mirroring.outlines.table_rows import RowsOfTable, numbered
 from streaming_source.rows.partition import ChangePartition, MappedRange, ReadRows
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -111,6 +111,21 @@ def test_typed_rows_have_the_tables_columns() -> None:
     found = [(row["op"], row["after"]) for batch in batches for row in batch.to_pylist()]
     assert len(found) == 4
     assert all(op == "insert" and set(after) == {"a", "b", "c"} for op, after in found)
+
+
+def test_values_of_read_rows_come_alone_and_those_of_changes_do_not_come() -> None:
+    name = ("v.1", "simple_key")
+    both = ChangePartition((*partition().ranges, *partition(READ).ranges))
+    of_changes, of_both = (list(read_outline(one, PLAN)) for one in (partition(), both))
+    typed = RowsOfTable(*name, KEYED, values=True)
+    assert list(typed(_only(of_changes, name))) == []
+    batches = list(typed(_only(of_both, name)))
+    assert {batch.schema == arrow_schema(numbered(KEYED)) for batch in batches} == {True}
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    read = [row for batch in RowsOfTable(*name, KEYED)(_only(of_both, name)) for row in batch.to_pylist()]
+    expected = [tuple(row["after"].values()) for row in read if row["op"] == "read"]
+    assert found == expected
+    assert len(found) == 2
 
 
 def _only(batches: list[Any], name: tuple[str, str]) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from streaming_source.mirroring.outlines.table_rows import typed_columns
+from streaming_source.mirroring.outlines.table_rows import by_name_alone, tasks_for, typed_columns
 
 
 def table(name: str, *columns: tuple[str, str]) -> TableSchema:
@@ -27,3 +27,17 @@ def test_types_that_targets_hold_as_others_are_left_to_variant(kind: tuple[str, 
 
 def test_a_name_that_is_a_pattern_of_others_is_left_to_variant() -> None:
     assert typed_columns(table("order*", ("id", "int")), ValuePolicy()) is None
+
+
+def test_a_name_with_a_dot_may_be_that_of_two_tables() -> None:
+    assert by_name_alone(("shop", "orders"))
+    assert not by_name_alone(("a.b", "c"))
+    assert not by_name_alone(("a", "b.c"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "tasks"),
+    [(0, 2, 1), (50_000, 2, 1), (50_001, 2, 2), (1_200_000, 2, 4), (1_200_000, 64, 24), (9_000_000, 2, 9)],
+)
+def test_rows_are_shared_by_as_many_tasks_as_keep_the_cores_busy(rows: int, cores: int, tasks: int) -> None:
+    assert tasks_for(rows, cores) == tasks

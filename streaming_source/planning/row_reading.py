@@ -1,0 +1,59 @@
+"""What reads tables, as the planner of a stream knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.batches import SpoolPart
+    from replica.table_reader.chunk_choice import ReadLimit
+    from replica.table_reader.frontier import Frontier
+    from replica.table_reader.snapshot import Advance
+    from replica.table_reader.snapshot_progress import SnapshotProgress
+
+
+class RowReading(Protocol):
+    """The reader of the tables: a `TableSnapshot`. Called by one thread."""
+
+    held_back: tuple[TableName, ...]
+    """Tables of which nothing can be had as of the position that was asked for last, and can behind it."""
+
+    def start(self, frontier: Frontier) -> None:
+        """Begin to read behind the frontier."""
+        ...
+
+    def ready(self) -> bool:
+        """Tell whether rows wait to be delivered."""
+        ...
+
+    def more_comes(self, limit: ReadLimit) -> bool:
+        """Tell whether a batch of this limit would take more rows if it waited."""
+        ...
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        """Move rows that wait to V and make them durable; None: nothing can be delivered now."""
+        ...
+
+    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
+        """Return the rows between two frontiers as of V, read again where they are lost."""
+        ...
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return from where on the relay log is needed."""
+        ...
+
+    def release(self, frontier: Frontier) -> None:
+        """Let go what lies before the frontier."""
+        ...
+
+    def progress(self) -> SnapshotProgress:
+        """Tell how far it is."""
+        ...
+
+    def close(self) -> None:
+        """End all reading."""
+        ...

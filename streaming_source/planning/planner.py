@@ -53,7 +53,7 @@ GATHER_S: Final = 0.1
 
 LONGEST_POLL_S: Final = 0.5
 """The longest wait for news. Spark asks again at once, and each question costs it and us some milliseconds of CPU time;
-but another source of the same query, and whoever stops the query, wait for the answer."""
+but another source of the same query, and a program that stops it, wait for the answer."""
 SILENCE_A_POLL: Final = 40
 """A log that was silent for so many times LONG_POLL_S is waited for longer: a part of its silence."""
 

@@ -1,4 +1,7 @@
-"""What reads tables, as the planner of a stream knows it."""
+"""The reader of tables, as the planner of a stream knows it.
+
+In: how far tables are read, the place that a batch ends at. Out: rows of them as of that place, on disk.
+"""
 
 from __future__ import annotations
 

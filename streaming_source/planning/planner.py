@@ -27,7 +27,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError, OutOfOrderGtidError
+from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 GATHER_S: Final = 0.1
 """How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""
+
+HEAD_POLL_S: Final = 0.02
+"""How often the head is looked at while a batch fills: a look costs some microseconds."""
 
 LONGEST_POLL_S: Final = 0.5
 """The longest wait for news. Spark asks again at once, and each question costs it and us some milliseconds of CPU time;
@@ -218,17 +221,23 @@ class ChangePlanner:
         return min(LONGEST_POLL_S, max(LONG_POLL_S, silence / SILENCE_A_POLL))
 
     def _fill(self, place: OffsetPlace, target: ReadingEnd) -> None:
-        """Wait while more of what is to be read comes in than a batch from `place` has: a sink pays for each batch."""
+        """Wait while more of what is to be read comes in than a batch from `place` has: a sink pays for each batch.
+
+        It looks at the head: to wait beyond a place would tell the feed that all before it is read.
+        """
         while not target.is_there:
             head = self._feed.head().location
-            if self._bytes_between(place.reached, head) >= self._admission.fills:
+            if self._bytes_between(place.reached, head) >= self._admission.fills or not self._grows(head):
                 return
-            try:
-                news = self._feed.wait_beyond(head, LONG_POLL_S)
-            except OutOfOrderGtidError:
-                return  # what is before it comes first
-            if not news:
-                return
+
+    def _grows(self, head: RelayLocation) -> bool:
+        """Tell whether the log grows beyond its head while it is waited for."""
+        deadline = time.monotonic() + LONG_POLL_S
+        while self._feed.head().location == head:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(HEAD_POLL_S)
+        return True
 
     def _bytes_between(self, start: RelayLocation, end: RelayLocation) -> int:
         if self._backlog is None:  # a feed that has started stays in its folder

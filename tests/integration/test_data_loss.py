@@ -136,9 +136,12 @@ def test_a_purged_restart_is_refused_or_gone_over_and_told(server: MariaDb, tmp_
     assert query.ids == [1, 2, 5]
 
 
-def test_a_relay_log_that_holds_more_is_read_before_the_gap(server: MariaDb, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [{}, {"maxBytesPerTrigger": "1"}])
+def test_a_relay_log_that_holds_more_is_read_before_the_gap(
+    server: MariaDb, tmp_path: Path, limits: dict[str, str]
+) -> None:
     """The query had stopped early, its replica had received on."""
-    query = Query(server, tmp_path / "relay", startingPosition="earliest", maxBytesPerTrigger="1")
+    query = Query(server, tmp_path / "relay", startingPosition="earliest", **limits)
     insert(server, 1, 2, 3)
     assert query.run() == [1, 2, 3]
     behind = SourceOffset.parse(query.offset.json())  # type: ignore[union-attr]

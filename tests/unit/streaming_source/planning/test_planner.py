@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from replica.errors import DataLossError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.planning import planner as planning
 from streaming_source.rows.partition import MappedRange
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
@@ -98,9 +101,11 @@ def test_without_a_limit_a_batch_takes_all_there_is(tmp_path: Path) -> None:
     [({}, ["0-1-4"]), ({"max_bytes": 1}, ["0-1-3", "0-1-4"])],
 )
 def test_available_now_waits_for_its_target_and_does_not_pass_it_in_batches_that_are_full(
-    tmp_path: Path, limits: dict[str, int], batches: list[str]
+    tmp_path: Path, limits: dict[str, int], batches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = RelayFeed(tmp_path, GROUPS[:2])
+    sleeping = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: feed.arriving())
+    monkeypatch.setattr(planning, "time", sleeping)
     feed.target = GtidPosition.parse("0-1-4")
     waits = iter([(), ("0-1-3",), ("0-1-4", "0-1-5", "0-1-6")])
     feed.arriving = lambda: feed.arrive(*groups) if (groups := next(waits, ())) else None

@@ -58,6 +58,8 @@ def choose_chunks(
             first = not (chunks or chosen)
             if not (fits or first or table.whole) or (chunks and chunk.table != chunks[0].table):
                 break
+            if chunks and not (table.whole or _is_there(view, chunk, v)):
+                break  # a log that is full gets there once the batch has let go a part of it
             chunks.append(chunk)
             rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
         upper = _upper(view, chunks, v) if chunks else None
@@ -73,6 +75,11 @@ def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation |
     """Find the place that all rows of a table without a key stood before, which the log has got to; None for others."""
     (first, *_) = chunks
     return place_behind(view, first.shown or first.upper) if first.table.key.is_row else None
+
+
+def _is_there(view: LogView, chunk: TableChunk, v: RelayHead) -> bool:
+    """Tell whether the relay log has got to where a chunk was read."""
+    return covers(v.position, chunk.upper) or covers(view.head().position, chunk.upper)
 
 
 def _upper(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:

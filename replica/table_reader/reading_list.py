@@ -199,11 +199,15 @@ class ReadingList:
         with self.changed:
             return not self._names and not self._begun
 
-    @property
-    def all_ended(self) -> bool:
-        """Whether every table is read to its end, or gone."""
+    def comes(self, lower: RelayLocation) -> bool:
+        """Tell whether more of a table is read while the lower position is this one: not where each is read to its end,
+        gone, or waits for a later one.
+        """
         with self.changed:
-            return not self._names and all(table.ended for table in self._begun.values())
+            return bool(self._names) or any(
+                not table.ended and (table.busy or table.not_before is None or table.not_before <= lower)
+                for table in self._begun.values()
+            )
 
     @property
     def all_begun(self) -> bool:

@@ -172,8 +172,9 @@ class TableSnapshot:
             ReplicaError: the error that ended the threads.
         """
         self._check()
-        if self._list.all_ended or self._threads.waits_for:
-            return False
+        seen = self._watch.seen
+        if seen is None or not self._list.comes(seen.lower.location) or self._threads.waits_for:
+            return False  # what is delivered may be what the rest waits for: the log goes on behind it
         waiting = [chunk for table in self._list.deliverable() for chunk in list(table.chunks)]
         rows, size = sum(chunk.rows for chunk in waiting), sum(chunk.size for chunk in waiting)
         full = limit.rows is not None and rows >= limit.rows

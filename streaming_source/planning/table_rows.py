@@ -177,15 +177,14 @@ class SnapshotRows:
         same, and the first chunks of a table are small.
 
         A query that `ends` (Trigger.AvailableNow) waits for all it takes; one whose batches wait for a minimum of
-        changes waits until `maxTriggerDelay` has passed since the batch before; no other waits. A relay log that is
-        full ends it: the planner lets a part of it go, and tables may wait for what comes into it then.
+        changes waits until `maxTriggerDelay` has passed since the batch before; no other waits.
         """
         if not self.is_reading(start) or not (ends or self._limits.min_rows is not None):
             return
         from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
 
         reading, limit = self._running(start.snapshot), ReadLimit(self._limits.max_rows, self._limits.max_bytes)
-        while (ends or time.monotonic() < self._gathers_until_s) and not self._feed.full and reading.more_comes(limit):
+        while (ends or time.monotonic() < self._gathers_until_s) and reading.more_comes(limit):
             self._wait(start)
 
     def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:

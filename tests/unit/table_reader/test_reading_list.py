@@ -242,13 +242,20 @@ def test_no_table_is_taken_with_a_place_that_the_log_was_let_go_up_to(spool: Spo
     assert tables.needed_from(None) == later
 
 
-def test_all_is_read_once_every_table_is_at_its_end_or_gone(spool: Spool) -> None:
+def test_nothing_comes_of_tables_that_are_read_to_their_ends_gone_or_wait_for_a_later_place(spool: Spool) -> None:
     tables = ReadingList()
     tables.add([A, B])
-    first, second = take(tables), take(tables)
+    later = RelayLocation(2, 100)
+    first = take(tables)
     assert tables.put(first, first.life, chunk(spool, end=None))
-    assert tables.all_begun
-    assert not tables.all_ended
+    assert tables.comes(HERE), "no thread has begun the other one"
+    second = take(tables)
+    assert tables.comes(HERE), "a thread reads it"
+    tables.give_back(second)
+    tables.read_again(second, not_before=later)
+    assert not tables.comes(HERE)
+    assert tables.comes(later)
+    assert tables.take(later, 0) is second
     tables.give_back(second, gone=U, life=second.life)
-    assert tables.all_ended
+    assert not tables.comes(later)
     assert not tables.finished

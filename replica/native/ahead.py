@@ -64,7 +64,8 @@ class Compiling:
         modules = sorted({one.py_func.__module__ for one in missing} | self.others)
         self._given.update(modules)
         meanwhile = "the first rows come slowly" if self.interpret else "which takes up to half a minute"
-        _log.warning("compiling the kernels of %d modules, once, %s; kept in %s", len(modules), meanwhile, cache)
+        many = f"{len(modules)} module{'s' if len(modules) > 1 else ''}"
+        _log.warning("compiling the kernels of %s, once, %s; kept in %s", many, meanwhile, cache)
         path = os.pathsep.join(one or "." for one in sys.path)
         try:
             self._child = subprocess.Popen(

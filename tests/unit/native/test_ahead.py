@@ -36,7 +36,7 @@ def test_a_kernel_is_waited_for_or_interpreted(tmp_path: Path, interpreted: bool
     done = run(tmp_path, "-c", CALL.format(before=before))
     assert done.stdout.splitlines() == [f"150 {interpreted}", "150 False 1"], done.stderr
     said = "the first rows come slowly" if interpreted else "which takes up to half a minute"
-    assert f"once, {said}; kept in {tmp_path}" in done.stderr
+    assert f"compiling the kernels of 1 module, once, {said}; kept in {tmp_path}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

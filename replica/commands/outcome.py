@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from replica.dump.output import cannot_be_written, forget
+from replica.dump.output import BROKEN_PIPE, cannot_be_written, forget
 from replica.errors import ConfigError, ReplicaError
 from replica.installation import installation_error
 from replica.plain_text import one_line
@@ -25,8 +25,15 @@ def call(program: click.Command, arguments: Sequence[str] | None = None, *, name
     Raises:
         SystemExit: it failed; the line is written.
     """
+    output = sys.stdout
     try:
         program.main(arguments, prog_name=name, standalone_mode=False)
+    except SystemExit:
+        if sys.stdout is not output:  # so click takes a broken pipe, and ends with 1
+            sys.stdout = output
+            if _output_is_lost():
+                raise SystemExit(BROKEN_PIPE) from None
+        raise
     except OSError as error:
         if not _output_is_lost():
             raise

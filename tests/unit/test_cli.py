@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from replica.cli import main, program
 from replica.commands.options import flags
 from replica.daemon.config import DaemonConfig
+from replica.dump.output import BROKEN_PIPE
 from replica.version import __version__
 
 if TYPE_CHECKING:
@@ -69,3 +70,17 @@ def test_output_that_no_disk_takes_ends_with_one_line(arguments: list[str], unbu
         )
     assert ran.stderr == "mariadb-replica: standard output cannot be written: No space left on device.\n"
     assert ran.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [["files"], ["--help"], ["dump", "--help"]])
+def test_a_reader_that_goes_away_ends_it_as_it_ends_dump(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "replica", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert ran.stderr == ""
+    assert ran.returncode == BROKEN_PIPE

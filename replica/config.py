@@ -222,7 +222,7 @@ class ReplicaConfig(BaseModel):
         except ValidationError as error:
             # Without the input: it may be the password.
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-            lines = [f"{_named(p['loc'], places)}{p['msg'].removeprefix('Value error, ')}" for p in problems]
+            lines = [_told(p["type"], p["loc"], p["msg"], places) for p in problems]
             names = [str(p["loc"][0]) for p in problems if p["loc"]]
             hint = " ".join(f"{name}: {cls.help()[name]}." for name in dict.fromkeys(names))
             raise ConfigError(f"{'; '.join(lines)}.", hint=hint) from None
@@ -271,6 +271,12 @@ def read_options_file(path: Path) -> dict[str, object]:
             f"configuration file {path} has a section [{sections[0]}].", hint="Options stand alone, without sections."
         )
     return loaded
+
+
+def _told(kind: str, location: tuple[int | str, ...], message: str, places: Mapping[str, str]) -> str:
+    if kind == "missing":
+        return f"option {location[0]} is missing"
+    return f"{_named(location, places)}{message.removeprefix('Value error, ')}"
 
 
 def _named(location: tuple[int | str, ...], places: Mapping[str, str]) -> str:

@@ -232,7 +232,8 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
                 await connection.open()
         except TimeoutError:
             message = f"{endpoint} did not complete the login within {config.connect_timeout_s:g} s."
-            raise DisconnectedError(message) from None
+            hint = "Look at host and port, whether it is up, and firewalls; a slow one needs a longer connect_timeout."
+            raise DisconnectedError(message, hint=hint) from None
         except (DriverError, OSError, EOFError) as error:
             raise translated(error, endpoint) from None
         except ProtocolError as error:

@@ -6,8 +6,9 @@ errmsg.h (2000 to 2999) and of MySQL (3159); which of them a login ends in was m
 
 from __future__ import annotations
 
+import socket
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
 from replica.handshake.driver import DriverError, NotConnectedError
@@ -20,6 +21,28 @@ AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524
 """Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""
 CONNECTION_CODES = frozenset({1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2003, 2006, 2013, 2014})
 """Too many connections, shutting down, killed, lost: another attempt may succeed."""
+_CANNOT_CONNECT = 2003
+"""What the driver says of it names another product's server, and the host without its port: the cause has the rest."""
+_OF_DRIVER = range(2000, 3000)
+"""What the driver finds by itself. Texts of a server are shown as they come."""
+_NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
+    (
+        ConnectionRefusedError,
+        "it is refused",
+        "Nothing listens there: is the server running, is it this port, does its bind_address let others in?",
+    ),
+    (
+        socket.gaierror,
+        "this machine does not know the name",
+        "Look at the host's name, and at this machine's DNS.",
+    ),
+    (
+        TimeoutError,
+        "nothing answers",
+        "Look at the host's name and port, whether that machine is up, and at firewalls.",
+    ),
+)
+"""What the system says where there is no connection yet: in words, and what to look at."""
 TLS_REFUSALS = (
     *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
     *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
@@ -37,17 +60,29 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
     sqlstate = getattr(error, "sqlstate", None) or ""
     lost = code in CONNECTION_CODES or isinstance(error, NotConnectedError) or isinstance(cause, OSError)
     if lost or not isinstance(error, DriverError):
-        shown = text if cause is error else f"{text}: {cause}"
-        return DisconnectedError(
-            f"no connection to {endpoint}: {shown}.",
-            hint=_way_in(code),
-        )
+        if cause is not error:
+            text = _reason(cause) if code == _CANNOT_CONNECT else f"{text}: {cause}"
+        elif code in _OF_DRIVER:
+            text = text.replace("MySQL server", "the server")
+        return DisconnectedError(f"no connection to {endpoint}: {text}.", hint=_way_in(code, cause))
     if code in AUTHENTICATION_CODES:
         return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
     return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)
 
 
-def _way_in(code: int) -> str:
+def _reason(cause: BaseException) -> str:
+    """Return why a connection could not be made: in words where these are known, and always in the system's."""
+    system = str(cause) or type(cause).__name__
+    for kind, words, _ in _NO_WAY_IN:
+        if isinstance(cause, kind):
+            return f"{words} ({system})"
+    return system
+
+
+def _way_in(code: int, cause: BaseException) -> str:
+    for kind, _, hint in _NO_WAY_IN:
+        if isinstance(cause, kind):
+            return hint
     match code:
         case 1040:
             return "All connections of the server are taken: raise its max_connections, or end some of those there are."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import pymysql.err
@@ -36,6 +37,30 @@ def test_a_server_that_takes_no_more_connections_is_not_looked_for_behind_a_fire
         found = translated(pymysql.err.OperationalError(code, "refused"))
         assert words in found.hint
         assert "firewall" not in found.hint
+
+
+@pytest.mark.parametrize(
+    ("cause", "said", "advice"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed"), "it is refused ([Errno 111]", "Nothing listens there"),
+        (socket.gaierror(-2, "Name or service not known"), "does not know the name ([Errno -2]", "DNS"),
+        (TimeoutError(110, "Connect call failed"), "nothing answers ([Errno 110]", "firewalls"),
+        (OSError(113, "No route to host"), "[Errno 113] No route to host.", "firewalls"),
+    ],
+)
+def test_why_there_is_no_connection_is_said_without_the_drivers_words(cause: OSError, said: str, advice: str) -> None:
+    wrapped = pymysql.err.OperationalError(2003, "Can't connect to MySQL server on 'db1'")
+    wrapped.__cause__ = cause
+    error = translated(wrapped)
+    assert str(error).startswith("no connection to db1:3306: ")
+    assert said in str(error)
+    assert advice in error.hint
+    assert "MySQL" not in str(error)
+
+
+def test_a_lost_connection_is_one_to_the_server() -> None:
+    lost = pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+    assert "Lost connection to the server during query" in str(translated(lost))
 
 
 def test_socket_errors_may_be_tried_again() -> None:

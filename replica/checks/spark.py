@@ -1,12 +1,15 @@
 """Spark on this machine: the Python that it starts its own Python processes with, and the Java under it.
 
 In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter itself is asked, in a
-process of its own, because the one that runs this command may be another: Spark takes PYSPARK_PYTHON, and the `python3`
-on the PATH where that is not set. Where that one lacks this package, Spark says DATA_SOURCE_NOT_FOUND and nothing more.
+process of its own, because the one that runs this command may be another: for a data source Spark takes
+PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON, then the `python3` on the PATH (PythonUtils.defaultPythonExec; tried with
+4.2.1: no setting of a session changes it). Where that one lacks this package, Spark says DATA_SOURCE_NOT_FOUND and
+nothing more.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 VARIABLE: Final = "PYSPARK_PYTHON"
+DRIVER_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
+"""Often `jupyter` or `ipython`, of which Spark can start no process of a data source."""
 ANSWER_S: Final = 60.0
 """The longest that an interpreter may take to import everything, on a machine that is busy."""
 OLDEST_JAVA: Final = 17
@@ -61,31 +66,34 @@ def spark_report(environment: Mapping[str, str]) -> Report:
 
 def _python(environment: Mapping[str, str]) -> Iterator[Result]:
     """Judge the interpreter, and what it has."""
-    named = environment.get(VARIABLE, "")
-    fix = f"export {VARIABLE}={sys.executable}"
+    variable = DRIVER_VARIABLE if environment.get(DRIVER_VARIABLE) else VARIABLE
+    named = environment.get(variable, "")
+    fix = _use_ours(variable)
     found = shutil.which(named or "python3", path=environment.get("PATH"))
-    whose = f"{VARIABLE} is {named}" if named else f"{VARIABLE} is not set, so Spark starts the python3 on the PATH"
+    whose = f"{variable} is {named}" if named else f"{VARIABLE} is not set, so Spark starts the python3 on the PATH"
+    if variable != VARIABLE:
+        whose += f", which Spark takes before {VARIABLE}"
     if found is None:
         what = f"{whose}, and there is no such program" if named else f"{whose}, and there is none"
-        yield Result(VARIABLE, "missing", what, fix)
+        yield Result(variable, "missing", what, fix)
         return
     if " " in found:
         what = f"{whose}, and Spark gives a path with a space to a shell unquoted"
-        yield Result(VARIABLE, "missing", what, "install the package into an environment whose path has no space")
+        yield Result(variable, "missing", what, "install the package into an environment whose path has no space")
         return
     who = whose if named else f"{whose}, {found}"
     told = _asked(found, environment)
     lacking = _lacking(told)
     if lacking:
-        yield Result(VARIABLE, "missing", f"{who}, {lacking}", fix if found != sys.executable else _install(found))
+        yield Result(variable, "missing", f"{who}, {lacking}", fix if found != sys.executable else _install(found))
         return
     if told["package"] != __version__:
         what = f"{who}, which has version {told['package']} of this package, and this program is {__version__}"
-        yield Result(VARIABLE, "warning", what, f"{_install(found)}, or {fix}")
+        yield Result(variable, "warning", what, f"{_install(found)}, or {fix}")
     elif named:
-        yield Result(VARIABLE, "ok", f"{found}: Python {told['python']}, this package {told['package']}")
+        yield Result(variable, "ok", f"{found}: Python {told['python']}, this package {told['package']}")
     else:
-        yield Result(VARIABLE, "note", f"{who}: it has this package. Another PATH would be another Python", fix)
+        yield Result(variable, "note", f"{who}: it has this package. Another PATH would be another Python", fix)
     yield _spark(told, found)
 
 
@@ -133,6 +141,14 @@ def _lacking(told: Mapping[str, Any]) -> str:
     if lacks:
         return f"which lacks {lacks}"
     return "" if "package" in told else f"where the package does not load: {told['refused']}"
+
+
+def _use_ours(variable: str) -> str:
+    """Return how Spark comes to use the interpreter of this program."""
+    export = f"export {VARIABLE}={sys.executable}"
+    if variable != VARIABLE:
+        export = f"unset {variable}; {export}"
+    return export if importlib.util.find_spec("pyspark") else f"{_install(sys.executable)}; then {export}"
 
 
 def _install(found: str) -> str:

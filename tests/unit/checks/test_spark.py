@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from replica.checks.print import lines
-from replica.checks.spark import VARIABLE, spark_report
+from replica.checks.spark import DRIVER_VARIABLE, VARIABLE, spark_report
 from replica.commands.check import check_command
 from replica.errors import InstallationError
 from replica.version import __version__
@@ -30,7 +30,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def report(**changed: str | None) -> Report:
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), VARIABLE: sys.executable, **changed}
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), VARIABLE: sys.executable, DRIVER_VARIABLE: None, **changed}
     return spark_report({name: value for name, value in environment.items() if value is not None})
 
 
@@ -67,6 +67,21 @@ def test_one_that_has_spark_and_lacks_the_package(empty: Path, tmp_path: Path) -
         f"{VARIABLE} is {empty}, which lacks this package: Spark would say DATA_SOURCE_NOT_FOUND"
     )
     assert of_python(found).fix == f"export {VARIABLE}={sys.executable}"
+
+
+def test_the_drivers_variable_goes_first() -> None:
+    found = report(PYSPARK_DRIVER_PYTHON="/bin/echo")
+    judged = next(result for result in found.results if result.check == DRIVER_VARIABLE)
+    assert judged.state == "missing"
+    assert f"{DRIVER_VARIABLE} is /bin/echo, which Spark takes before {VARIABLE}" in judged.what
+    assert judged.fix == f"unset {DRIVER_VARIABLE}; export {VARIABLE}={sys.executable}"
+
+
+def test_a_python_without_spark_is_not_the_fix(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    fix = of_python(report(PYSPARK_PYTHON=str(empty), PYTHONPATH=None, SPARK_HOME=None)).fix
+    assert f"{sys.executable} -m pip install" in fix
+    assert fix.endswith(f"; then export {VARIABLE}={sys.executable}")
 
 
 def test_none_set_is_the_python_of_the_path(empty: Path) -> None:
@@ -134,6 +149,7 @@ def test_the_command_says_it_beside_the_servers_and_judges_it_alone(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    monkeypatch.delenv(DRIVER_VARIABLE, raising=False)
     monkeypatch.setenv(VARIABLE, sys.executable)
     done = CliRunner().invoke(check_command, ["--user", "repl", "--host", "127.0.0.1:1", "--spark"])
     assert done.stdout.endswith("NOT ready to replicate (127.0.0.1:1: exit code 40); ready to run in Spark\n")

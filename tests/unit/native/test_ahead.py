@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,8 @@ def test_a_kernel_is_waited_for_or_interpreted(tmp_path: Path, interpreted: bool
     done = run(tmp_path, "-c", CALL.format(before=before))
     assert done.stdout.splitlines() == [f"150 {interpreted}", "150 False 1"], done.stderr
     said = "the first rows come slowly" if interpreted else "which takes up to half a minute"
-    assert f"compiling the kernels of 1 module, once, {said}; kept in {tmp_path}" in done.stderr
+    assert re.search("^compiling the kernels of (1 module|([2-9]|[0-9]{2,}) modules), once, ", done.stderr)
+    assert f"once, {said}; kept in {tmp_path}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -74,7 +74,7 @@ class Compiling:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C ends us, and the next start finds what was compiled
+                process_group=0,  # Ctrl-C ends us, and the next start finds what was compiled
             )
         except OSError as error:
             _log.warning("no process can be started that compiles kernels: %s", error)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PACKAGES: Final = ("replica", "streaming_source")
 """The packages of this distribution."""
+BEHIND: Final = 10
+"""How far the compiler stands back for those who go on meanwhile; where all wait for it, it has the processor alone."""
 
 
 def kernel_names() -> list[tuple[str, str]]:
@@ -52,7 +54,11 @@ def load_imported() -> int:
 
 
 def compile_missing(modules: Sequence[str], cache: str) -> None:
-    """Compile the kernels of some modules that the cache lacks, side by side; one process at a time does."""
+    """Compile the kernels of some modules that the cache lacks, side by side; one process at a time does.
+
+    Whoever needs them goes on meanwhile, with Spark's start or by interpreting: that comes first.
+    """
+    os.nice(BEHIND)
     for module in modules:
         importlib.import_module(module)
     with (Path(cache) / "compiling").open("a", encoding="utf-8") as lock:

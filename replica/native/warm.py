@@ -56,7 +56,7 @@ def load_imported() -> int:
 def compile_missing(modules: Sequence[str], cache: str) -> None:
     """Compile the kernels of some modules that the cache lacks, side by side; one process at a time does.
 
-    Whoever needs them goes on meanwhile, with Spark's start or by interpreting: that comes first.
+    Processes that need them go on meanwhile, with the start of Spark or by interpreting: they come first.
     """
     os.nice(BEHIND)
     for module in modules:

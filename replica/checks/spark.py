@@ -2,7 +2,7 @@
 
 In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter itself is asked, in a
 process of its own, because the one that runs this command may be another: for a data source Spark takes
-PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON, then the `python3` on the PATH (PythonUtils.defaultPythonExec; tried with
+PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON, then the `python3` on the PATH (tried with
 4.2.1: no setting of a session changes it). Where that one lacks this package, Spark says DATA_SOURCE_NOT_FOUND and
 nothing more.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "PYSPARK_PYTHON"
 DRIVER_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
-"""Often `jupyter` or `ipython`, of which Spark can start no process of a data source."""
+"""Often the name of a notebook; Spark can start no process of a data source of what is no Python."""
 ANSWER_S: Final = 60.0
 """The longest that an interpreter may take to import everything, on a machine that is busy."""
 OLDEST_JAVA: Final = 17

@@ -335,6 +335,7 @@ def test_news_is_seen_within_a_poll(daemon: Daemon, monkeypatch: pytest.MonkeyPa
     daemon.arrive_in_a_pause(monkeypatch, "0-1-3")
     assert feed.wait_beyond(here, 60)
     assert feed.head().location == RelayLocation(3, feed.head().location.offset)
+    assert attached_feed.POLL_S < attached_feed.IDLE_POLL_S
 
 
 T0 = 1_700_000_000

@@ -73,16 +73,19 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
 def _reason(cause: BaseException) -> str:
     """Return why a connection could not be made: in words where these are known, and always in the system's."""
     system = str(cause) or type(cause).__name__
-    for kind, words, _ in _NO_WAY_IN:
-        if isinstance(cause, kind):
-            return f"{words} ({system})"
-    return system
+    words, _ = _known(cause)
+    return f"{words} ({system})" if words else system
+
+
+def _known(cause: BaseException) -> tuple[str, str]:
+    """Return what is said of a cause, and what to look at; both are empty where it is no known one."""
+    return next(((words, hint) for kind, words, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
 
 
 def _way_in(code: int, cause: BaseException) -> str:
-    for kind, _, hint in _NO_WAY_IN:
-        if isinstance(cause, kind):
-            return hint
+    _, hint = _known(cause)
+    if hint:
+        return hint
     match code:
         case 1040:
             return "All connections of the server are taken: raise its max_connections, or end some of those there are."

@@ -32,6 +32,11 @@ class ReadLimit(NamedTuple):
     rows: int | None = None
     size: int | None = None
 
+    @property
+    def most_bytes(self) -> int:
+        """The bytes that it comes to."""
+        return BATCH_BYTES if self.size is None else self.size
+
 
 ALL: Final = ReadLimit()
 
@@ -40,7 +45,7 @@ def choose_chunks(
     view: LogView, tables: Iterable[TableReading], v: RelayHead, limit: ReadLimit
 ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
     """Return the chunks that a batch up to `v` may take of these tables, and the tables that are not there."""
-    rows, size = limit.rows, BATCH_BYTES if limit.size is None else limit.size
+    rows, size = limit.rows, limit.most_bytes
     chosen: list[tuple[ChunkRun, TableReading]] = []
     gone = []
     definitions: dict[TableName, ReadTable] = {}

@@ -73,6 +73,10 @@ class TableReading:
         """Whether chunks of it can be delivered."""
         return bool(self.chunks) and (self.ended or not self.whole)
 
+    def may_be_read(self, lower: RelayLocation) -> bool:
+        """Tell whether the lower position has got to where it may be read."""
+        return self.not_before is None or self.not_before <= lower
+
     @property
     def waiting(self) -> int:
         """The bytes of its chunks that count as read ahead."""
@@ -205,8 +209,7 @@ class ReadingList:
         """
         with self.changed:
             return bool(self._names) or any(
-                not table.ended and (table.busy or table.not_before is None or table.not_before <= lower)
-                for table in self._begun.values()
+                not table.ended and (table.busy or table.may_be_read(lower)) for table in self._begun.values()
             )
 
     @property
@@ -281,11 +284,7 @@ class ReadingList:
         )
         for table in tables:
             free = not (table.busy or table.ended)
-            if (
-                free
-                and (table.whole or not full or self._is_waited_for(table))
-                and (table.not_before is None or table.not_before <= lower)
-            ):
+            if free and (table.whole or not full or self._is_waited_for(table)) and table.may_be_read(lower):
                 return table
         if full or not self._names or len({table.name for table in tables}) >= TABLES_AHEAD:
             return None

@@ -17,7 +17,7 @@ from replica.errors import DisconnectedError, ReplicaError
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
-from replica.table_reader.chunk_choice import ALL, BATCH_BYTES, choose_chunks
+from replica.table_reader.chunk_choice import ALL, choose_chunks
 from replica.table_reader.chunk_reader import passes
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.followed_names import FirstNames, FollowedNames
@@ -178,7 +178,7 @@ class TableSnapshot:
         waiting = [chunk for table in self._list.deliverable() for chunk in list(table.chunks)]
         rows, size = sum(chunk.rows for chunk in waiting), sum(chunk.size for chunk in waiting)
         full = limit.rows is not None and rows >= limit.rows
-        return not full and size < (BATCH_BYTES if limit.size is None else limit.size)
+        return not full and size < limit.most_bytes
 
     def advance(
         self,

@@ -161,13 +161,11 @@ def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple
     """Return the columns that tell rows apart; where none do, the column for which an index is no key, if there is
     one.
     """
-    for some in (sharp_indexes(definition, indexes), indexes):
-        key = choose_key(definition, some)
-        if key is not None:
-            columns = [definition.columns[number] for number in key.columns]
-            blurred = next(iter(blurred_names(columns)), None)
-            return (tuple(column.name for column in columns), None) if blurred is None else ((), blurred)
-    return (), None
+    key = choose_key(definition, sharp_indexes(definition, indexes))
+    if key is not None:
+        return tuple(definition.columns[number].name for number in key.columns), None
+    own = choose_key(definition, indexes)
+    return (), None if own is None else blurred_names(definition.columns[number] for number in own.columns)[0]
 
 
 def _unchanged(

@@ -192,8 +192,7 @@ class ChangePlanner:
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
-        poll_s = 0.0 if ready else LONG_POLL_S if reading else self._poll_s()  # rows that are read are news too
-        news = self._feed.wait_beyond(seen, poll_s)
+        news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))
         self._planned = self._planned or self._places.head_at(place)
         if not news:
             self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
@@ -215,8 +214,10 @@ class ChangePlanner:
             return None
         return self._offset(start, place, end)
 
-    def _poll_s(self) -> float:
-        """Return how long to wait for news."""
+    def _poll_s(self, *, reading: bool) -> float:
+        """Return how long to wait for news; rows of tables that are read are news too, and wake no one."""
+        if reading:
+            return LONG_POLL_S
         silence = time.monotonic() - self._news_s
         return min(LONGEST_POLL_S, max(LONG_POLL_S, silence / SILENCE_A_POLL))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
+    from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
@@ -181,9 +182,7 @@ class SnapshotRows:
         """
         if not self.is_reading(start) or not (ends or self._limits.min_rows is not None):
             return
-        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
-
-        reading, limit = self._running(start.snapshot), ReadLimit(self._limits.max_rows, self._limits.max_bytes)
+        reading, limit = self._running(start.snapshot), self._limit(changes=False, bounded=True)
         while (ends or time.monotonic() < self._gathers_until_s) and reading.more_comes(limit):
             self._wait(start)
 
@@ -221,12 +220,9 @@ class SnapshotRows:
         if frontier is None or frontier.finished or reached.part is not None or frontier != start.snapshot:
             return end
         reading = self._running(frontier)
-        rows, size = self._limit(changes=end is not None) if bounded else (None, None)
-        if rows == 0:
+        limit = self._limit(changes=end is not None, bounded=bounded)
+        if limit.rows == 0:
             return end
-        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
-
-        limit = ReadLimit(rows, size)
         steps: list[tuple[Frontier, Frontier]] = []
         while not frontier.finished:
             step = reading.advance(frontier, head, limit)
@@ -252,12 +248,12 @@ class SnapshotRows:
         self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
         return replace(start.place if end is None else end, snapshot=frontier)
 
-    def _limit(self, *, changes: bool) -> tuple[int | None, int]:
-        """Return the rows and bytes that tables may take of a batch, which changes share with them where there are
-        any.
-        """
+    def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
+        """Return what tables may take of a batch, which changes share with them where there are any."""
+        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
+
         limits = self._limits.beside_changes() if changes else self._limits
-        return limits.max_rows, limits.max_bytes
+        return ReadLimit(limits.max_rows, limits.max_bytes) if bounded else ReadLimit()
 
     def _wait(self, start: SourceOffset) -> None:
         """Wait for rows; what is behind the feed says there why nothing comes any more."""

@@ -5,7 +5,7 @@ writes variables into it without a lock (PythonStreamingSourceRunner.init, Spark
 leave it damaged, and then no query of the source can send a task until the driver is started again.
 
 Spark waits ten seconds for the source process, which is a number in its code (PythonWorkerFactory.createSimpleWorker,
-Spark 4.2.1; all its other Python processes have a minute). The process imports PySpark, numpy and pyarrow
+Spark 4.2.1 and 4.3.0; all its other Python processes have a minute). The process imports PySpark, numpy and pyarrow
 before it answers, a third of a CPU second, and nothing of ours. A machine that gives it less than a thirtieth of a
 core is too slow, and the query ends before it began.
 """

@@ -8,6 +8,7 @@ can read. Kernels take addresses and counts only, so their signatures are known 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib
 import os
 import sys
@@ -26,16 +27,17 @@ if TYPE_CHECKING:
 
 PACKAGES: Final = ("replica", "streaming_source")
 """The packages of this distribution."""
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""The folder that they lie in."""
 BEHIND: Final = 10
 """How far the compiler stands back for those who go on meanwhile; where all wait for it, it has the processor alone."""
 
 
 def kernel_names() -> list[tuple[str, str]]:
     """List the (module, function) of every kernel, those of the longest modules first: they are the most work."""
-    root = Path(__file__).resolve().parents[2]
-    paths = [path for package in PACKAGES for path in root.glob(f"{package}/**/kernel_*.py")]
+    paths = [path for package in PACKAGES for path in ROOT.glob(f"{package}/**/kernel_*.py")]
     for path in sorted(paths, key=lambda path: -path.stat().st_size):
-        importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return [(kernel.py_func.__module__, kernel.py_func.__name__) for kernel in KERNELS]
 
 
@@ -71,11 +73,13 @@ def compile_missing(modules: Sequence[str], cache: str) -> None:
 
 
 def stamp(cache: str) -> Path:
-    """Return the file that exists once everything was compiled into this cache, for this interpreter, numba and
-    processor.
+    """Return the file that exists once everything was compiled into this cache, for this interpreter, numba, processor
+    and place of the packages: numba keeps what it compiled under the path of its source, and a second checkout of the
+    same version finds nothing.
     """
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return Path(cache) / f"complete-{python}-{numba.__version__}-{llvmlite.binding.get_host_cpu_name()}"
+    place = hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:12]
+    return Path(cache) / f"complete-{python}-{numba.__version__}-{llvmlite.binding.get_host_cpu_name()}-{place}"
 
 
 def main(arguments: list[str]) -> int:

@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replica.native import warm
 from replica.relay_log.kernel_deframe import advance
+
+if TYPE_CHECKING:
+    import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -32,3 +36,12 @@ def test_check_says_no_before_anything_was_compiled(tmp_path: Path) -> None:
         [sys.executable, "-m", "replica.native.warm", "--check"], cwd=PROJECT, env=environment, check=False
     )
     assert done.returncode == 1
+
+
+def test_what_was_compiled_at_one_place_says_nothing_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = warm.stamp(str(tmp_path))
+    monkeypatch.setattr(warm, "ROOT", tmp_path / "another checkout")
+    assert warm.stamp(str(tmp_path)) != here
+    assert warm.stamp(str(tmp_path)).parent == here.parent == tmp_path

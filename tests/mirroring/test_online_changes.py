@@ -7,7 +7,9 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
+import pymysql
 import pytest
+from pymysql.constants import ER
 
 from tests.fixtures.installation import CACHE, PROJECT
 from tests.fixtures.mariadb import MariaDb
@@ -56,14 +58,19 @@ def tool() -> Path:
 
 
 def write(primary: MariaDb, ended: threading.Event) -> None:
-    """Change rows, a transaction at a time, until the end."""
+    """Change rows, a transaction at a time, until the end; one that met the tool's locks is rolled back, and lost."""
     chosen = random.Random(1)
     with primary.connect(database="shop") as connection, connection.cursor() as cursor:
         while not ended.wait(0.01):
-            cursor.execute("BEGIN")
-            for _ in range(3):
-                cursor.execute(chosen.choice(CHANGES).format(first=chosen.randrange(ROWS)))
-            cursor.execute("COMMIT")
+            try:
+                cursor.execute("BEGIN")
+                for _ in range(3):
+                    cursor.execute(chosen.choice(CHANGES).format(first=chosen.randrange(ROWS)))
+                cursor.execute("COMMIT")
+            except pymysql.OperationalError as error:
+                if error.args[0] not in {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT}:
+                    raise
+                connection.rollback()
 
 
 def change_online(tool: Path, primary: MariaDb, alter: str) -> None:

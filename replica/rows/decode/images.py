@@ -119,13 +119,13 @@ class PlainImages:
         self._lengths = lengths
         self.fault: ImageFault | None = None
         self._next = 0  # in `_todo`
-        self._words = self._event_words()
         changed = len(self._todo) or lengths is not None
         self.found = replace(found, events=found.events.copy()) if changed else found
         if lengths is not None:
             plain = work[~unplain]
             start, end = (found.events[field][plain] for field in ("images", "end"))
             self.found.events["end"][plain] = start + np.minimum(end - start, lengths[plain])
+        self._words = _event_words(self._work, self._todo, self.found.events)
         self._data = found.data.data
 
     def _unplain(self, events: Records) -> npt.NDArray[np.bool_]:
@@ -159,13 +159,6 @@ class PlainImages:
                 length = np.minimum(length, self._lengths[numbers])
             self.found.events["end"][numbers] = begin + length
         return int(self._todo[self._next]) if self._next < len(self._todo) else len(self._work)
-
-    def _event_words(self) -> Iterator[list[int]]:
-        """Yield number, and `images`, `end`, `form` and `slot`, of each event to prepare."""
-        for first in range(0, len(self._todo), _CHUNK):
-            numbers = self._work[self._todo[first : first + _CHUNK]]
-            fields = (self.found.events[field][numbers] for field in _FIELDS)
-            yield from np.column_stack((numbers, *fields)).tolist()
 
     def _offset(self, event: Records) -> int:
         return self.found.origin(int(event["start"]))
@@ -244,6 +237,16 @@ class PlainImages:
             raise image_fault(-count, self._slots, slot, offset=self._offset(event))
         found: list[tuple[int, int, int, int]] = pieces[:count].tolist()
         return found
+
+
+def _event_words(work: npt.NDArray[np.uint32], todo: npt.NDArray[np.intp], events: Records) -> Iterator[list[int]]:
+    """Yield number, and `images`, `end`, `form` and `slot`, of each event to prepare. It knows no PlainImages: one that
+    holds what it is held by keeps its range until garbage is collected.
+    """
+    for first in range(0, len(todo), _CHUNK):
+        numbers = work[todo[first : first + _CHUNK]]
+        fields = (events[field][numbers] for field in _FIELDS)
+        yield from np.column_stack((numbers, *fields)).tolist()
 
 
 def _located(error: ProtocolError, where: str, offset: int) -> ProtocolError:

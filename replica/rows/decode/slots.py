@@ -325,7 +325,8 @@ class SlotTable:
     def absent(self, found: Scan) -> AbsentColumns:
         """Return which columns the images of the range lack."""
         if self._absent is None:
-            self._absent = AbsentColumns(found, lambda slot: self._tables[slot].shown_names)
+            tables = self._tables  # not `self`: a circle would keep the range until garbage is collected
+            self._absent = AbsentColumns(found, lambda slot: tables[slot].shown_names)
         return self._absent
 
     @property

@@ -96,7 +96,7 @@ def session(log: Path, folder: Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "lake"),
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "1g",
         **FOR_A_MINUTE,
     }
     # Its temporary files go where all others of the demo are, which are removed together.

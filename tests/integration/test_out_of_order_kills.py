@@ -119,7 +119,7 @@ def rows_in(server: MariaDb, files: Sequence[Path]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.timeout(300)  # nine starts of a process
-@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("rotate", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_killed_around_numbers_that_went_back(primary: MariaDb, tmp_path: Path, *, rotate: bool) -> None:
     daemon, load = Daemon(primary, tmp_path), Load(primary)
     try:

@@ -226,4 +226,5 @@ def test_thrown_out_by_a_replica_with_our_server_id_is_the_end(
         primary.sql("INSERT INTO s.t VALUES (1)")
         assert left.wait_for(GtidPosition.parse(primary.gtid_binlog_pos()), WAIT_S)
         assert thrown_out.progress.state == "failed"
-        assert first.progress.connections + second.progress.connections == connections <= 3, "nobody fights"
+        # Three, and a fourth where the machine stood still for so long that one took its link for dead.
+        assert first.progress.connections + second.progress.connections == connections <= 4, "nobody fights"

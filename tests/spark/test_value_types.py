@@ -49,6 +49,7 @@ def read(spark: SparkSession, folder: Path, **options: Any) -> list[Row]:
     return list(reader.option("path", str(folder / "bin.000001")).load().collect())
 
 
+@pytest.mark.quick_on("newest")  # which has vectors
 @pytest.mark.parametrize("geometry", ["binary", "spark"])
 def test_vectors_geometries_and_versions(spark: SparkSession, written: tuple[Path, bool], geometry: str) -> None:
     folder, vectors = written

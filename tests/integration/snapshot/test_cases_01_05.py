@@ -34,6 +34,7 @@ HANGING = (
 )
 
 
+@pytest.mark.quick_on("newest")
 def test_case_1_a_rotation_while_a_commit_hangs(
     server_version: str, make_server: Callable[..., MariaDb], tmp_path: Path
 ) -> None:

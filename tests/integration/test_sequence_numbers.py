@@ -52,6 +52,7 @@ def run(primary: MariaDb, command: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_dump_prints_them_alike_in_every_form(primary: MariaDb) -> None:
     file = str(primary.datadir / primary.binlogs()[-1])
     assert [json.loads(line)["gtid"] for line in run(primary, "dump", "--json", file).splitlines()] == [*LARGE, OTHER]

@@ -101,7 +101,7 @@ def test_available_now_and_once_end_where_the_primary_was_under_load(shop: Shop)
     assert len(run.batches) > 3  # the anchor, two or more of AvailableNow, one of Once
 
 
-@pytest.mark.parametrize("kind", ["plain", "xa"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("xa", marks=pytest.mark.slow)])
 def test_a_transaction_in_pieces_is_whole_after_a_crash_between_them(shop: Shop, kind: str) -> None:
     rows = 900
     first = ",".join(f"({i}, 'many', 1)" for i in range(rows - 100))

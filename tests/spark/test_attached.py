@@ -128,6 +128,7 @@ def test_a_daemon_that_is_down_is_waited_for(shop: Shop, own_daemon: Daemon) -> 
     query.stop()
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_made_anew_is_no_gap(shop: Shop, own_daemon: Daemon) -> None:
     run = shop.run()
     query = run.start(_attached(shop, own_daemon, readerName="anew"))

@@ -134,6 +134,7 @@ def _keys(run: Run) -> list[int]:
     return [row.id for row in run.rows]
 
 
+@pytest.mark.slow
 def test_files_of_a_stopped_query_are_dropped_at_the_limit_and_it_is_told(shop: Shop) -> None:
     large, stopped, live = Large(shop, "drop"), shop.run("stopped"), shop.run("live")
     with large.daemon as daemon:

@@ -143,6 +143,7 @@ def test_what_is_shown_is_bounded(spark: SparkSession) -> None:
     assert len(outcome.examples) == 7
 
 
+@pytest.mark.slow
 def test_values_next_to_each_other_do_not_meet(spark: SparkSession) -> None:
     schema = "id INT, a STRING, b STRING, c BINARY, d FLOAT"
     source = spark.createDataFrame(
@@ -178,6 +179,7 @@ def test_values_next_to_each_other_do_not_meet(spark: SparkSession) -> None:
     assert found(source, with_value(source, 1, "d", f.lit(-0.0).cast("float")), "id").counts["different"] == 1
 
 
+@pytest.mark.slow
 def test_wider_types_hold_the_same_values(spark: SparkSession) -> None:
     source = spark.sql(
         "SELECT 1 AS id, 7S AS a, 1.50 AS b, CAST(0.1 AS FLOAT) AS c, "

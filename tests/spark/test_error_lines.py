@@ -163,6 +163,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_a_project_with_a_replica_of_its_own_is_told_what_hides_the_source(tmp_path: Path) -> None:
     """What Spark's lookup cannot import is not there for it: it said DATA_SOURCE_NOT_FOUND, and no more."""
     (tmp_path / "replica.py").write_text("raise SystemExit('a script of the project')", encoding="utf-8")

@@ -18,7 +18,7 @@ from tests.spark.queries import PATIENCE_S, Shop, frequent_progress, ids, wait
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
-@pytest.mark.parametrize("relay", ["kept", "lost"])
+@pytest.mark.parametrize("relay", [pytest.param("kept", marks=pytest.mark.slow), "lost"])
 def test_a_checkpoint_goes_on_wherever_a_crash_left_it(shop: Shop, relay: str) -> None:
     """In the empty batch 0, behind a committed batch, and in the middle of one."""
 

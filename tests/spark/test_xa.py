@@ -32,7 +32,7 @@ def xid(shop: Shop) -> Iterator[str]:
         shop.sql(f"XA ROLLBACK {name}")
 
 
-@pytest.mark.parametrize("relay", ["kept", "lost"])
+@pytest.mark.parametrize("relay", [pytest.param("kept", marks=pytest.mark.slow), "lost"])
 def test_a_query_stopped_between_prepare_and_commit(shop: Shop, xid: str, relay: str) -> None:
     run = shop.run()
     shop.insert(1)

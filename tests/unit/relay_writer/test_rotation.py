@@ -141,7 +141,7 @@ def test_hours_of_idling_and_rotation_leak_nothing(tmp_path: Path, hours: int) -
     seen = found["seen"]
     assert found["removed"] > files - 80
     assert found["reached"] >= files - 10
-    # For each file in between. Python 3.12 keeps every interned string for good, and pathlib interns the names of files.
+    # For each file in between. Python 3.12 keeps interned strings for good, and pathlib interns the names of files.
     kept_bytes = 200 if sys.version_info[:2] == (3, 12) else 100
     assert seen[-1][0] - seen[2][0] < kept_bytes * (files - 180), seen
     assert seen[-1][1] <= seen[1][1], seen

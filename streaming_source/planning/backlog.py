@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILES_A_CALL: Final = 32
-"""A look costs some 7 us, and the progress of each trigger waits for these: a twentieth of what it takes to plan."""
+"""A look costs some 7 us, and the progress of each trigger waits for these: a fifteenth of what it takes to plan."""
 
 
 class Backlog:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 MAX_FILE_NAME_BYTES = 512  # the server's FN_REFLEN
+MAX_POSITION = 1 << 62  # no file is as large; what comes behind it is added in signed numbers
 RECEIVE_BYTES = 2 << 20  # one receive, one kernel call, one write; fits the second-level cache of a server's core
 
 
@@ -154,6 +155,8 @@ class Receiver:
         if isinstance(event, RotateEvent):
             if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
                 raise ProtocolError(f"a ROTATE event names a file with {len(event.file)} characters")
+            if event.position > MAX_POSITION:
+                raise ProtocolError(f"a ROTATE event goes on at {event.position}, which no file has")
             relay.primary_file = event.file
             state[Cell.position] = event.position
         elif isinstance(event, FormatDescriptionEvent):

@@ -395,6 +395,14 @@ def test_the_last_wanted_ack_covers_complete_groups_only(tmp_path: Path) -> None
         assert receiver.take_ack() is not None
 
 
+@pytest.mark.parametrize("position", [(1 << 62) + 1, 1 << 63, (1 << 64) - 1])
+def test_a_rotate_to_a_position_that_no_file_has_is_refused(tmp_path: Path, position: int) -> None:
+    primary = Primary.dump(Gtid(0, 1, 1))
+    primary.events[0] = encode_rotate(FILE, position, server_id=SERVER_ID, checksum=CRC32)
+    with RelayWriter.open(tmp_path) as relay, pytest.raises(ProtocolError, match=str(position)):
+        receive(relay, primary.wire())
+
+
 def test_an_ack_names_the_file_its_event_stands_in(tmp_path: Path) -> None:
     primary = Primary.dump(Gtid(0, 1, 1))
     end, count = primary.position, len(primary.events)

@@ -27,6 +27,7 @@ from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pa
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.hadoop_text import hadoop_text
+from streaming_source.mirroring.interpreted_plans import MOST_ROWS, InterpretedPlans
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.metrics import metrics_of
@@ -78,6 +79,7 @@ class MirrorSink:
         self._alone = Alone()
         self._presence = Presence(settings.parallel)
         self._shuffles = ShuffleSize()
+        self._plans = InterpretedPlans()
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -143,7 +145,6 @@ class MirrorSink:
             self._meet_new(batch.sparkSession, facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
-            self._shuffles.fit(batch.sparkSession, max((work.most_rows for work in works), default=0))
             done = self._run(works)
         finally:
             batch.unpersist()
@@ -167,6 +168,7 @@ class MirrorSink:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
         self._refuse_unreadable(waited)
+        self._plans.fit(batch.sparkSession, len(self._rows))
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
@@ -221,15 +223,10 @@ class MirrorSink:
         return works
 
     def _run(self, works: list[TableWork]) -> dict[TableName, ControlRow]:
-        """Do the work of several tables at a time; return their rows."""
-        from pyspark import inheritable_thread_target
-
-        if not works:
-            return {}
-        in_thread = inheritable_thread_target(works[0].batch.sparkSession)(_done)
-        with ThreadPoolExecutor(self._settings.parallel, "mirror") as pool:
-            futures = [(work, pool.submit(in_thread, work)) for work in works]
-        done = {work.row.name: (work, future.result()) for work, future in futures}
+        """Do the work of all tables, first of the small ones; return their rows."""
+        small = [work for work in works if work.most_rows <= MOST_ROWS]
+        large = [work for work in works if work.most_rows > MOST_ROWS]
+        done = {work.row.name: (work, result) for some in (small, large) for work, result in self._side_by_side(some)}
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
         if fault is not None:
@@ -239,6 +236,20 @@ class MirrorSink:
             name: result if isinstance(result, ControlRow) else self._put_aside(work, result)
             for name, (work, result) in done.items()
         }
+
+    def _side_by_side(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
+        """Do the work of several tables at a time, with the session's settings for targets of their size."""
+        from pyspark import inheritable_thread_target
+
+        if not works:
+            return []
+        spark, rows = works[0].batch.sparkSession, max(work.most_rows for work in works)
+        self._shuffles.fit(spark, rows)
+        self._plans.fit(spark, rows)
+        in_thread = inheritable_thread_target(spark)(_done)
+        with ThreadPoolExecutor(self._settings.parallel, "mirror") as pool:
+            futures = [(work, pool.submit(in_thread, work)) for work in works]
+        return [(work, future.result()) for work, future in futures]
 
     def _put_aside(self, work: TableWork, error: Exception) -> ControlRow:
         """Set a table aside, with the name of the error alone where its text may have values that rules hide."""

@@ -1,0 +1,37 @@
+"""Whether the plans of a batch are interpreted or compiled, by how large the targets are.
+
+In: the session of a batch, the rows of the largest target that is written next. Out: Spark's settings for it, in that
+session alone. A MERGE makes the code of over a hundred classes, whatever it changes; Spark keeps 100 compiled ones for
+all of its plans, so that most are compiled anew for each target. Below some rows that costs more than running the plan
+does, and the plan is interpreted. What the user has set stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_ROWS: Final = 50_000
+"""Of a target whose plans are interpreted; docs/performance.md has what was measured on both sides of it."""
+INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+class InterpretedPlans:
+    """The settings in the session of a mirror's query."""
+
+    def __init__(self) -> None:
+        self._free: bool | None = None
+
+    def fit(self, spark: SparkSession, rows: int) -> None:
+        """Set how plans are run whose largest target has so many rows."""
+        if self._free is None:  # what stands there now is the user's
+            self._free = all(spark.conf.get(name, None) is None for name in INTERPRETED)
+        if not self._free:
+            return
+        for name, value in INTERPRETED.items():
+            if rows <= MOST_ROWS:
+                spark.conf.set(name, value)
+            else:
+                spark.conf.unset(name)

@@ -22,6 +22,29 @@ result = [int(number) for number in kept if executions.getQueryExecution(int(num
 """
 """Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
 
+_SIZES = """
+from streaming_source.mirroring import interpreted_plans, sink
+kept = {name: spark.conf.get(name) for name in interpreted_plans.INTERPRETED}
+limit, side_by_side, seen = interpreted_plans.MOST_ROWS, sink.MirrorSink._side_by_side, []
+for name in kept:
+    spark.conf.unset(name)
+sink.MOST_ROWS = interpreted_plans.MOST_ROWS = 600
+def told(self, works):
+    done = side_by_side(self, works)
+    for work in works:
+        plans = [work.batch.sparkSession.conf.get(name, None) for name in interpreted_plans.INTERPRETED]
+        seen.append([work.row.name[1], *plans])
+    return done
+sink.MirrorSink._side_by_side = told
+"""
+_SEEN = """
+sink.MOST_ROWS = interpreted_plans.MOST_ROWS = limit
+sink.MirrorSink._side_by_side = side_by_side
+result = seen, [spark.conf.get(name, None) for name in kept]
+for name, value in kept.items():
+    spark.conf.set(name, value)
+"""
+
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[MariaDb]:
@@ -208,3 +231,25 @@ def test_a_name_that_the_catalog_does_not_take_sets_its_table_aside(
     assert "not a valid name" in error
     with pytest.raises(AssertionError, match="not a valid name"):
         alone.run()  # where no table can have a target, the mirror does not begin
+
+
+def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
+    primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(primary, shop)
+    mirror.run()
+    primary.sql(
+        "USE shop",
+        "BEGIN",
+        "UPDATE orders SET price = NULL WHERE id < 10",
+        "DELETE FROM `lines` WHERE order_id = 4",
+        "INSERT INTO codes VALUES ('abc', 0.5)",
+        "COMMIT",
+    )
+    mirror.run(before=_SIZES)
+    seen, left = mirror.workbench.run(_SEEN)
+    mirror.assert_equal("orders", "lines", "codes")
+    interpreted = ["false", "NO_CODEGEN"]
+    small = [["codes", *interpreted], ["orders", *interpreted]]
+    assert (sorted(seen[:2]), seen[2:]) == (small, [["lines", None, None]])
+    assert left == [None, None], "what the mirror sets is for its query alone"

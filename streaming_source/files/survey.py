@@ -39,7 +39,7 @@ from streaming_source.files.cutting import FileCutter
 from streaming_source.files.order import FileOrder
 from streaming_source.files.partition import FileAccess, FilePartition, PreparedInFile
 from streaming_source.rows.ddl_rows import DdlRows
-from streaming_source.rows.statement_dml import changed_selection, commits, completes, prepares, statement_error
+from streaming_source.rows.statement_dml import changed_selection, completed, statement_error
 from streaming_source.selection.group_extent import extent_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
     from replica.protocol.transaction_events import XaId
+    from replica.rows.scan.statements import LoggedText
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import OnStatementDml
@@ -183,34 +184,27 @@ class FileSurvey:
 
     def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
         """Look for changes of wanted tables that were logged as statements: their rows are in no file."""
-        for text in logged_texts(part.data, part.description):
-            version = part.description.version_number
+        version = part.description.version_number
+
+        def found(text: LoggedText) -> StatementDmlError | None:
             self._temporary.follow(text.statement, version)
-            completed = completes(text.begin)
-            if completed is not None:
-                held = self._held.pop(completed, [])
-                self._told(held if commits(text.statement) else [])
-                continue
             names = changed_selection(self._tables, text.statement, version, self._temporary)
             if names is None:
-                continue
+                return None
             gtid = str(getattr(text.begin, "gtid", None) or "a transaction without GTID")
             where = f"{access.path}, offset {part.offset + text.start}: "
-            error = statement_error(gtid, names, text.statement, where=where, batch=True)
-            xid = prepares(text.begin)
-            if xid is None:
-                self._told([error])
-            else:
-                self._held.setdefault(xid, []).append(error)
+            return statement_error(gtid, names, text.statement, where=where, batch=True)
 
-    def _told(self, errors: list[StatementDmlError]) -> None:
-        """Go on behind these changes, or refuse to."""
-        for error in errors:
-            if self._on_statement_dml == "fail":
-                raise error
-            if not self.found.statement_dml and self._on_statement_dml in ("warn", "row"):
-                _log.warning("%s", error.message)
-            self.found.statement_dml += 1
+        for _, error in completed(logged_texts(part.data, part.description), found, self._held):
+            self._told(error)
+
+    def _told(self, error: StatementDmlError) -> None:
+        """Go on behind a change, or refuse to."""
+        if self._on_statement_dml == "fail":
+            raise error
+        if not self.found.statement_dml and self._on_statement_dml in ("warn", "row"):
+            _log.warning("%s", error.message)
+        self.found.statement_dml += 1
 
     def _has_statements(self, part: FileRange, found: Scan) -> bool:
         """Tell whether a statement of this range comes as a row."""

@@ -17,13 +17,14 @@ from replica.protocol.header import EventHeader
 from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
 from streaming_source.rows.ddl_statements import Named
-from streaming_source.rows.statement_dml import commits, completes, prepares
+from streaming_source.rows.statement_dml import completed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from replica.protocol.transaction_events import XaId
     from replica.rows.scan.scan import Bytes
+    from replica.rows.scan.statements import LoggedText
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.session import Logged
     from streaming_source.selection.resolver import SelectedTables
@@ -54,27 +55,19 @@ def texts_of_changes(
     """
     prepared: dict[XaId, list[Logged]] = {}
     for group in carried:
-        for text in logged_texts(group.data, description_of_texts(checksum=group.checksum)):
-            xid = prepares(text.begin)
-            if xid is not None and _changes_rows(text.statement):
-                prepared.setdefault(xid, []).append(text.statement)
-    for text in logged_texts(data, description_of_texts(checksum=checksum)):
-        completed, xid = completes(text.begin), prepares(text.begin)
-        if completed is not None:
-            held = prepared.pop(completed, [])
-            if commits(text.statement):
-                yield from ((text.start, statement) for statement in held)
-        elif _changes_rows(text.statement):
-            if xid is None:
-                yield text.start, text.statement
-            else:
-                prepared.setdefault(xid, []).append(text.statement)
+        before = logged_texts(group.data, description_of_texts(checksum=group.checksum))
+        yield from completed(before, _change, prepared)  # nothing, as it is only prepared there
+    yield from completed(logged_texts(data, description_of_texts(checksum=checksum)), _change, prepared)
 
 
 def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:
     """Tell whether there is such a statement, be it of a transaction that is only prepared."""
     texts = logged_texts(data, description_of_texts(checksum=checksum))
     return any(_changes_rows(text.statement) for text in texts)
+
+
+def _change(text: LoggedText) -> Logged | None:
+    return text.statement if _changes_rows(text.statement) else None
 
 
 def _changes_rows(statement: Logged) -> bool:

@@ -7,7 +7,7 @@ as a row (`includeDdl`); so are temporary tables, and statements that only remov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from replica.errors import StatementDmlError
 from replica.protocol.constants import GtidFlag
@@ -18,12 +18,16 @@ from replica.schema.session import text_of
 from streaming_source.rows.ddl_statements import named_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from replica.protocol.header import Event
     from replica.protocol.transaction_events import XaId
+    from replica.rows.scan.statements import LoggedText
     from replica.schema.session import Logged
     from replica.schema.temporary_tables import TemporaryTables
     from streaming_source.selection.resolver import SelectedTables
 
+Found = TypeVar("Found")
 ANY_TABLE: Final = ("any table",)
 """What a statement may have changed whose text does not tell."""
 STATEMENT_CHARACTERS: Final = 200
@@ -80,6 +84,25 @@ def completes(begin: Event) -> XaId | None:
 def commits(statement: Logged) -> bool:
     """Tell whether a group that completes an XA transaction commits it; the server writes the text itself."""
     return statement.query.startswith(b"XA COMMIT")
+
+
+def completed(
+    texts: Iterable[LoggedText], found: Callable[[LoggedText], Found | None], held: dict[XaId, list[Found]]
+) -> Iterator[tuple[int, Found]]:
+    """Yield what is found in texts, each behind the offset where its group begins, and what an XA transaction has where
+    that is committed. `held`: what prepared ones have; it goes on from call to call.
+    """
+    for text in texts:
+        ended, xid = completes(text.begin), prepares(text.begin)
+        if ended is not None:
+            kept = held.pop(ended, [])
+            if commits(text.statement):
+                yield from ((text.start, one) for one in kept)
+        elif (one := found(text)) is not None:
+            if xid is None:
+                yield text.start, one
+            else:
+                held.setdefault(xid, []).append(one)
 
 
 def shown_statement(statement: Logged) -> str:

@@ -1,8 +1,8 @@
-"""Whether the plans of a batch are interpreted or compiled, by how large the targets are.
+"""Choose whether the plans of a batch are interpreted or compiled, by how large the targets are.
 
 In: the session of a batch, the rows of the largest target that is written next. Out: Spark's settings for it, in that
 session alone. A MERGE makes the code of over a hundred classes, whatever it changes; Spark keeps 100 compiled ones for
-all of its plans, so that most are compiled anew for each target. Below some rows that costs more than running the plan
+all of its plans, so that most are compiled again for each target. Below some rows that costs more than running the plan
 does, and the plan is interpreted. What the user has set stays.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_ROWS: Final = 50_000
-"""Of a target whose plans are interpreted; docs/performance.md has what was measured on both sides of it."""
+"""The rows of the largest target whose plans are interpreted; docs/performance.md has what was measured around it."""
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 
 from demo.shop import DATABASE
 from streaming_source import audit, mirror
+from streaming_source.mirroring.interpreted_plans import INTERPRETED
 from streaming_source.queries.query_start import TOO_SLOW
 from tests.fixtures.jars import delta_settings
 
@@ -42,8 +43,7 @@ GOODBYE_S: Final = 20.0
 TRIES: Final = 6
 FOR_A_MINUTE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
 }
 """A session that lives for a minute or two: compiling code well would take longer than running it. And a query that is
 stopped inside of foreachBatch needs a large stack (docs/spark.md)."""

@@ -1,9 +1,9 @@
 """Choose whether the plans of a batch are interpreted or compiled, by how large the targets are.
 
 In: the session of a batch, the rows of the largest target that is written next. Out: Spark's settings for it, in that
-session alone. A MERGE makes the code of over a hundred classes, whatever it changes; Spark keeps 100 compiled ones for
-all of its plans, so that most are compiled again for each target. Below some rows that costs more than running the plan
-does, and the plan is interpreted. What the user has set stays.
+session alone. A MERGE makes the code of 68 projections and of its stages, whatever it changes; Spark keeps 100 compiled
+classes for all of its plans, so that most are compiled again for each target. Below some rows that costs more than
+running the plan does, and the plan is interpreted. What the user has set stays.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 50_000
 """The rows of the largest target whose plans are interpreted; docs/performance.md has what was measured around it."""
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def is_small(rows: int) -> bool:
+    """Tell whether the plans of a target of so many rows are interpreted."""
+    return rows <= MOST_ROWS
 
 
 class InterpretedPlans:
@@ -31,7 +36,7 @@ class InterpretedPlans:
         if not self._free:
             return
         for name, value in INTERPRETED.items():
-            if rows <= MOST_ROWS:
+            if is_small(rows):
                 spark.conf.set(name, value)
             else:
                 spark.conf.unset(name)

@@ -27,7 +27,7 @@ from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pa
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.hadoop_text import hadoop_text
-from streaming_source.mirroring.interpreted_plans import MOST_ROWS, InterpretedPlans
+from streaming_source.mirroring.interpreted_plans import InterpretedPlans, is_small
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.metrics import metrics_of
@@ -168,7 +168,7 @@ class MirrorSink:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
         self._refuse_unreadable(waited)
-        self._plans.fit(batch.sparkSession, len(self._rows))
+        self._fit(batch.sparkSession, len(self._rows))
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
@@ -224,8 +224,8 @@ class MirrorSink:
 
     def _run(self, works: list[TableWork]) -> dict[TableName, ControlRow]:
         """Do the work of all tables, first of the small ones; return their rows."""
-        small = [work for work in works if work.most_rows <= MOST_ROWS]
-        large = [work for work in works if work.most_rows > MOST_ROWS]
+        small = [work for work in works if is_small(work.most_rows)]
+        large = [work for work in works if not is_small(work.most_rows)]
         done = {work.row.name: (work, result) for some in (small, large) for work, result in self._side_by_side(some)}
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
@@ -244,12 +244,16 @@ class MirrorSink:
         if not works:
             return []
         spark, rows = works[0].batch.sparkSession, max(work.most_rows for work in works)
-        self._shuffles.fit(spark, rows)
-        self._plans.fit(spark, rows)
+        self._fit(spark, rows)
         in_thread = inheritable_thread_target(spark)(_done)
         with ThreadPoolExecutor(self._settings.parallel, "mirror") as pool:
             futures = [(work, pool.submit(in_thread, work)) for work in works]
         return [(work, future.result()) for work, future in futures]
+
+    def _fit(self, spark: SparkSession, rows: int) -> None:
+        """Set the session for a table of so many rows that is written next."""
+        self._shuffles.fit(spark, rows)
+        self._plans.fit(spark, rows)
 
     def _put_aside(self, work: TableWork, error: Exception) -> ControlRow:
         """Set a table aside, with the name of the error alone where its text may have values that rules hide."""

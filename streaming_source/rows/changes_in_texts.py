@@ -9,6 +9,7 @@ its rows do.
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ChecksumAlgorithm, EventType
@@ -53,11 +54,10 @@ def texts_of_changes(
     """Yield the statements that changed rows and are no DDL, each behind the offset where its group begins, or the
     group that commits it. `carried`: groups that were prepared before the range.
     """
+    parts = [(group.data, group.checksum) for group in carried] + [(data, checksum)]
+    texts = (logged_texts(part, description_of_texts(checksum=summed)) for part, summed in parts)
     prepared: dict[XaId, list[Logged]] = {}
-    for group in carried:
-        before = logged_texts(group.data, description_of_texts(checksum=group.checksum))
-        yield from completed(before, _change, prepared)  # nothing, as it is only prepared there
-    yield from completed(logged_texts(data, description_of_texts(checksum=checksum)), _change, prepared)
+    yield from completed(chain.from_iterable(texts), _change, prepared)
 
 
 def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming_source.mirroring.interpreted_plans import INTERPRETED
 from tests.fixtures.jars import delta_settings
 from tests.spark.conftest import CONFIGURATION
 
@@ -17,7 +18,6 @@ def session_settings(folder: Path) -> dict[str, str]:
         **CONFIGURATION,
         **delta_settings(),
         "spark.driver.extraJavaOptions": java,
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **INTERPRETED,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

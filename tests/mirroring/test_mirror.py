@@ -28,7 +28,7 @@ kept = {name: spark.conf.get(name) for name in interpreted_plans.INTERPRETED}
 limit, side_by_side, seen = interpreted_plans.MOST_ROWS, sink.MirrorSink._side_by_side, []
 for name in kept:
     spark.conf.unset(name)
-sink.MOST_ROWS = interpreted_plans.MOST_ROWS = 600
+interpreted_plans.MOST_ROWS = 600
 def told(self, works):
     done = side_by_side(self, works)
     for work in works:
@@ -38,7 +38,7 @@ def told(self, works):
 sink.MirrorSink._side_by_side = told
 """
 _SEEN = """
-sink.MOST_ROWS = interpreted_plans.MOST_ROWS = limit
+interpreted_plans.MOST_ROWS = limit
 sink.MirrorSink._side_by_side = side_by_side
 result = seen, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming_source.mirroring.interpreted_plans import INTERPRETED
 from tests.fixtures.jars import JarsMissingError, delta_settings
 from tests.fixtures.mariadb import MariaDb
 from tests.recipes.workbench import Workbench
@@ -72,8 +73,7 @@ def workbench(primary: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Ite
             "spark.driver.extraJavaOptions": CONFIGURATION["spark.driver.extraJavaOptions"]
             + " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
             # A few hundred rows are read sooner than classes for reading them are compiled.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **INTERPRETED,
             "spark.sql.pipelines.maxFlowRetryAttempts": "0",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

@@ -10,7 +10,7 @@ from replica.checks.result import REPLICATE
 from replica.plain_text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from replica.checks.result import Report, Result, State
 
@@ -25,10 +25,15 @@ _WIDEST_NAME = 44
 """The most columns that names take before texts no longer stand below each other."""
 
 
-def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
-    """Yield the text, with colours as escape sequences; marks in ASCII where the encoding has no others."""
+def lines(reports: Iterable[Report], *, encoding: str) -> Iterator[str]:
+    """Yield the text, with colours as escape sequences; marks in ASCII where the encoding has no others.
+
+    The text of a report comes before the next report is asked for.
+    """
     plain = not _can_encode(encoding)
+    shown: list[Report] = []
     for report in reports:
+        shown.append(report)
         yield click.style(one_line(_title(report)), bold=True)
         width = max(
             [_NAME_WIDTH, *(len(result.check) for result in report.results if len(result.check) <= _WIDEST_NAME)]
@@ -37,9 +42,9 @@ def lines(reports: Sequence[Report], *, encoding: str) -> Iterator[str]:
             yield from _result(result, width, plain=plain)
         yield f"  {_conclusion(report)}"
         yield ""
-    if any("SET GLOBAL" in result.fix for report in reports for result in report.results):
+    if any("SET GLOBAL" in result.fix for report in shown for result in report.results):
         yield "SET GLOBAL holds until the server restarts: put the same into its configuration file, under [mariadb]."
-    yield _verdict(reports)
+    yield _verdict(shown)
 
 
 def _in_order(report: Report) -> list[Result]:

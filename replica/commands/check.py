@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from itertools import tee
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +22,7 @@ from replica.errors import ConfigError, describe
 from replica.native.ahead import COMPILING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from replica.checks.result import Report
 
@@ -82,18 +83,24 @@ def check_command(
     if unkeyed and not initial:
         raise ConfigError("--unkeyed is about the tables that --initial looks at.", hint="Add --initial.")
     COMPILING.interpret = True
-    reports = asyncio.run(check_all(config, gathered().sources, tables if initial else None, unkeyed=unkeyed))
-    if spark:
-        reports.append(spark_report(os.environ))
+    shown, kept = tee(_reports(config, tables if initial else None, unkeyed=unkeyed, spark=spark))
+    if not as_json:
+        colour = False if os.environ.get("NO_COLOR") else None
+        for line in lines(shown, encoding=sys.stdout.encoding):
+            click.echo(line, color=colour)
+    reports = list(kept)
     code = next((report.error.exit_code for report in reports if report.error is not None), 0)
     if as_json:
         click.echo(json.dumps(_as_json(reports, code)))
-    else:
-        colour = False if os.environ.get("NO_COLOR") else None
-        for line in lines(reports, encoding=sys.stdout.encoding):
-            click.echo(line, color=colour)
     if code:
         raise SystemExit(code)
+
+
+def _reports(config: DaemonConfig, tables: list[str] | None, *, unkeyed: bool, spark: bool) -> Iterator[Report]:
+    """Yield each report as soon as it is there: that of Spark, which imports it, takes a second or two more."""
+    yield from asyncio.run(check_all(config, gathered().sources, tables, unkeyed=unkeyed))
+    if spark:
+        yield spark_report(os.environ)
 
 
 def _as_json(reports: Sequence[Report], code: int) -> dict[str, object]:

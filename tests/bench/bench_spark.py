@@ -112,7 +112,16 @@ def sample(options: dict[str, str], folder: Path) -> Extent:
 class Comparison:
     """One workload in one shape, served by a running server, in a folder of its own."""
 
-    def __init__(self, spark: SparkSession, server: MariaDb, shape: str, relay: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        server: MariaDb,
+        shape: str,
+        relay: Path,
+        folder: Path,
+        *,
+        trigger_bytes: int = TRIGGER_BYTES,
+    ) -> None:
         self._folder = str(folder)
         options = {
             "host": server.host,
@@ -121,7 +130,7 @@ class Comparison:
             "password": server.password,
             "relayDir": str(relay),
             "relayMaxFileBytes": str(ONE_FILE),
-            "maxBytesPerTrigger": str(TRIGGER_BYTES),
+            "maxBytesPerTrigger": str(trigger_bytes),
             "startingPosition": "earliest",
             **({"tables": f"{DATABASE}.t"} if shape == "variant" else {"table": f"{DATABASE}.t", "rowShape": shape}),
         }
@@ -171,7 +180,7 @@ def _storable(changes: DataFrame) -> DataFrame:
 def summary(workload: str, shape: str, sink: str, row_bytes: float, runs: dict[str, list[Run]]) -> dict[str, Any]:
     rate = {kind: statistics.median(run.rate for run in made) for kind, made in runs.items()}
     cost = {kind: statistics.median(run.cpu_per_row for run in made) for kind, made in runs.items()}
-    python = {kind: statistics.median(run.cpu.python / run.rows for run in made) for kind, made in runs.items()}
+    python = {kind: statistics.median(run.python_per_row for run in made) for kind, made in runs.items()}
     return {
         "workload": workload,
         "shape": shape,

@@ -30,7 +30,7 @@ from tests.bench.many_tables import binlog_of_tables
 from tests.bench.workloads import DATABASE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 RANGES_MB = (8, 32)
 PLAN = ReadPlan("variant", SelectedTables((f"{DATABASE}.*",), {}), None, "127.0.0.1:3306")
@@ -58,6 +58,25 @@ def read(parts: list[ChangePartition]) -> tuple[int, float]:
     begin = time.process_time()
     rows = sum(batch.num_rows for part in parts for batch in read_changes(part, PLAN))
     return rows, time.process_time() - begin
+
+
+def measure(paths: Mapping[int, Path], range_bytes: int, passes: int) -> dict[str, Any]:
+    """Compare the binlog of one table with that of many; `paths` has both, by their number of tables."""
+    (one, _), (many, _) = paths.items()
+    parts = {count: partitions(path, range_bytes) for count, path in paths.items()}
+    taken: dict[int, list[float]] = {count: [] for count in parts}
+    for turn in range(1 + passes):
+        for count, ranges in parts.items():
+            rows, seconds = read(ranges)
+            if turn:  # the first one compiles, and warms up
+                taken[count].append(seconds / rows * 1e6)
+    ratios = [after / before for before, after in zip(taken[one], taken[many], strict=True)]
+    return {
+        "range_mb": range_bytes >> 20,
+        "cpu_us_per_row": {str(count): round(statistics.median(costs), 3) for count, costs in taken.items()},
+        "ratio": round(statistics.median(ratios), 2),
+        "ratios": [round(min(ratios), 2), round(max(ratios), 2)],
+    }
 
 
 def peak_megabytes(path: Path, range_bytes: int) -> float:
@@ -89,23 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     paths = {count: binlog_of_tables(count, options.rows) for count in (1, options.tables)}
     results: list[dict[str, Any]] = []
     for megabytes in RANGES_MB:
-        parts = {count: partitions(path, megabytes << 20) for count, path in paths.items()}
-        taken: dict[int, list[float]] = {count: [] for count in parts}
-        for turn in range(1 + options.passes):
-            for count, ranges in parts.items():
-                rows, seconds = read(ranges)
-                if turn:  # the first one compiles, and warms up
-                    taken[count].append(seconds / rows * 1e6)
-        ratios = [many / one for one, many in zip(taken[1], taken[options.tables], strict=True)]
-        results.append(
-            {
-                "range_mb": megabytes,
-                "cpu_us_per_row": {str(count): round(statistics.median(costs), 3) for count, costs in taken.items()},
-                "ratio": round(statistics.median(ratios), 2),
-                "ratios": [round(min(ratios), 2), round(max(ratios), 2)],
-                "peak_mb": {str(count): round(peak_megabytes(path, megabytes << 20)) for count, path in paths.items()},
-            }
-        )
+        result = measure(paths, megabytes << 20, options.passes)
+        result["peak_mb"] = {str(count): round(peak_megabytes(path, megabytes << 20)) for count, path in paths.items()}
+        results.append(result)
         print(_line(results[-1], options.tables), flush=True)
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
     if options.json:

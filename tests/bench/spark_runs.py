@@ -162,6 +162,10 @@ class Run:
     def cpu_per_row(self) -> float:
         return (self.cpu.jvm + self.cpu.python) / self.rows
 
+    @property
+    def python_per_row(self) -> float:
+        return self.cpu.python / self.rows
+
 
 def drain(changes: DataFrame, folder: str, sink: str) -> Run:
     """Everything that is there now into a new sink, which is deleted again."""

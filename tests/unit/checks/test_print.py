@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from replica.checks.print import lines
 from replica.checks.result import Report, Result
 from replica.errors import DisconnectedError, PrerequisiteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GOOD = Report("db1:3306", [Result("log_bin", "ok", "ON")], version="11.8.6-MariaDB", account="repl@%")
 BAD = Report(
@@ -65,3 +70,17 @@ def test_what_a_server_says_commands_no_terminal() -> None:
     text = plain(evil)
     assert "\\x1b]0;owned\\x07" in text
     assert not set(text) & {"\x07", "\r", "\x9b"}
+
+
+def test_a_report_is_told_before_the_next_one_is_asked_for() -> None:
+    asked: list[str] = []
+
+    def reports() -> Iterator[Report]:
+        for report in (GOOD, GONE):
+            asked.append(report.subject)
+            yield report
+
+    for line in lines(reports(), encoding="utf-8"):
+        if "ready" in line:
+            break
+    assert asked == [GOOD.subject]

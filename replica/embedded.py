@@ -52,12 +52,13 @@ STOP_TIMEOUT_S = 10.0
 """Closing cancels a task and seals a file; a disk that takes longer must not hold up the caller's shutdown."""
 
 
-def library_logger() -> FilteringBoundLogger:
+def library_logger(*before: Processor) -> FilteringBoundLogger:
     """Make a logger that sends events through Python's logging under the name `replica`: the process belongs to another
-    program.
+    program. `before` may change events, or drop them.
     """
     processors: list[Processor] = [
         structlog.stdlib.filter_by_level,
+        *before,
         structlog.processors.KeyValueRenderer(key_order=["event"]),
     ]
     return structlog.wrap_logger(

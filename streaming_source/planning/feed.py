@@ -30,6 +30,7 @@ from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.planning.replica_log import replica_log
 from streaming_source.ranges.cutting import Origin, origin_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class ReplicaFeed:
         """The server has removed what follows the log's end: what is in the log is read, then the gap is gone over."""
 
     def _new_replica(self) -> EmbeddedReplica:
-        return EmbeddedReplica(self._options.connection, self._directory or relay_directory(self._options))
+        config = self._options.connection
+        directory = self._directory or relay_directory(self._options)
+        return EmbeddedReplica(config, directory, log=replica_log(config.endpoints))
 
     @property
     def log(self) -> RelayLog:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,9 +115,12 @@ def _operation(words: Words, read: str) -> Builder:
 
 def _name(part: int) -> Builder:
     def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
-        names = [name[part] or None for name in rows.changes.tables]
-        if len(names) == 1:
-            return rows.constant(names[0] or "")
+        names = list(map(itemgetter(part), rows.changes.tables))  # of thousands of tables, in each batch
+        distinct = set(names)
+        if len(distinct) == 1:
+            return rows.constant(names[0])
+        if "" in distinct:
+            names = [name or None for name in names]
         return pa.array(names, pa.string()).take(pa.array(rows.changes.table))
 
     return build

@@ -7,6 +7,7 @@ content holds for the life of the cache.
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from replica.rows.decode.batch import TableName
 from replica.rows.decode.binding import Template
 from replica.rows.decode.records import SlotRecord
 from replica.rows.scan import records as r
+from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
 from replica.rows.tables.plan import skip_column
 from replica.rows.tables.stored import StoredColumns
@@ -42,13 +44,21 @@ if TYPE_CHECKING:
 MAX_TABLES: Final = 4096
 
 
+SELECTION: Final = np.dtype([("operations", np.int64), ("delivered", np.int64), ("skips", np.int64)])
+"""What is selected of a table: a mask of operations, one of those that a filter leaves, and whether updates that change
+nothing are left out.
+"""
+VERSIONED, COMPARES, REWRITES, TEXT = 1, 2, 4, 8
+"""What holds of a table whose images are decoded: it may have history rows, its updates are looked at for what they
+change, values are rewritten before, some of its text is unchecked UTF-8.
+"""
+
+
 class SlotTemplate(NamedTuple):
     """The part of a table's slot that is the same in every range: made once, as ranges may meet thousands of tables."""
 
     record: bytes
-    versioned: bool = False
-    compares: bool = False
-    rewrites: bool = False
+    flags: int = 0
     text: frozenset[int] = frozenset()
 
 
@@ -66,7 +76,8 @@ class CompiledTable:
         self.operations = target.operations if target else 0
         self.delivered = target.delivered & self.operations if target else 0
         self.wanted = self.operations != 0
-        self.skips = target is not None and target.skip_unchanged  # whether updates that change nothing are left out
+        self.skips = target is not None and target.skip_unchanged
+        self.selection = np.array([(self.operations, self.delivered, self.skips)], SELECTION).tobytes()
         self._map = table_map
         self._target = target
         self._output = output
@@ -164,8 +175,9 @@ class CompiledTable:
     @cached_property
     def decoded_slot(self) -> SlotTemplate:
         """The slot of a range whose images are decoded."""
-        record = self._slot(self.decode)
-        return SlotTemplate(record.tobytes(), self.layout.versioned, self.compares, bool(self.stored), self.text)
+        record, text = self._slot(self.decode), self.text
+        told = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored), (TEXT, text))
+        return SlotTemplate(record.tobytes(), sum(flag for flag, holds in told if holds), text)
 
     def _slot(self, template: Template) -> Records:
         record: Records = np.zeros(1, SlotRecord.dtype)
@@ -204,17 +216,18 @@ class TableCache:
         return table
 
     def slots(self, found: Scan) -> SlotTable:
-        data, known = found.data.data, self._tables.get
-        tables = []
-        places = zip(found.maps["content"].tolist(), found.maps["size"].tolist(), strict=True)
-        for slot, (begin, size) in enumerate(places):
-            content = bytes(data[begin : begin + size])
-            table = known(content)
-            if table is None:
-                body, offset = found.table_map_body(slot), found.origin(begin - 8)
-                table = self._compiled(content, body, offset, mysql=found.is_mysql)
-            tables.append(table)
+        data, maps = found.data.data, found.maps
+        places = zip(maps["content"].tolist(), maps["size"].tolist(), strict=True)
+        contents = [bytes(data[begin : begin + size]) for begin, size in places]
+        known = list(map(self._tables.get, contents))
+        tables = [
+            self._of_map(found, slot, contents[slot]) if table is None else table for slot, table in enumerate(known)
+        ]
         return SlotTable(tables)
+
+    def _of_map(self, found: Scan, slot: int, content: bytes) -> CompiledTable:
+        offset = found.origin(int(found.maps["content"][slot]) - ID_AND_FLAGS)
+        return self._compiled(content, found.table_map_body(slot), offset, mysql=found.is_mysql)
 
 
 def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
@@ -230,17 +243,18 @@ class SlotTable:
 
     def __init__(self, tables: list[CompiledTable]) -> None:
         self._tables = tables
-        self.wanted: npt.NDArray[np.bool_] = np.array([table.wanted for table in tables], np.bool_)
+        selection = np.frombuffer(b"".join([table.selection for table in tables]), SELECTION)
+        self.wanted: npt.NDArray[np.bool_] = selection["operations"] != 0
         self._halved: npt.NDArray[np.bool_] = np.zeros(len(tables), np.bool_)
-        self._masks: npt.NDArray[np.int64] = np.array([table.delivered for table in tables], np.int64)
-        self._selected = _operations([table.operations for table in tables])
-        self._delivered = _operations([table.delivered for table in tables])
+        self._masks: npt.NDArray[np.int64] = selection["delivered"].copy()
+        self._selected = _operations(selection["operations"])
+        self._delivered = _operations(selection["delivered"])
         self._everything = bool(self._selected.all())
         self.filtered = not np.array_equal(self._selected, self._delivered)  # whether a filter takes rows away
-        self.skips = any(table.skips for table in tables)  # whether updates may have to be compared
-        names = dict.fromkeys(table.name for table in tables)
-        self.names: list[TableName] = list(names)
-        self._number = {name: index for index, name in enumerate(names)}
+        self.skips = bool(selection["skips"].any())  # whether updates may have to be compared
+        numbers: dict[TableName, int] = {}
+        self._number = np.array([numbers.setdefault(table.name, len(numbers)) for table in tables], np.int64)
+        self.names: list[TableName] = list(numbers)
         self.records: Records = np.zeros(len(tables), SlotRecord.dtype)
         self._used: list[int] = []
         self._rewritten: list[int] = []
@@ -310,13 +324,15 @@ class SlotTable:
         ]
         self.records[used] = np.frombuffer(b"".join([one.record for one in templates]), SlotRecord.dtype)
         self.records["wanted"][used] = self._masks[used]
-        self.records["table"][used] = [self._number[table.name] for table in tables]
+        self.records["table"][used] = self._number[used]
+        flags = np.array([one.flags for one in templates], np.int64)
         if self.skips:
-            compared = used[np.array([one.compares for one in templates], np.bool_) & ~self._halved[used]]
+            compared = used[(flags & COMPARES != 0) & ~self._halved[used]]
             self.records["wanted"][compared] |= r.SKIP_UNCHANGED
-        self.versioned = self.versioned or any(one.versioned for one in templates)
-        self.text = self.text.union(*{one.text for one in templates})
-        self._rewritten = [slot for slot, one in zip(self._used, templates, strict=True) if one.rewrites]
+        self.versioned = self.versioned or bool((flags & VERSIONED).any())
+        if (flags & TEXT).any():
+            self.text = self.text.union(*set(map(attrgetter("text"), templates)))
+        self._rewritten = used[flags & REWRITES != 0].tolist()
 
     def stored(self) -> dict[int, StoredColumns]:
         """Return, by slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
@@ -352,6 +368,6 @@ class SlotTable:
                 record["absent"] = len(absent)
 
 
-def _operations(masks: Sequence[int]) -> npt.NDArray[np.bool_]:
+def _operations(masks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return, per table, one flag for each operation."""
-    return (np.array(masks, np.int64)[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)
+    return (masks[:, None] >> np.arange(r.OPERATIONS) & 1).astype(np.bool_)

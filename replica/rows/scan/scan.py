@@ -41,7 +41,7 @@ ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
 # First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128
 FIRST_RECORDS: Final = 64
-FIRST_MAPS: Final = 64
+FIRST_MAPS: Final = 1024  # some 80 KB; each time that they double, all that are known are hashed again, in Python
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 In: a seed, minutes, kills, a server version. Out: a summary, or an AssertionError with how to repeat it. Each round
 runs the mirror while sysbench, TPC-C and writers of ours go on, and ends in one of three ways: its driver is killed at
 one of the points of a batch; the mirror is audited while it goes on, and killed; or it ends by itself, is audited, and
-faults are planted in targets, which the next audit has to name, and nothing else; then these tables are read again. At
+faults are planted in targets, which the next audit has to name, and nothing else; then these tables are read again.
+Behind the minutes come those rounds alone that bring what is missing: kills, an audited one, a kind of fault. At
 the end the load stops, and every target must be equal to its table, by the audit and by a comparison of all rows.
 
 The seed gives what is done in which order; the machine gives the timing.
@@ -88,8 +89,8 @@ class MirrorSoak:
             self._place = MirrorPlace(self.load.primary, tables, self._folder, {"snapshotUnkeyed": "whole"})
             rounds = {KILLED: self._killed, AUDITED: self._audited_alive, WHOLE: self._whole}
             deck: list[str] = []
-            while time.monotonic() - began < 60 * self._minutes or self._missing():
-                deck = deck or self._shuffled(ROUNDS)
+            while (in_time := time.monotonic() - began < 60 * self._minutes) or self._missing():
+                deck = (deck if in_time else []) or self._shuffled(ROUNDS if in_time else self._missing())
                 rounds[deck.pop()]()
                 self.load.check()
             self.load.stop()
@@ -107,9 +108,14 @@ class MirrorSoak:
             "seconds": round(time.monotonic() - began, 1),
         }
 
-    def _missing(self) -> bool:
-        """Tell whether something that every run has to show was not there yet."""
-        return self.hits.total() < self._kills or not self.done[AUDITED] or self.faults.keys() != SHOWN.keys()
+    def _missing(self) -> list[str]:
+        """Return the rounds that bring what every run has to show, and was not there yet."""
+        lacking = {
+            KILLED: self.hits.total() < self._kills,
+            AUDITED: not self.done[AUDITED],
+            WHOLE: self.faults.keys() != SHOWN.keys(),
+        }
+        return [kind for kind, lacks in lacking.items() if lacks]
 
     def _shuffled(self, some: Sequence[str]) -> list[str]:
         return self._chance.sample(some, len(some))

@@ -6,6 +6,7 @@ takes one version of it sees all tables at one position. Nothing else writes her
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.control_row import COLUMNS, ControlRow
@@ -42,7 +43,15 @@ def make_control(spark: SparkSession, control: str, namespace: str | None, check
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:
     """Put these rows in the place of all rows, as one commit."""
+    import pyarrow as pa  # as Arrow they are the plan's own; of a list, Spark would start Python for a handful of rows
+
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
-    values = [tuple(row._replace(keys=list(row.keys))) for row in rows]  # type: ignore[arg-type]  # an ARRAY is a list
+    listed = list(rows)
+    table = pa.table({name: [_arrow_value(getattr(row, name)) for row in listed] for name in ControlRow._fields})
     with full_disk_told(f"the control table {control}"):
-        control_store(spark, control).replace(spark.createDataFrame(values, schema).coalesce(1))
+        control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
+
+
+def _arrow_value(value: object) -> object:
+    """Return a value as Arrow takes it: a time without a zone, as Spark gives them, is one of this machine's zone."""
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value

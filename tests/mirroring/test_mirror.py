@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.mirroring.mirrors import Mirrored
+    from tests.recipes.workbench import Workbench
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 
@@ -43,6 +44,29 @@ sink.MirrorSink._side_by_side = side_by_side
 result = seen, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():
     spark.conf.set(name, value)
+"""
+
+_ROUND = """
+import datetime as dt
+from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
+from streaming_source.mirroring.control_row import ControlRow
+spark.sql("CREATE DATABASE round")
+make_control(spark, "round.control", None, "here")
+at = dt.datetime(2026, 7, 25, 1, 30, 0, 7, dt.UTC)
+full = ControlRow(
+    *("m", "d", "a", "t", "current", "current", ("x", "y"), "0-1-1", 7, 1 << 40, at, 0.5, at, "e", "{}", "0-1-1"),
+    *("w", "r", "q", 3),
+)
+bare = ControlRow("m", "d", "b", "t", "current", "failed", (), "", -1, 0, None, None, at, None, "{}", "", None, None)
+read = []
+for rows in ([full, bare], [], [bare, full]):
+    write_control(spark, "round.control", rows)
+    back = mirrored_tables(spark, "round.control")
+    write_control(spark, "round.control", back)  # with the times as Spark gives them
+    read.append(mirrored_tables(spark, "round.control") == back)
+    instants = [[v.astimezone(dt.UTC) if isinstance(v, dt.datetime) else v for v in row] for row in back]
+    read.append(instants == [list(row) for row in sorted(rows, key=lambda row: row.name)])
+result = read
 """
 
 
@@ -253,3 +277,7 @@ def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
     small = [["codes", *interpreted], ["orders", *interpreted]]
     assert (sorted(seen[:2]), seen[2:]) == (small, [["lines", None, None]])
     assert left == [None, None], "what the mirror sets is for its query alone"
+
+
+def test_control_rows_come_back_as_they_were_written(workbench: Workbench) -> None:
+    assert workbench.run(_ROUND) == [True] * 6

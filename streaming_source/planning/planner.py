@@ -32,6 +32,7 @@ from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
 from streaming_source.planning.batch_ranges import BatchRanges
+from streaming_source.planning.extensions import Extensions
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
 from streaming_source.ranges.end import ReadingEnd
@@ -98,12 +99,13 @@ class ChangePlanner:
         self._initial: SourceOffset | None = None
         self._anchor_due = False
         self._target: ReadingEnd | None = None
+        self._extensions = Extensions()
         self._planned: RelayHead | None = None
         self._news_s = time.monotonic()
 
     def prepare_available_now(self) -> None:
         """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
-        self._target = self._end_now()
+        self._target, self._extensions = self._end_now(), Extensions()
 
     def _end_now(self) -> ReadingEnd:
         return ReadingEnd(self._feed, self._places, self._feed.server_end())
@@ -121,8 +123,9 @@ class ChangePlanner:
         second, or after half a one where nothing was new for long.
 
         While tables are left to read it waits for their rows: an answer without progress says that all is processed.
-        Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query. So it
-        does under Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
+        Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query, as it
+        does where nothing but tables is left that are altered and swapped time and again. So it waits under
+        Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
         """
         self._selection.compare(start, start)
         self._refuse_without_server(start)
@@ -148,7 +151,9 @@ class ChangePlanner:
                 return self._sealed(end, start)
             if not self._is_reading(start) and (target is None or target.is_done(start)):
                 return logged
-            if target is not None and bounded and self._rows is not None and self._rows.held_back:
+            if target is not None and bounded and self._rows is not None and (held := self._rows.held_back):
+                if not self._extensions.allow(held, self._rows.left(start)):
+                    return logged
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come
 
     def _revised(self, start: SourceOffset) -> SourceOffset:

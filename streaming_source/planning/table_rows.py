@@ -165,9 +165,17 @@ class SnapshotRows:
         return offset.snapshot is not None and not offset.snapshot.finished
 
     @property
-    def held_back(self) -> bool:
-        """Whether rows wait that can only be had as of a later position than the one asked for last."""
-        return self._reading is not None and bool(self._reading.held_back)
+    def held_back(self) -> tuple[TableName, ...]:
+        """The tables with rows that can only be had as of a later position than the one asked for last."""
+        return () if self._reading is None else self._reading.held_back
+
+    def left(self, offset: SourceOffset) -> set[TableName]:
+        """Return the tables that are not delivered as a whole behind an offset."""
+        frontier = offset.snapshot
+        if frontier is None:
+            return set()
+        begun = {name for name, _ in frontier.open}
+        return begun | {name for name in self._tables.catalog if frontier.reached(name) is not None}
 
     def is_ready(self, offset: SourceOffset) -> bool:
         """Tell whether rows of tables wait to be delivered behind an offset."""

@@ -8,15 +8,20 @@ import pytest
 
 from replica.protocol.gtid import Gtid
 from replica.table_reader.frontier import NOTHING, Frontier
+from streaming_source.planning.extensions import MOST
 from streaming_source.planning.renamed import first_rename
 from streaming_source.selection.resolver import SelectedTables
 from tests.unit.relay_writer.driving import receive
 from tests.unit.streaming_source.relay_feed import RelayFeed
 from tests.unit.streaming_source.row_feed import again, small
-from tests.unit.streaming_source.table_feed import FakeTables, T, TableFeed, reading_planner
+from tests.unit.streaming_source.table_feed import FakeTables, T, TableFeed, U, reading_planner
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from replica.relay_log.location import RelayHead
+    from replica.table_reader.chunk_choice import ReadLimit
+    from replica.table_reader.snapshot import Advance
 
 PASSED = Frontier().begin([("d", "m")]).advance(("d", "m"), None, 3)
 TABLES = SelectedTables(("d.*",), {})
@@ -74,3 +79,45 @@ def test_the_batch_ends_behind_the_statement_and_the_table_is_read_from_there(tm
     assert following.snapshot is not None
     assert following.snapshot.reached(T) is None
     assert following.snapshot.rows > read.snapshot.rows
+
+
+class Swapped(FakeTables):
+    """The table d.u is never to be had as of the position that is asked for: another one takes its name each time."""
+
+    def __init__(self, feed: TableFeed, *, times: int) -> None:
+        super().__init__(feed, chunk=1000)
+        self.times = times
+        self.swaps = 0
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        self.held_back = ()
+        if [name for name in self.names if frontier.reached(name) is not None] != [U] or self.swaps >= self.times:
+            return super().advance(frontier, v, limit)
+        self.held_back = (U,)
+        self.swaps += 1
+        number = 2 * self.swaps + 2
+        execute(self._feed, f"0-1-{number}", "RENAME TABLE d.u TO d.x, d.y TO d.u")
+        self._feed.insert(*small(number + 1, number + 1))
+        return None
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_run_that_ends_by_itself_leaves_a_table_for_the_next_one_that_is_swapped_all_the_time(
+    tmp_path: Path, times: int
+) -> None:
+    feed = TableFeed(tmp_path)
+    feed.insert(*small(1, 3))
+    reading = Swapped(feed, times=times)
+    planner = reading_planner(feed, reading)
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    planner.prepare_available_now()
+    while (end := planner.latest_offset(again(start), bounded=True)) != start:
+        start = end
+    assert start.snapshot is not None
+    assert start.snapshot.finished == (times == 1)
+    assert reading.swaps <= 3 * MOST
+    reading.times = 0
+    planner.prepare_available_now()  # as the next run does
+    while (end := planner.latest_offset(again(start), bounded=True)) != start:
+        start = end
+    assert start.snapshot is None or start.snapshot.finished

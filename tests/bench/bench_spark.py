@@ -226,7 +226,7 @@ def measure(
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--megabytes", type=int, default=300, help="binlog of each workload (10^6 bytes)")
+    parser.add_argument("--megabytes", type=int, default=600, help="binlog of each workload (10^6 bytes)")
     parser.add_argument(
         "--repeats", type=int, default=1, help="of the noop runs (other sinks: one), after one that warms up"
     )

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SAMPLE_S = 0.2
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-FEWEST_TRIGGERS = 3
-"""With fewer there is none between the first and the last."""
+FEWEST_TRIGGERS = 5
+"""With fewer there are not three between the first and the last, and one or two say little."""
 UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
 PLAIN_CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (

@@ -151,7 +151,9 @@ class ChangePlanner:
                 return self._sealed(end, start)
             if not self._is_reading(start) and (target is None or target.is_done(start)):
                 return logged
-            if target is not None and bounded and self._rows is not None and (held := self._rows.held_back):
+            if target is None or not bounded or self._rows is None or not target.is_done(start):
+                continue
+            if held := self._rows.held_back:
                 if not self._extensions.allow(held, self._rows.left(start)):
                     return logged
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come

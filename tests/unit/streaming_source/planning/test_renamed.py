@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
     from replica.table_reader.chunk_choice import ReadLimit
     from replica.table_reader.snapshot import Advance
+    from streaming_source.offsets.offset import SourceOffset
 
 PASSED = Frontier().begin([("d", "m")]).advance(("d", "m"), None, 3)
 TABLES = SelectedTables(("d.*",), {})
@@ -121,3 +122,34 @@ def test_a_run_that_ends_by_itself_leaves_a_table_for_the_next_one_that_is_swapp
     while (end := planner.latest_offset(again(start), bounded=True)) != start:
         start = end
     assert start.snapshot is None or start.snapshot.finished
+
+
+def test_a_run_never_ends_before_its_end_whatever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = TableFeed(tmp_path)
+    feed.insert(*small(1, 3))
+    reading = Waiting(feed, chunk=1000)
+    planner = reading_planner(feed, reading)
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    while start.position != feed.head().position or start.snapshot is None or start.snapshot.reached(T) is not None:
+        start = planner.latest_offset(again(start), bounded=True)
+    feed.insert(*small(4, 4))
+    planner.prepare_available_now()
+    arrived = planner._next_end
+    answers = [None] * (3 * MOST)  # the log does not have it yet
+
+    def late(begin: SourceOffset) -> SourceOffset | None:
+        return answers.pop() if answers else arrived(begin)
+
+    monkeypatch.setattr(planner, "_next_end", late)
+    end = planner.latest_offset(again(start), bounded=True)
+    assert str(end.position) == "0-1-4"
+    assert answers == []
+
+
+class Waiting(FakeTables):
+    """The table d.u waits for a later position, always."""
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        left = [name for name in self.names if frontier.reached(name) is not None]
+        self.held_back = (U,) if left == [U] else ()
+        return None if self.held_back else super().advance(frontier, v, limit)

@@ -149,9 +149,10 @@ class ChangePlanner:
                     selection = None if start is logged else start.selection
                     end = replace(end, begin=replace(start.place, selection=selection))
                 return self._sealed(end, start)
-            if not self._is_reading(start) and (target is None or target.is_done(start)):
+            at_end = target is None or target.is_done(start)
+            if at_end and not self._is_reading(start):
                 return logged
-            if target is None or not bounded or self._rows is None or not target.is_done(start):
+            if target is None or not at_end or not bounded or self._rows is None:
                 continue
             if held := self._rows.held_back:
                 if not self._extensions.allow(held, self._rows.left(start)):

@@ -34,7 +34,7 @@ DECODE = {TOOL: "mariadb-binlog -v, against decoding one file", "twin": "the ref
 DUMPED, DUMP = ("narrow", "bulk"), "mariadb-binlog -vv, against dump --json"
 PASSES = 5
 SPARK = {"narrow": "envelope", "wide": "variant"}
-"""The shape that most use, and the one that misses its aim by most."""
+"""The shape that most use, and the one of which most is ours."""
 SPARK_MEGABYTES, TRIGGER_BYTES = 80, 12 << 20
 READY = "ready-made batches into Spark, against the source as {}"
 READY_PYTHON = "the same, of it in Python"

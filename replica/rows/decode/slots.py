@@ -7,7 +7,6 @@ content holds for the life of the cache.
 from __future__ import annotations
 
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -43,14 +42,13 @@ if TYPE_CHECKING:
 # Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
 MAX_TABLES: Final = 4096
 
-
 SELECTION: Final = np.dtype([("operations", np.int64), ("delivered", np.int64), ("skips", np.int64)])
 """What is selected of a table: a mask of operations, one of those that a filter leaves, and whether updates that change
 nothing are left out.
 """
-VERSIONED, COMPARES, REWRITES, TEXT = 1, 2, 4, 8
+VERSIONED, COMPARES, REWRITES = 1, 2, 4
 """What holds of a table whose images are decoded: it may have history rows, its updates are looked at for what they
-change, values are rewritten before, some of its text is unchecked UTF-8.
+change, values are rewritten before.
 """
 
 
@@ -175,9 +173,9 @@ class CompiledTable:
     @cached_property
     def decoded_slot(self) -> SlotTemplate:
         """The slot of a range whose images are decoded."""
-        record, text = self._slot(self.decode), self.text
-        told = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored), (TEXT, text))
-        return SlotTemplate(record.tobytes(), sum(flag for flag, holds in told if holds), text)
+        record = self._slot(self.decode)
+        told = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored))
+        return SlotTemplate(record.tobytes(), sum(flag for flag, holds in told if holds), self.text)
 
     def _slot(self, template: Template) -> Records:
         record: Records = np.zeros(1, SlotRecord.dtype)
@@ -330,8 +328,7 @@ class SlotTable:
             compared = used[(flags & COMPARES != 0) & ~self._halved[used]]
             self.records["wanted"][compared] |= r.SKIP_UNCHANGED
         self.versioned = self.versioned or bool((flags & VERSIONED).any())
-        if (flags & TEXT).any():
-            self.text = self.text.union(*set(map(attrgetter("text"), templates)))
+        self.text = self.text.union(*{one.text for one in templates})
         self._rewritten = used[flags & REWRITES != 0].tolist()
 
     def stored(self) -> dict[int, StoredColumns]:

@@ -89,8 +89,8 @@ class MirrorSoak:
             self._place = MirrorPlace(self.load.primary, tables, self._folder, {"snapshotUnkeyed": "whole"})
             rounds = {KILLED: self._killed, AUDITED: self._audited_alive, WHOLE: self._whole}
             deck: list[str] = []
-            while (in_time := time.monotonic() - began < 60 * self._minutes) or self._missing():
-                deck = (deck if in_time else []) or self._shuffled(ROUNDS if in_time else self._missing())
+            while due := ROUNDS if time.monotonic() - began < 60 * self._minutes else self._missing():
+                deck = [one for one in deck if one in due] or self._shuffled(due)
                 rounds[deck.pop()]()
                 self.load.check()
             self.load.stop()
@@ -108,7 +108,7 @@ class MirrorSoak:
             "seconds": round(time.monotonic() - began, 1),
         }
 
-    def _missing(self) -> list[str]:
+    def _missing(self) -> Sequence[str]:
         """Return the rounds that bring what every run has to show, and was not there yet."""
         lacking = {
             KILLED: self.hits.total() < self._kills,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,9 +19,10 @@ from tests.system.soak.mirror_points import (
     IN_A_BATCH,
     IN_A_MERGE,
     IN_A_WRITE,
+    LakeFile,
     LakeFiles,
+    Merging,
     point_hit,
-    reads_tables,
 )
 from tests.system.soak.mirror_statements import FEW, MANY, OTHERS, Alterations, next_statements
 
@@ -95,41 +97,61 @@ def commit(target: Path, number: int, batch: int | None, *files: str) -> None:
         (target / "a b" / file).touch()
 
 
+def offsets(checkpoint: Path, *values: dict[str, Any]) -> None:
+    """Write the offsets 0, 1, … of a checkpoint."""
+    folder = checkpoint / "offsets"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, value in enumerate(values):
+        (folder / str(number)).write_text(f"v1\n{{}}\n{json.dumps(value)}")
+
+
 def test_the_files_tell_what_a_kill_hit(tmp_path: Path) -> None:
     lake = LakeFiles(tmp_path)
-    assert (lake.done(), lake.commits()) == (-1, 0)
+    assert (lake.done(), lake.commits()) == (-1, frozenset())
     one, other, control = tmp_path / "shop" / "one", tmp_path / "shop" / "other", tmp_path / "mirror_control"
+    merging, appending = Merging(tmp_path / "checkpoint", replaced=()), Merging(tmp_path / "none", replaced=())
+    offsets(tmp_path / "checkpoint", {"v": 1}, {"v": 1})
     commit(control, 0, 4)
     commit(one, 0, 4)
-    assert point_hit(lake, frozenset(), reading=True) == IN_A_BATCH  # both are made, and have no rows yet
+    assert point_hit(lake, frozenset(), merging) == IN_A_BATCH  # both are made, and have no rows yet
     commit(one, 1, 4, "one.parquet")
     commit(other, 0, 4, "other.parquet")
     commit(control, 1, 4, "control.parquet")
     (control / "torn.parquet").touch()  # not of a target
     commit(other, 1, None)  # by someone else
-    assert lake.commits() == 4
-    assert point_hit(lake, frozenset(), reading=False) == ELSEWHERE
+    assert len(lake.commits()) == 4
+    assert point_hit(lake, frozenset(), merging) == ELSEWHERE
     commit(one, 2, 5, "more.parquet")
-    assert point_hit(lake, frozenset(), reading=False) == IN_A_BATCH
+    assert point_hit(lake, frozenset(), merging) == IN_A_BATCH
     (other / "torn.parquet").touch()
-    assert point_hit(lake, frozenset(), reading=True) == IN_A_WRITE
-    assert point_hit(lake, frozenset(), reading=False) == IN_A_MERGE
-    assert point_hit(lake, lake.loose(), reading=False) == IN_A_BATCH
+    assert point_hit(lake, frozenset(), appending) == IN_A_WRITE
+    assert point_hit(lake, frozenset(), merging) == IN_A_MERGE
+    assert point_hit(lake, lake.loose(), merging) == IN_A_BATCH
     commit(control, 2, 5, "all.parquet")
-    assert point_hit(lake, lake.loose(), reading=False) == ELSEWHERE
+    assert point_hit(lake, lake.loose(), merging) == ELSEWHERE
 
 
-def test_the_offset_before_the_newest_tells_whether_tables_are_read(tmp_path: Path) -> None:
-    offsets = tmp_path / "offsets"
-    offsets.mkdir()
-    for number, offset in (
-        (8, {"v": 4, "snapshot": {}}),
-        (9, {"v": 1}),
-        (10, {"v": 1}),
-        (11, {"v": 4, "snapshot": {}}),
-    ):
-        (offsets / str(number)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
-        assert reads_tables(tmp_path) is (number < 10)
+def test_the_last_offsets_tell_what_the_batch_merges(tmp_path: Path) -> None:
+    merging = Merging(tmp_path, replaced=[("shop", "swapped")])
+    reading = {"v": 4, "snapshot": {"after": ["shop", "lines"], "open": [["shop", "half", ""]], "rows": 9}}
+    delivered: dict[str, Any] = {"v": 1}
+
+    def merged() -> str:
+        names = ("half", "lines", "swapped", "toys")
+        return " ".join(name for name in names if merging.any([LakeFile(("shop", name), "a.parquet")]))
+
+    assert merged() == ""
+    offsets(tmp_path, reading)
+    assert merged() == ""  # what came before the first batch is not told
+    offsets(tmp_path, delivered, reading, delivered)
+    assert merged() == "lines"
+    offsets(tmp_path, reading, delivered, reading)
+    assert merged() == "half lines toys"
+    offsets(tmp_path, delivered, delivered | {"asked": {"words": ["7"], "tables": [["shop", "toys"]]}})
+    assert merged() == "half lines"
+    assert merging.any([LakeFile(("shop", "toys"), "a.parquet"), LakeFile(("shop", "half"), "a.parquet")])
+    assert not merging.any([])
 
 
 # -- judges --------------------------------------------------------------------------------------------------------

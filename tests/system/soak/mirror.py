@@ -26,7 +26,7 @@ from tests.system.soak.mirror_driver import MirrorDriver, MirrorPlace
 from tests.system.soak.mirror_faults import SHOWN, check_found, plant
 from tests.system.soak.mirror_judge import judged_rows, tables_of
 from tests.system.soak.mirror_load import BENCH, FIXED, TABLES, MirrorLoad
-from tests.system.soak.mirror_points import AIMS, LakeFiles, point_hit, reach, reads_tables
+from tests.system.soak.mirror_points import AIMS, LakeFiles, Merging, point_hit, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -76,6 +76,7 @@ class MirrorSoak:
         self._kills = kills
         self._folder = folder
         self._files = LakeFiles(folder / "lake")
+        self._merging = Merging(folder / "checkpoint", replaced=self.load.replaced())
         self._say: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
         self._damaged: set[str] = set()
         self._loose: frozenset[str] = frozenset()
@@ -147,7 +148,7 @@ class MirrorSoak:
         wait_s = self._chance.uniform(0, LONGEST_RANDOM_S)
         driver = self._living()
         driver.start(**self._options(SMALL))
-        reach(aim, self._files, skip=skip, wait_s=wait_s, check=driver.check)
+        reach(aim, self._files, self._merging, skip=skip, wait_s=wait_s, check=driver.check)
         self._kill(driver, aim)
 
     def _audited_alive(self) -> None:
@@ -165,7 +166,7 @@ class MirrorSoak:
     def _kill(self, driver: MirrorDriver, aim: str) -> None:
         whole = self._chance.random() < KILLED_AS_A_WHOLE
         driver.kill(whole=whole)
-        hit = point_hit(self._files, self._loose, reading=reads_tables(self._folder / "checkpoint"))
+        hit = point_hit(self._files, self._loose, self._merging)
         self._loose = self._files.loose()
         self._leave()
         self.hits[hit] += 1

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from pymysql.cursors import Cursor
 
+    from replica.schema.known_tables import TableName
+
 SHOP, BENCH = "shop", "sbtest"
 SYSBENCH_ROWS, SYSBENCH_RATE = 5_000, 8
 SCRIPTS = ("oltp_read_write", "oltp_write_only")
@@ -134,6 +136,10 @@ class MirrorLoad:
     def fixed(self) -> list[str]:
         """Return the tables that there are of FIXED."""
         return sorted(table for table in FIXED if table.startswith(BENCH) or table.partition(".")[2] in self._tables)
+
+    def replaced(self) -> frozenset[TableName]:
+        """Return the tables of which a statement may put other rows into the place of all."""
+        return frozenset((SHOP, name) for name in self._tables if f"{SHOP}.{name}" not in FIXED)
 
     def check(self) -> None:
         """Raise what a writer ended with."""

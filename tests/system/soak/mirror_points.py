@@ -1,7 +1,8 @@
 """The points of a batch at which the mirror's soak kills, and which of them a kill hit, by the files that it left.
 
-In: the folder of a lake. Out: whether something was written since; after a kill, where the batch was. A data file that
-no commit names is of a write that was broken off: a MERGE, or an append where tables are still being read. A target
+In: the folders of a lake and of a checkpoint. Out: whether something was written since; after a kill, where the batch
+was. A data file that no commit names is of a write that was broken off. It was a MERGE if the table was delivered as a
+whole when the batch began, and no statement puts other rows into its place; else it may have been an append. A target
 with a commit of a batch that the control table does not have was done before the others of the batch.
 """
 
@@ -10,24 +11,34 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from replica.table_reader.frontier import Frontier
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
-IN_A_WRITE = "inside a write, while tables were read"
+    from replica.schema.known_tables import TableName
+
+IN_A_WRITE = "inside a write that may be an append"
 IN_A_MERGE = "inside a MERGE"
 IN_A_BATCH = "between the targets of a batch"
 ELSEWHERE = "elsewhere"
-AIMS = (IN_A_WRITE, IN_A_BATCH, ELSEWHERE)
-"""What is aimed at: whether a write is a MERGE is seen behind it."""
+AIMS = (IN_A_WRITE, IN_A_MERGE, IN_A_BATCH, ELSEWHERE)
 LONGEST_WAIT_S = 900.0
 """For a first write: on a busy machine Spark takes minutes to start, and a kernel may have to be compiled."""
 POLL_S = 0.03
 CHECK_S = 2.0
 CONTROL = "mirror_control"
+
+
+class LakeFile(NamedTuple):
+    """A data file of a target, and the table that the target is of."""
+
+    table: TableName
+    name: str
 
 
 class LakeFiles:
@@ -37,24 +48,29 @@ class LakeFiles:
         self._lake = lake
         self._read: dict[Path, tuple[frozenset[str], int | None]] = {}
 
-    def data(self) -> frozenset[str]:
-        """Return the names of all data files of targets."""
-        found: set[str] = set()
+    def data(self) -> frozenset[LakeFile]:
+        """Return all data files of targets."""
+        found: set[LakeFile] = set()
         for target in self._targets():
             for _, folders, names in os.walk(target):
                 if "_delta_log" in folders:
                     folders.remove("_delta_log")
-                found.update(name for name in names if name.endswith(".parquet"))
+                found.update(LakeFile(_table(target), name) for name in names if name.endswith(".parquet"))
         return frozenset(found)
 
-    def commits(self) -> int:
-        """Return how many commits all targets have."""
-        return sum(1 for target in self._targets() for _ in _log(target))
+    def commits(self) -> frozenset[Path]:
+        """Return the files of all commits of targets."""
+        return frozenset(file for target in self._targets() for file in _log(target))
 
-    def loose(self) -> frozenset[str]:
+    def loose(self) -> frozenset[LakeFile]:
         """Return the data files that no commit names."""
         there = self.data()
-        return there - {name for target in self._targets() for file in _log(target) for name in self._entry(file)[0]}
+        return there - {
+            LakeFile(_table(target), name)
+            for target in self._targets()
+            for file in _log(target)
+            for name in self._entry(file)[0]
+        }
 
     def done(self) -> int:
         """Return the last batch that the control table has rows of; -1 where it has none."""
@@ -92,13 +108,49 @@ class LakeFiles:
         return self._read[file]
 
 
+def _table(target: Path) -> TableName:
+    return target.parent.name, target.name
+
+
 def _log(target: Path) -> list[Path]:
     return [file for file in (target / "_delta_log").glob("*.json") if file.stem.isdigit()]
 
 
-def reach(aim: str, files: LakeFiles, *, skip: int, wait_s: float, check: Callable[[], None]) -> None:
+class Merging:
+    """Which tables the newest batch of a checkpoint brings into their targets by a MERGE.
+
+    `replaced`: the tables whose rows a statement may put others into the place of.
+    """
+
+    def __init__(self, checkpoint: Path, replaced: Collection[TableName]) -> None:
+        self._offsets = checkpoint / "offsets"
+        self._replaced = frozenset(replaced)
+
+    def any(self, files: Collection[LakeFile]) -> bool:
+        """Tell whether one of these files, written by the newest batch, is of a MERGE."""
+        numbers = sorted(int(file.name) for file in self._offsets.glob("*") if file.name.isdigit())
+        if len(numbers) < 2:  # all tables are read with the first batch
+            return False
+        begin, end = (self._offset(number) for number in numbers[-2:])
+        frontier = Frontier.parse(begin["snapshot"]) if "snapshot" in begin else Frontier(done=True)
+        asked = {tuple(name) for name in end.get("asked", {}).get("tables", ())}
+        return any(
+            file.table not in self._replaced and file.table not in asked and frontier.reached(file.table) is None
+            for file in files
+        )
+
+    def _offset(self, number: int) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((self._offsets / str(number)).read_text(encoding="utf-8").splitlines()[-1])
+        return told
+
+
+def reach(aim: str, files: LakeFiles, merging: Merging, *, skip: int, wait_s: float, check: Callable[[], None]) -> None:
     """Return at the point that is aimed at, the (skip + 1)th time it comes; `check` raises if it cannot come."""
-    looks = {IN_A_WRITE: files.data, IN_A_BATCH: files.commits}
+    looks: dict[str, Callable[[], frozenset[Any]]] = {
+        IN_A_WRITE: files.data,
+        IN_A_MERGE: files.data,
+        IN_A_BATCH: files.commits,
+    }
     look = looks.get(aim)
     if look is None:
         time.sleep(wait_s)
@@ -107,31 +159,20 @@ def reach(aim: str, files: LakeFiles, *, skip: int, wait_s: float, check: Callab
     began = checked = time.monotonic()
     while True:
         time.sleep(POLL_S)
-        now = look()
-        if now != seen:
+        new = look() - seen
+        seen |= new
+        if new and (aim != IN_A_MERGE or merging.any(new)):
             if not left:
                 return
-            seen, left = now, left - 1
+            left -= 1
         if time.monotonic() - checked > CHECK_S:
             check()
             checked = time.monotonic()
             assert checked - began < LONGEST_WAIT_S, f"nothing was written for {LONGEST_WAIT_S:.0f} s ({aim})"
 
 
-def reads_tables(checkpoint: Path) -> bool:
-    """Tell whether the newest batch may bring rows of tables that are being read: where it begins, some are left."""
-    offsets = sorted((file for file in (checkpoint / "offsets").glob("*") if file.name.isdigit()), key=_number)
-    if len(offsets) < 2:
-        return True
-    return "snapshot" in json.loads(offsets[-2].read_text(encoding="utf-8").splitlines()[-1])
-
-
-def _number(file: Path) -> int:
-    return int(file.name)
-
-
-def point_hit(files: LakeFiles, before: frozenset[str], *, reading: bool) -> str:
-    """Return where a kill hit; `before`: the loose files that earlier kills left, `reading`: see reads_tables()."""
-    if files.loose() - before:
-        return IN_A_WRITE if reading else IN_A_MERGE
+def point_hit(files: LakeFiles, before: frozenset[LakeFile], merging: Merging) -> str:
+    """Return where a kill hit; `before`: the loose files that earlier kills left."""
+    if loose := files.loose() - before:
+        return IN_A_MERGE if merging.any(loose) else IN_A_WRITE
     return IN_A_BATCH if files.ahead() else ELSEWHERE

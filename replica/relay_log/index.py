@@ -190,6 +190,12 @@ class FileIndex:
                 hint="Its relay file was purged, or someone deleted it: the next start of the replica makes it again.",
             ) from None
 
+    def forget_behind(self, end: int) -> None:
+        """Forget the entries of groups that end behind `end`; the next refresh reads them again."""
+        while self.entries and self.entries[-1].end > end:
+            self.ends.pop()
+            self._read -= len(encode_entry(self.entries.pop()))
+
     def at_or_before(self, offset: int) -> IndexEntry | None:
         """Find the last entry that ends at or before `offset`."""
         found = bisect_right(self.ends, offset)

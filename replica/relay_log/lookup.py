@@ -80,6 +80,7 @@ class RelayFiles:
         return head
 
     def index(self, number: int) -> FileIndex:
+        """Return the sidecar of a file as far as its groups are published: the writer puts entries there first."""
         index = self._indexes.pop(number, None) or FileIndex(index_path(self.directory, number))
         self._indexes[number] = index  # newest last
         if len(self._indexes) > INDEXES_IN_MEMORY:
@@ -90,6 +91,8 @@ class RelayFiles:
             if relay_path(self.directory, number).exists():
                 raise
             raise purged(number) from None
+        if index.entries and not index.entries[-1].sealed:
+            index.forget_behind(self.end_of(number))
         return index
 
     def end_of(self, number: int) -> int:

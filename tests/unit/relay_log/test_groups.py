@@ -10,7 +10,9 @@ import pytest
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.groups import DISORDER_S, RelayGroups
 from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.head import HeadFile, Snapshot
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
+from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
@@ -175,3 +177,29 @@ def test_a_log_whose_oldest_files_are_gone_begins_with_the_next(tmp_path: Path) 
     assert looked.first_at(T0) == RelayGroups(tmp_path / "relay").first_at(T0) == first
     assert looked.find(GtidSearch(groups[0].gtid)) is None
     assert looked.around(BinlogPosition(groups[0].file, groups[0].begin)) is None
+
+
+def test_groups_that_are_written_and_not_published_yet_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer gives a sidecar its entries before it publishes the end that they are up to."""
+    log, looked = RelayLog(tmp_path), RelayGroups(tmp_path)
+    publish, looks = HeadFile.publish, 0
+
+    def look_and_publish(file: HeadFile, snapshot: Snapshot) -> None:
+        nonlocal looks
+        head, coming = log.head(), snapshot.head
+        if head is not None and coming.location.offset:
+            for place in (coming.primary, BinlogPosition(coming.primary.file, coming.primary.position + 1)):
+                around = looked.around(place)
+                assert around is None or around.before.location <= head.location
+            assert log.locate(coming.position) is None
+            for gtid in set(coming.position) - set(head.position):
+                assert looked.find(GtidSearch(gtid)) is None
+            assert looked.first_at(coming.timestamp + 1) is None
+            looks += 1
+        publish(file, snapshot)
+
+    monkeypatch.setattr(HeadFile, "publish", look_and_publish)
+    fill(tmp_path, list(range(T0, T0 + 150)))
+    assert looks > 20

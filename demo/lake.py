@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from demo.shop import DATABASE
 from streaming_source import audit, mirror
 from streaming_source.mirroring.interpreted_plans import INTERPRETED
-from streaming_source.queries.query_start import TOO_SLOW
+from streaming_source.queries.query_start import TOO_SLOW, TRIES
 from tests.fixtures.jars import delta_settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 CONTROL: Final = "lake.mirror_control"
 GOODBYE_S: Final = 20.0
 """A replica that is told to stop needs well under one, a Java machine that is killed too."""
-TRIES: Final = 6
 FOR_A_MINUTE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
     **INTERPRETED,

@@ -27,6 +27,7 @@ SOURCE: Final = "mariadb.table"
 PROPERTIES: Final = {
     "delta.columnMapping.mode": "name",  # names that Parquet refuses, RENAME and DROP COLUMN
     "delta.enableDeletionVectors": "true",  # a MERGE marks rows, and need not write whole files again
+    "delta.enableRowTracking": "true",  # what follows a table row by row can tell an update from another row
     "delta.enableTypeWidening": "true",
     "delta.feature.timestampNtz": "supported",  # else no DATETIME could be added later
 }

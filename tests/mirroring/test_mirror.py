@@ -69,6 +69,11 @@ for rows in ([full, bare], [], [bare, full]):
 result = read
 """
 
+_ROW_IDS = """
+ids = spark.table("{lake}.orders").where("id BETWEEN 1 AND 5").select("id", "_metadata.row_id").collect()
+result = sorted(map(list, ids))
+"""
+
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[MariaDb]:
@@ -108,6 +113,7 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     )
     columns = [["id", "int", False, None], ["name", "string", False, "it's"], ["price", "decimal(10,2)", True, None]]
     assert about == [columns, "codes of all", "order_id,line"]
+    tracked = mirror.workbench.run(_ROW_IDS.format(lake=mirror.lake))
     primary.sql(
         "USE shop",
         "BEGIN",
@@ -124,6 +130,7 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     mirror.run()
     assert mirror.workbench.run(_KEPT) == []
     mirror.assert_equal("orders", "lines", "codes")
+    assert mirror.workbench.run(_ROW_IDS.format(lake=mirror.lake)) == tracked  # of rows that were updated since
     versions = mirror.workbench.run(
         "from streaming_source.mirroring.control import mirrored_tables\n"
         "from streaming_source.mirroring.versions import version_at\n"

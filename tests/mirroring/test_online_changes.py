@@ -1,4 +1,6 @@
-"""The real pt-online-schema-change on a table that is read and written, under a running mirror: equal behind it."""
+"""The real pt-online-schema-change and gh-ost on a table that is read and written, under a running mirror: equal behind
+it.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +44,24 @@ found = audit(spark, mirror={control!r}, **{server!r})
 result = [[[one.table, one.equal, one.source_rows] for one in found.tables], [one.reason for one in found.left_out]]
 """
 
+PACKAGES = {"pt-online-schema-change": "percona-toolkit", "gh-ost": "gh-ost"}
+PLACES_FROM = (11, 7)
+"""From here on events inside of a transaction have no place of their own, which gh-ost needs."""
+
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def tool() -> Path:
-    """The tool as Debian ships it; without Debian's packages there is none, and nothing to try."""
-    folder = CACHE / "percona-toolkit"
+@pytest.fixture(scope="module", params=["pt-online-schema-change", "gh-ost"])
+def tool(request: pytest.FixtureRequest) -> Path:
+    """One of the tools, as Debian ships it or as Go builds it; without these there is nothing to try."""
+    name: str = request.param
+    package = PACKAGES[name]
     done = subprocess.run(
-        [PROJECT / "scripts" / "get-percona-toolkit", folder], capture_output=True, text=True, check=False
+        [PROJECT / "scripts" / f"get-{package}", CACHE / package], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        pytest.skip(f"pt-online-schema-change cannot be had here: {done.stderr.strip()[-200:]}")
-    return folder / "pt-online-schema-change"
+        pytest.skip(f"{name} cannot be had here: {done.stderr.strip()[-200:]}")
+    return CACHE / package / name
 
 
 def write(primary: MariaDb, ended: threading.Event) -> None:
@@ -74,12 +81,28 @@ def write(primary: MariaDb, ended: threading.Event) -> None:
 
 
 def change_online(tool: Path, primary: MariaDb, alter: str) -> None:
-    place = f"h={primary.host},P={primary.port},D=shop,t=orders,u=tool,p=tool-secret"
-    options = ("--execute", "--chunk-size=1000", "--recursion-method=none", "--no-version-check")
-    done = subprocess.run(
-        [tool, f"--alter={alter}", *options, place], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert "Successfully altered" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    if tool.name == "gh-ost":
+        at = (f"--host={primary.host}", f"--port={primary.port}", "--user=tool", "--password=tool-secret")
+        of = (
+            "--database=shop",
+            "--table=orders",
+            f"--alter={alter}",
+            f"--serve-socket-file={primary.folder}/gh-ost.sock",
+        )
+        how = ("--execute", "--allow-on-master", "--assume-rbr", "--ok-to-drop-table", "--chunk-size=1000", "--verbose")
+        words, done_word = (*at, *of, *how), "Done migrating"
+    else:
+        place = f"h={primary.host},P={primary.port},D=shop,t=orders,u=tool,p=tool-secret"
+        how = ("--execute", "--chunk-size=1000", "--recursion-method=none", "--no-version-check")
+        words, done_word = (f"--alter={alter}", *how, place), "Successfully altered"
+    done = subprocess.run([tool, *words], capture_output=True, text=True, timeout=600, check=False)
+    assert done_word in done.stdout + done.stderr, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def places_option(version: str) -> list[str]:
+    """Return the option with which a server gives each event its place."""
+    numbers = tuple(map(int, version.split(".")[:2]))
+    return ["--binlog-legacy-event-pos=1"] if numbers >= PLACES_FROM else []
 
 
 @pytest.mark.quick_on("ends")
@@ -87,7 +110,8 @@ def change_online(tool: Path, primary: MariaDb, alter: str) -> None:
 def test_a_table_that_the_tool_swaps_under_load_ends_equal(
     server_version: str, metadata: str, tool: Path, mirrored: Callable[..., Mirrored]
 ) -> None:
-    with MariaDb(server_version, f"--binlog-row-metadata={metadata}") as primary:
+    places = places_option(server_version) if tool.name == "gh-ost" else []
+    with MariaDb(server_version, f"--binlog-row-metadata={metadata}", *places) as primary:
         primary.add_user()
         primary.sql(
             "CREATE USER tool@'%' IDENTIFIED BY 'tool-secret'",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError, ReplicaError, SchemaError
 from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
 from streaming_source.auditing.columns import compared_columns, key_columns
 from streaming_source.auditing.differences import FoundDifferences, find_differences
@@ -150,7 +150,8 @@ def _of_mirror(
             names = keys.get(copy.table, way.keys(copy.keys))
             return compared.audited(copy.table, copy.target, copy.position, names, way, asked)
         except ReplicaError as error:
-            return LeftOut(copy.table, f"{type(error).__name__}: {error}")
+            told = compared.altered(copy) if isinstance(error, SchemaError) else None
+            return LeftOut(copy.table, f"{type(error).__name__}: {told or error}")
 
     results = _some_at_once(compared.spark, compare, copies)
     left_out += [one for one in results if isinstance(one, LeftOut)]
@@ -222,6 +223,21 @@ class _Comparison(NamedTuple):
             seconds=time.monotonic() - begun,
             repair=repair,
         )
+
+    def altered(self, copy: MirroredCopy) -> str | None:
+        """Tell that a table has other columns now than its mirror knows; None where it has not, or cannot be asked."""
+        try:
+            with typed_errors():
+                rows = read_source(self.spark, self.options, copy.table, copy.position)
+        except ReplicaError:
+            return None
+        now = {name.casefold() for name in rows.columns}
+        known = {column.name.casefold(): column.hidden for column in copy.definition.columns}
+        shown = {name for name, hidden in known.items() if not hidden}
+        if shown <= now <= known.keys():
+            return None
+        told = f"{copy.table} was altered behind {copy.position}, up to which its target is."
+        return f"{told} Audit it again when the mirror has followed."
 
 
 def _asked(

@@ -107,6 +107,11 @@ def test_targets_with_modes_and_rules_are_compared_with_what_they_have_to_hold(
         assert found["shop.people"] == [rows["people"], {"different": 1}, None]
         assert "number='3'" in shown
         assert "MARKER" not in shown
+        primary.sql("USE shop", "ALTER TABLE soft DROP COLUMN w", "ALTER TABLE versions ADD COLUMN late INT")
+        _, left, _ = audited(hashKeyFile=str(key))
+        for table in ("soft", "versions"):
+            assert f"shop.{table} was altered behind" in left[f"shop.{table}"]
+            assert "Audit it again when the mirror has followed." in left[f"shop.{table}"]
 
 
 WAIT = """

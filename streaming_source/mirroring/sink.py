@@ -116,6 +116,8 @@ class MirrorSink:
 
     def _begin(self, spark: SparkSession, mirror: str) -> None:
         """Make the targets of all tables that there are."""
+        from pyspark import inheritable_thread_target
+
         assert self._rows is not None  # noqa: S101
         names, checkpoint = self._settings.names, self._settings.checkpoint
         make_control(spark, names.control, names.control_namespace, checkpoint)
@@ -123,11 +125,21 @@ class MirrorSink:
         self._settings.names.check(found.tables, {})
         targets = Targets(self._settings, spark, mirror)
         broken: dict[TableName, Exception] = {}
-        for name, table in sorted(found.tables.items()):
+        begin = inheritable_thread_target(spark)(targets.begin)
+        with ThreadPoolExecutor(self._settings.parallel, "mirror-begin") as pool:
+            made = [
+                (name, pool.submit(begin, name, table, str(found.position)))
+                for name, table in sorted(found.tables.items())
+            ]
             try:
-                self._rows[name] = targets.begin(name, table, str(found.position))
-            except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
-                broken[name] = error
+                for name, one in made:
+                    try:
+                        self._rows[name] = one.result()
+                    except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
+                        broken[name] = error
+            except ReplicaError:
+                pool.shutdown(cancel_futures=True)  # no more of them is made where the mirror is refused
+                raise
         fault = next(iter(broken.values()), None) if not self._rows else fault_of_all(broken.values(), written=1)
         if fault is not None:
             raise fault

@@ -11,6 +11,7 @@ import pytest
 
 from replica.errors import ColumnsAddedError, ConfigError, SchemaError
 from tests.integration.schema_stream import Stream, Tables, changing_tables, rows
+from tests.integration.test_xa import end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def changes(tables: Tables) -> str:
     t.insert("t", 9, a=91, b=92)
     t.run("XA START 'x'", "INSERT INTO u (id, a) VALUES (10, 101)", "XA END 'x'", "XA PREPARE 'x'")
     t.run("ALTER TABLE t RENAME COLUMN a TO z")
-    t.run("XA COMMIT 'x'")
+    end(t.server, "XA COMMIT 'x'")
     t.remember("u", 10)
     t.run("RENAME TABLE t TO v", "ALTER TABLE v ADD COLUMN later INT DEFAULT 5 INVISIBLE")
     t.run("CREATE TABLE t AS SELECT 1 AS id, 2 AS made")

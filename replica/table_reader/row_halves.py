@@ -71,10 +71,21 @@ class HalfSegment:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableChange:
-    """Row changes that do not fit the table as it is known, or are not at hand; `place`: behind the last of them."""
+    """Row changes that do not fit the table as it is known, or are not at hand; `places`: behind each group of them,
+    ascending.
+    """
 
-    place: int
+    places: npt.NDArray[np.int64]
     error: SchemaError | DataLossError
+
+    @property
+    def last(self) -> int:
+        """The place of the last of them."""
+        return int(self.places[-1])
+
+    def between(self, behind: int, last: int) -> bool:
+        """Tell whether one of them lies behind a place, and up to another one."""
+        return bool(np.searchsorted(self.places, behind, "right") < np.searchsorted(self.places, last, "right"))
 
 
 class HalfReader:
@@ -125,7 +136,7 @@ class HalfReader:
             for slot, error in unfit.items():
                 groups = found.events["group"][found.events["slot"] == slot]
                 if len(groups):
-                    yield name, UnreadableChange(int(places[groups].max()), error)
+                    yield name, UnreadableChange(np.unique(places[groups]), error)
             work = np.flatnonzero(keys.asked[found.events["slot"]]).astype(np.uint32)
             if len(work):
                 segment = _segment(found, slots, work, keys, places, self._wants(slots, keys, name))

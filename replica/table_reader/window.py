@@ -159,7 +159,7 @@ class TableWindow:
         self.start, place = start, place_of(start)
         for name in self._keys:
             self._segments[name] = [one for one in self._segments[name] if one.last > place]
-            self._unreadable[name] = [one for one in self._unreadable[name] if one.place > place]
+            self._unreadable[name] = [one for one in self._unreadable[name] if one.last > place]
         self._statements = [one for one in self._statements if one.location >= start]
 
     def ddl(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
@@ -195,7 +195,7 @@ class TableWindow:
         """
         self.extend(upto)
         behind, last = place_of(start), place_of(upto)
-        halves = [segment.halves for segment in self._behind(table, start)]
+        halves = [segment.halves for segment in self._behind(table, start, upto)]
         found: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *halves])
         return found[(found["place"] > behind) & (found["place"] <= last)]
 
@@ -215,9 +215,10 @@ class TableWindow:
         """
         self.extend(upto)
         start = min(start, upto)
-        segments = self._behind(table, start)
+        end = max(upto, self.end if until is None else until)
+        segments = self._behind(table, start, end)
         table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
-        last = place_of(max(upto, self.end if until is None else until))
+        last = place_of(end)
         states = states_of(segments, table_maps, place_of(start), place_of(upto), last, ordered=ordered)
         if isinstance(states, Untold):
             raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
@@ -226,16 +227,20 @@ class TableWindow:
             raise PartialRowError(states.chains.last)
         return states
 
-    def _behind(self, table: TableName, start: RelayLocation) -> list[HalfSegment]:
-        """Return the segments with changes behind a place, if all of them can be read."""
+    def _behind(self, table: TableName, start: RelayLocation, end: RelayLocation) -> list[HalfSegment]:
+        """Return the segments with changes behind a place, if all up to `end` can be read.
+
+        The window may go further for the sake of other tables: there the table may have been made anew with another
+        key.
+        """
         if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):
             raise ValueError(f"the window begins at {self.start}, behind {start}")
         for statement in self._statements:
-            if not statement.defines and start <= statement.location and statement.concerns(table):
+            if not statement.defines and start <= statement.location < end and statement.concerns(table):
                 raise _without_rows(statement, table)
-        behind = place_of(start)
+        behind, last = place_of(start), place_of(end)
         for change in self._unreadable[table]:
-            if change.place > behind:
+            if change.between(behind, last):
                 raise type(change.error)(change.error.message, hint=change.error.hint)
         return [one for one in self._segments[table] if one.last > behind]
 
@@ -261,7 +266,7 @@ class TableWindow:
             else:
                 self._segments[name].append(taken)
         for group in unprepared:  # of tables that no one here knows, so of any
-            lost = UnreadableChange(int(places[group.number]), unprepared_error(group))
+            lost = UnreadableChange(places[[group.number]], unprepared_error(group))
             for changes in self._unreadable.values():
                 changes.append(lost)
 

@@ -447,6 +447,39 @@ def test_a_table_map_without_the_key_is_refused_only_where_it_matters(tmp_path: 
     assert len(window.state_at(NAME, known.places[1], known.places[2])) == 1
 
 
+def test_a_table_that_is_made_anew_with_another_key_behind_a_reading_does_not_disturb_it(tmp_path: Path) -> None:
+    """The window goes on, for the sake of other tables, to changes that its key does not fit; and they come again in
+    front, as the table was before.
+    """
+    history = History()
+
+    def another() -> None:
+        history.primary.begin(history.next(0))
+        history.primary.event(EventType.TABLE_MAP, table_map(1, COLUMNS[1:]))
+        history.primary.event(INSERT, rows(1, 1, image([b"\1a"])))
+        history.primary.xid()
+        history.done()
+
+    another()
+    history.transaction([("put", 1, 1)], 0)
+    history.transaction([("put", 2, 2)], 0)
+    another()
+    known = history.log(tmp_path)
+    window, places = known.window(0, 4), known.places
+    for until in (places[2], places[3]):
+        states = window.state_at(NAME, places[1], places[2], until)
+        assert [states.key(n) for n in range(len(states))] == [key_of(1), key_of(2)][: 1 + (until == places[3])]
+        assert len(window.changes(NAME, places[1], until)) == 1 + (until == places[3])
+    for lost in (
+        lambda: window.state_at(NAME, places[1], places[2]),
+        lambda: window.state_at(NAME, places[1], places[2], places[4]),
+        lambda: window.changes(NAME, places[1], places[4]),
+        lambda: window.changes(NAME, places[0], places[3]),
+    ):
+        with pytest.raises(SchemaError, match="no column id"):
+            lost()
+
+
 def test_rows_of_a_transaction_that_was_prepared_long_before(tmp_path: Path) -> None:
     history = History()
     history.transaction([("put", 1, 1)], 0)

@@ -68,7 +68,7 @@ class SnapshotQuery:
         self.relay = folder / "relay"
         self._server = server
         self._keys = keys or {}
-        self._options = login | own | options
+        self.options = login | own | options
         self._identities: set[tuple[str, int]] = set()
         self._planner: ChangePlanner | None = None
         self._before: SourceOffset | None = None
@@ -83,8 +83,8 @@ class SnapshotQuery:
 
     def open(self) -> ChangePlanner:
         if self._planner is None:
-            self._plan = load_plan(self._options)
-            self._planner = open_planner(SourceOptions.parse(self._options), self._plan)
+            self._plan = load_plan(self.options)
+            self._planner = open_planner(SourceOptions.parse(self.options), self._plan)
         return self._planner
 
     def stop(self, *, lose: str = "") -> None:

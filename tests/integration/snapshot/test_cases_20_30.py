@@ -307,6 +307,29 @@ def test_case_29_a_table_that_is_dropped_and_made_again(source: MariaDb, tmp_pat
         assert set(ids(source, "s.t")) <= set(query.keys("t"))
 
 
+@pytest.mark.parametrize("columns", ["id BIGINT PRIMARY KEY, v INT", "v INT, id VARCHAR(9) PRIMARY KEY"])
+def test_case_29_a_key_that_changes_while_a_part_is_delivered_ends_the_query_until_the_table_is_read_again(
+    source: MariaDb, tmp_path: Path, columns: str
+) -> None:
+    fill(source, "s.u", 100)
+    with SnapshotQuery(source, tmp_path, "s.t,s.u", **SMALL_CHUNKS) as query:
+        query.batch()
+        source.sql(
+            f"CREATE OR REPLACE TABLE s.t ({columns})",
+            "INSERT INTO s.t (id, v) SELECT seq, seq FROM mysql.seq_1_to_30",
+            "UPDATE s.t SET v = v + 5",
+        )
+        with pytest.raises(ReplicaError):
+            query.catch_up()
+        query.stop()
+        query.state.pop("t", None)
+        query.options["snapshotAgain"] = "s.t@1"
+        query.catch_up()
+        assert query.keys("u") == ids(source, "s.u")
+        held = {key: row["v"] for (key,), row in query.state["t"].items()}
+        assert held == dict(source.sql("SELECT id, v FROM s.t"))
+
+
 def test_case_30_the_offset_stays_small(source: MariaDb, tmp_path: Path) -> None:
     """A few hundred tables here; ten thousand are counted in the tests of the frontier."""
     for first in range(0, 300, 100):

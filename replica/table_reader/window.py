@@ -230,7 +230,7 @@ class TableWindow:
     def _behind(self, table: TableName, start: RelayLocation, end: RelayLocation) -> list[HalfSegment]:
         """Return the segments with changes behind a place, if all up to `end` can be read.
 
-        The window may go further for the sake of other tables: there the table may have been made anew with another
+        The window may go further for the sake of other tables: there the table may have been made again, with another
         key.
         """
         if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):

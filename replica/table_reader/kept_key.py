@@ -100,7 +100,7 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
 def _other_key(schema: TableSchema, key: TableKey) -> SchemaError:
     return SchemaError(
         f"A kept key is none of {key.index} of table {schema.name}.",
-        hint="The table was changed since: its rows have to be read from the first one on.",
+        hint="The table was changed since. Have the table read again (snapshotAgain), or start with a new checkpoint.",
     )
 
 

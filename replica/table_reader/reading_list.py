@@ -355,10 +355,10 @@ def _keep_key(table: TableReading, chunk: TableChunk) -> None:
     columns = chunk.table.schema.columns
     key = tuple((columns[index].name, columns[index].column_type) for index in chunk.table.key.columns)
     if table.key not in ((), key) and not starts(chunk.begin):
-        before, now = (", ".join(name for name, _ in one) for one in (table.key, key))
+        before, now = (", ".join(map(" ".join, one)) for one in (table.key, key))
         raise SchemaError(
             f"the key of table {'.'.join(table.name)} was changed while it was read: ({before}) is ({now}) now.",
-            hint="Have the table read again from its first row on: what was delivered of it was told apart by a key "
-            "that is gone.",
+            hint="Have the table read again (snapshotAgain), or start with a new checkpoint: what was delivered of it "
+            "was told apart by a key that is gone.",
         )
     table.key = key

@@ -68,9 +68,12 @@ class RowKeys:
         columns = table.table_map.columns
         ranks = np.full(len(columns), -1, np.int64)
         ranks[indexes] = np.arange(len(indexes))
-        parts = key_records(
-            [key_part(number, columns[number], declared) for number, declared in zip(indexes, key, strict=True)]
-        )
+        try:
+            parts = key_records(
+                [key_part(number, columns[number], declared) for number, declared in zip(indexes, key, strict=True)]
+            )
+        except SchemaError as error:
+            raise _other_key(table.table_map, error.message) from None
         self._keep += [ranks, parts]
         self.records[slot] = (address(parts), len(parts), address(ranks))
         self.asked[slot] = True
@@ -82,9 +85,13 @@ def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[Co
     places = {name.casefold(): number for number, name in enumerate(names)}
     missing = [column.name for column in key if column.name.casefold() not in places]
     if missing:
-        raise SchemaError(
-            f"rows of {table_map.database}.{table_map.table} in the binlog have no column {missing[0]}, which is of "
-            "the key that the table is read by: the table was altered meanwhile.",
-            hint="Start again with a new checkpoint; the table is read from its beginning then.",
-        )
+        raise _other_key(table_map, f"they have no column {missing[0]}.")
     return [places[column.name.casefold()] for column in key]
+
+
+def _other_key(table_map: TableMapEvent, why: str) -> SchemaError:
+    return SchemaError(
+        f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the table is read by, "
+        f"so it was altered meanwhile: {why}",
+        hint="Have the table read again (snapshotAgain), or start with a new checkpoint.",
+    )

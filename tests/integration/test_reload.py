@@ -32,7 +32,8 @@ def test_it_moves_to_another_host_and_stays_there_with_a_bad_file(tmp_path: Path
 
     with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
         for server in (first, second):  # the same history on both, as replication would have made it
-            server.sql("SET SESSION server_id = 1", "SET SESSION gtid_seq_no = 7", "CREATE DATABASE shop")
+            own = ("server_id = 1", "gtid_seq_no = 7", "timestamp = 1700000000")  # the same second too
+            server.sql(*(f"SET SESSION {one}" for one in own), "CREATE DATABASE shop")
             server.add_user("repl", SECRET, grants="REPLICATION SLAVE")
         write(f'host = "{first.host}:{first.port}"')
         command = [sys.executable, "-m", "replica", "run", "--config", str(file)]

@@ -353,7 +353,12 @@ def test_old_files_go_and_a_slow_reader_is_dropped_with_a_warning(start: Callabl
 def test_the_monitor_follows_a_failover(start: Callable[..., Daemon]) -> None:
     with MariaDb(server_id=1) as first, MariaDb(server_id=2) as second:
         for server in (first, second):  # the same history on both, as replication would have made it
-            server.sql("SET SESSION server_id = 1", "SET SESSION gtid_seq_no = 7", "CREATE DATABASE shop")
+            server.sql(
+                "SET SESSION server_id = 1",
+                "SET SESSION gtid_seq_no = 7",
+                "SET SESSION timestamp = 1700000000",
+                "CREATE DATABASE shop",
+            )
         second.add_user("repl", SECRET, grants="REPLICATION SLAVE")
         hosts = f"--host={first.host}:{first.port},{second.host}:{second.port}"
         daemon = start(first, hosts, "--gtid-ignore-duplicates")

@@ -15,7 +15,7 @@ from replica.protocol import values as v
 from replica.protocol.column_def import value_extent
 from replica.protocol.table_map import parse_table_map
 from replica.protocol.wire import Cursor, is_set
-from replica.rows.types.keys import KeyPart, key_bytes_of, key_part
+from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
 from replica.table_reader.table_map import table_map_body
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
 def _other_key(schema: TableSchema, key: TableKey) -> SchemaError:
     return SchemaError(
         f"A kept key is none of {key.index} of table {schema.name}.",
-        hint="The table was changed since. Have the table read again (snapshotAgain), or start with a new checkpoint.",
+        hint=f"The table was changed since. {READ_AGAIN}",
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
+from replica.rows.types.keys import READ_AGAIN
 from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.table_end import TableEnd
@@ -358,7 +359,6 @@ def _keep_key(table: TableReading, chunk: TableChunk) -> None:
         before, now = (", ".join(map(" ".join, one)) for one in (table.key, key))
         raise SchemaError(
             f"the key of table {'.'.join(table.name)} was changed while it was read: ({before}) is ({now}) now.",
-            hint="Have the table read again (snapshotAgain), or start with a new checkpoint: what was delivered of it "
-            "was told apart by a key that is gone.",
+            hint=f"{READ_AGAIN} What was delivered of it was told apart by a key that is gone.",
         )
     table.key = key

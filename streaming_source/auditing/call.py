@@ -228,10 +228,10 @@ class _Comparison(NamedTuple):
         """Tell that a table has other columns now than its mirror knows; None where it has not, or cannot be asked."""
         try:
             with typed_errors():
-                rows = read_source(self.spark, self.options, copy.table, copy.position)
+                columns = read_source(self.spark, self.options, copy.table, copy.position).columns
         except ReplicaError:
             return None
-        now = {name.casefold() for name in rows.columns}
+        now = {name.casefold() for name in columns}
         known = {column.name.casefold(): column.hidden for column in copy.definition.columns}
         shown = {name for name, hidden in known.items() if not hidden}
         if shown <= now <= known.keys():

@@ -14,7 +14,7 @@ import numpy as np
 from replica.errors import SchemaError
 from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
-from replica.rows.types.keys import key_part, key_records
+from replica.rows.types.keys import READ_AGAIN, key_part, key_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,5 +93,5 @@ def _other_key(table_map: TableMapEvent, why: str) -> SchemaError:
     return SchemaError(
         f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the table is read by, "
         f"so it was altered meanwhile: {why}",
-        hint="Have the table read again (snapshotAgain), or start with a new checkpoint.",
+        hint=READ_AGAIN,
     )

@@ -35,6 +35,9 @@ _SIZES: Final = {KeyForm.BYTES: 0, KeyForm.TEXT: 0, KeyForm.UUID: 16, KeyForm.OL
 _DATETIME_OFFSET: Final = 0x8000000000
 _TIME_OFFSET: Final = 0x800000
 
+READ_AGAIN: Final = "Have the table read again (snapshotAgain), or start with a new checkpoint."
+"""The way out where a key is another one than that by which rows of its table were delivered."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:

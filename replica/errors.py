@@ -18,6 +18,7 @@
     │   └── UnsupportedEventError     an event type we cannot read and must not skip
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
     │   ├── UnsupportedColumnError    a column type or character set we cannot decode
+    │   ├── KeyChangedError           a table has another key than the one a part of its rows was delivered by
     │   └── ColumnsAddedError         a table has new columns, and the query was told to stop there: restart it
     ├── StatementDmlError 61          rows of the selected tables were changed by a statement that was logged as text
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
@@ -42,6 +43,7 @@ __all__ = [
     "DiskFullError",
     "DuplicateServerIdError",
     "InstallationError",
+    "KeyChangedError",
     "OutOfOrderGtidError",
     "PositionLostError",
     "PositionPurgedError",
@@ -195,6 +197,10 @@ class SchemaError(ReplicaError):
 
 class UnsupportedColumnError(SchemaError):
     """A column type or character set that cannot be decoded exactly."""
+
+
+class KeyChangedError(SchemaError):
+    """A table has another key than the one by which a part of its rows was delivered."""
 
 
 class ColumnsAddedError(SchemaError):

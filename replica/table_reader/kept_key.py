@@ -1,16 +1,19 @@
-"""A key as an offset keeps it: the values of its columns as a row image of ours has them, each behind its length.
+"""A key as an offset keeps it: a mark of its columns, and their values as a row image of ours has them, each behind its
+length.
 
 In: a table's definition, its key, and the kept bytes. Out: the canonical key bytes, and the literals by which SQL finds
 the same key again. The session that runs them has time_zone '+00:00' and ALLOW_INVALID_DATES in its sql_mode.
 
-Refused: bytes that are no values of these columns, with a SchemaError: the table is another since they were kept.
+Refused: bytes that are of other columns, with a `KeyChangedError`: the table is another since they were kept. The mark
+tells it also where the values would fit. Checkpoints of before it have none; then the values alone are compared.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ProtocolError, SchemaError
+from replica.errors import KeyChangedError, ProtocolError, SchemaError
 from replica.protocol import values as v
 from replica.protocol.column_def import value_extent
 from replica.protocol.table_map import parse_table_map
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk import TableKey
 
 _LENGTH_BYTES: Final = 2  # before each value: the server's keys end at 3072 bytes
+_MARKED: Final = b"\xff\xff"  # longer than any value, so that it is not the length of one
+_MARK_BYTES: Final = len(_MARKED) + 8
 
 
 def key_parts(schema: TableSchema, key: TableKey, columns: Sequence[ColumnDef] | None = None) -> tuple[KeyPart, ...]:
@@ -76,32 +81,62 @@ def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
         value = values[number]
         if value is None:
             raise ProtocolError(f"column {schema.columns[number].name} of the key {key.index} is NULL")
-        kept.append(len(value).to_bytes(_LENGTH_BYTES, "little") + value)
-    return b"".join(kept)
+        kept.append(value)
+    return _kept(schema, key, kept)
+
+
+def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
+    """Return the kept key of a table whose key is one integer."""
+    (value,) = _values(schema, key, kept)
+    return v.integer(value, signed=not schema.columns[key.columns[0]].unsigned)
+
+
+def kept_as_integer(schema: TableSchema, key: TableKey, number: int) -> bytes:
+    """Return an integer as the kept key of such a table."""
+    (index,) = key.columns
+    width, _ = value_extent(parse_table_map(table_map_body(schema)).columns[index])
+    return _kept(schema, key, [number.to_bytes(width, "little", signed=not schema.columns[index].unsigned)])
+
+
+def changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
+    """Return the error of a table whose key is another one than that of what was delivered of it."""
+    return KeyChangedError(
+        f"the key of table {schema.name} was changed while it was read: what was delivered of it was told apart by "
+        f"other columns or types than those of {key.index} now.",
+        hint=READ_AGAIN,
+    )
+
+
+def _kept(schema: TableSchema, key: TableKey, values: Sequence[bytes]) -> bytes:
+    return _mark(schema, key) + b"".join(len(value).to_bytes(_LENGTH_BYTES, "little") + value for value in values)
+
+
+def _mark(schema: TableSchema, key: TableKey) -> bytes:
+    """Return what tells the columns of a key from others: their names, types and order."""
+    columns = [schema.columns[number] for number in key.columns]
+    told = repr([(column.name.casefold(), column.column_type) for column in columns])
+    return _MARKED + hashlib.blake2b(told.encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
 
 
 def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
     wire = parse_table_map(table_map_body(schema)).columns
     values, at = [], 0
+    if kept.startswith(_MARKED):
+        if kept[:_MARK_BYTES] != _mark(schema, key):
+            raise changed_key(schema, key)
+        at = _MARK_BYTES
     for number in key.columns:
         size = int.from_bytes(kept[at : at + _LENGTH_BYTES], "little")
         at += _LENGTH_BYTES
         width, _ = value_extent(wire[number])
         most = width or wire[number].length
         if at + size > len(kept) or size > most or (width and size != width):
-            raise _other_key(schema, key)
+            raise changed_key(schema, key)
         values.append(kept[at : at + size])
         at += size
     if at != len(kept):
-        raise _other_key(schema, key)
+        raise changed_key(schema, key)
     return values
-
-
-def _other_key(schema: TableSchema, key: TableKey) -> SchemaError:
-    return SchemaError(
-        f"A kept key is none of {key.index} of table {schema.name}.",
-        hint=f"The table was changed since. {READ_AGAIN}",
-    )
 
 
 def _literal(column: ColumnSchema, wire: ColumnDef, value: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.table_reader.catalog import count_table_rows
 from replica.table_reader.chunks import quoted, quoted_name
+from replica.table_reader.kept_key import kept_as_integer, kept_integer
 
 if TYPE_CHECKING:
     from replica.table_reader.catalog import Asked
@@ -22,7 +23,6 @@ MOST_LANES: Final = 4096
 """A lane takes less than a KB of memory."""
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_LENGTH_BYTES: Final = 2  # before each value of a kept key
 
 
 def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
@@ -38,8 +38,7 @@ def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[
     if count < 2:
         return []
     largest = connection.rows(f"SELECT MAX({quoted(column.name)}) FROM {quoted_name(name)}")[0][0]  # noqa: S608  (quoted)
-    last = int.from_bytes(chunk.end[_LENGTH_BYTES:], "little", signed=not column.unsigned)
+    last = kept_integer(schema, key, chunk.end)
     reach = int(largest or 0) - last
     values = sorted({last + reach * number // count for number in range(1, count)} - {last}) if reach > 0 else []
-    size = len(chunk.end) - _LENGTH_BYTES
-    return [chunk.end[:_LENGTH_BYTES] + value.to_bytes(size, "little", signed=not column.unsigned) for value in values]
+    return [kept_as_integer(schema, key, value) for value in values]

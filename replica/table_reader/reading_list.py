@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import SchemaError
 from replica.protocol.gtid import GtidPosition
-from replica.rows.types.keys import READ_AGAIN
 from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.table_end import TableEnd
@@ -43,8 +41,8 @@ class TableReading:
     `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
     is not read while the lower position lies before this place. `gone`: at this position there was no such table.
     `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
-    `end`: whether chunks are to grow. `key`: the columns and types of its key, as of the last chunk. `upto`: the kept
-    key that a lane ends at, None for the last one; `divided`: whether lanes were thought of.
+    `end`: whether chunks are to grow. `upto`: the kept key that a lane ends at, None for the last one; `divided`:
+    whether lanes were thought of. `rekeyed`: its key is another one than that which a part of it was delivered by.
     """
 
     name: TableName
@@ -61,7 +59,7 @@ class TableReading:
     gone: GtidPosition | None = None
     whole: bool = False
     end: TableEnd = field(default_factory=TableEnd)
-    key: tuple[tuple[str, str], ...] = ()
+    rekeyed: bool = False
     chunks: deque[TableChunk] = field(default_factory=deque)
 
     @property
@@ -142,19 +140,11 @@ class ReadingList:
         """Add a chunk behind those that wait; return False where the reading began again meanwhile.
 
         `borders`: the rest is read in lanes that end at these keys, and the last one at the table's end.
-
-        Raises:
-            SchemaError: its key is another one than the one that a part of the table was delivered by.
         """
         with self.changed:
             table.lower = None
             taken = table.life == life and not self._closed
             if taken:
-                try:
-                    _keep_key(table, chunk)
-                except SchemaError:
-                    chunk.drop()
-                    raise
                 table.chunks.append(chunk)
                 table.whole = not chunk.table.key.ordered
                 table.ended = chunk.end == table.upto
@@ -176,7 +166,28 @@ class ReadingList:
                 first.gone, first.ended = gone, True
             self.changed.notify_all()
 
+    def rekey(self, table: TableReading, life: int) -> bool:
+        """Take note that the key of a table was changed; tell whether a part of it was delivered by the one before.
+
+        If so, nothing more of it is read until it is asked for from its first row on; else it begins again by itself.
+        """
+        with self.changed:
+            table.lower = None
+            if life == table.life:
+                first = self._undivided(table)
+                self._reset(first, first.delivered, None)
+                first.rekeyed = not starts(first.delivered)
+                table = first
+            self.changed.notify_all()
+            return table.rekeyed
+
     # -- what the delivery does ----------------------------------------------------------------------------------
+
+    @property
+    def rekeyed(self) -> tuple[TableName, ...]:
+        """The tables that are not read on, because the key that a part of them was delivered by is gone."""
+        with self.changed:
+            return tuple(table.name for _, table in self._in_order() if table.rekeyed)
 
     def known(self) -> list[TableName]:
         """Return the names of all tables that are not delivered, in order."""
@@ -206,11 +217,12 @@ class ReadingList:
 
     def comes(self, lower: RelayLocation) -> bool:
         """Tell whether more of a table is read while the lower position is this one: not where each is read to its end,
-        gone, or waits for a later one.
+        gone, has another key, or waits for a later one.
         """
         with self.changed:
             return bool(self._names) or any(
-                not table.ended and (table.busy or table.may_be_read(lower)) for table in self._begun.values()
+                not (table.ended or table.rekeyed) and (table.busy or table.may_be_read(lower))
+                for table in self._begun.values()
             )
 
     @property
@@ -284,7 +296,7 @@ class ReadingList:
             or sum(table.waiting for table in tables) >= BYTES_AHEAD
         )
         for table in tables:
-            free = not (table.busy or table.ended)
+            free = not (table.busy or table.ended or table.rekeyed)
             if free and (table.whole or not full or self._is_waited_for(table)) and table.may_be_read(lower):
                 return table
         if full or not self._names or len({table.name for table in tables}) >= TABLES_AHEAD:
@@ -309,7 +321,7 @@ class ReadingList:
         for number, (begin, end) in enumerate(pairwise([*borders, None]), 1):
             kept = begin or NOTHING
             lane = TableReading(table.name, number, end, divided=True, kept=kept, delivered=kept)
-            lane.next_rows, lane.key = table.next_rows, table.key
+            lane.next_rows = table.next_rows
             self._begun[table.name, number] = lane
         table.upto = borders[0]
 
@@ -339,7 +351,7 @@ class ReadingList:
         _drop_chunks(table)
         table.kept = table.delivered = kept
         table.life += 1
-        table.ended = table.whole = table.divided = False
+        table.ended = table.whole = table.divided = table.rekeyed = False
         table.gone = None
         table.end = TableEnd()
         table.not_before = not_before
@@ -350,15 +362,3 @@ def _drop_chunks(table: TableReading) -> None:
     for chunk in table.chunks:
         chunk.drop()
     table.chunks.clear()
-
-
-def _keep_key(table: TableReading, chunk: TableChunk) -> None:
-    columns = chunk.table.schema.columns
-    key = tuple((columns[index].name, columns[index].column_type) for index in chunk.table.key.columns)
-    if table.key not in ((), key) and not starts(chunk.begin):
-        before, now = (", ".join(map(" ".join, one)) for one in (table.key, key))
-        raise SchemaError(
-            f"the key of table {'.'.join(table.name)} was changed while it was read: ({before}) is ({now}) now.",
-            hint=f"{READ_AGAIN} What was delivered of it was told apart by a key that is gone.",
-        )
-    table.key = key

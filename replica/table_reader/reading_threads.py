@@ -16,7 +16,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import AuthenticationError, DisconnectedError, DiskFullError, ReplicaError, ServerError
+from replica.errors import (
+    AuthenticationError,
+    DisconnectedError,
+    DiskFullError,
+    KeyChangedError,
+    ReplicaError,
+    ServerError,
+)
 from replica.protocol.gtid import covers
 from replica.table_reader.chunk_reader import (
     DENIED,
@@ -172,6 +179,9 @@ class ReadingThreads:
                 except BehindError:
                     self._tables.give_back(table)
                     self._wait(number, "the server that is read from, which is behind")
+                except KeyChangedError as error:
+                    if self._tables.rekey(table, life) and not self._pace.rekeyed_again:
+                        raise self._named(error, table) from error
                 except ReplicaError as error:
                     self._tables.give_back(table)
                     self._hang_up(line)

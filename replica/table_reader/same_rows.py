@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import DataLossError, DisconnectedError, ReplicaError, ServerError
+from replica.errors import DataLossError, DisconnectedError, KeyChangedError, ReplicaError, ServerError
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
@@ -95,9 +95,8 @@ class RangeReader:
                 connection = self._connect(host)
                 await_position(connection, v.position, host, self._view)  # a replica may not have all tables before
                 seen = self._await_seen(host)
-                for one in self._ranges(name, connection, v):
-                    self._write(writer, connection, seen, one, v)
-                return _finished(writer, name)
+                whole = self._write_all(writer, connection, seen, name, v)
+                return _finished(writer, name) if whole else writer.finish(name)
             except (BehindError, BlockLostError, _ReadAgainError):
                 writer.abandon()
             except _UnsettledError as error:
@@ -145,6 +144,22 @@ class RangeReader:
                     made |= set(outline.defined) - touched
                 touched |= set(outline.tables)
         return made
+
+    def _write_all(
+        self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, name: BatchName, v: RelayHead
+    ) -> bool:
+        """Write the rows of all tables; return whether none was left out, as one is that has another key by now and is
+        not delivered as a whole with the batch: a later one delivers it from its first row on.
+        """
+        whole = True
+        for wanted in self._ranges(name, connection, v):
+            try:
+                self._write(writer, connection, seen, wanted, v)
+            except KeyChangedError:
+                if name.after.reached(wanted[0]) is None or not self._pace.rekeyed_again:
+                    raise
+                whole = False
+        return whole
 
     def _write(
         self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, wanted: Range, v: RelayHead

@@ -156,6 +156,11 @@ class TableSnapshot:
 
     # -- what the planner asks -----------------------------------------------------------------------------------
 
+    @property
+    def rekeyed(self) -> tuple[TableName, ...]:
+        """Tables of which no more is read, because the key that a part of them was delivered by is gone."""
+        return self._list.rekeyed
+
     def ready(self) -> bool:
         """Tell whether a batch would take rows, or finish.
 

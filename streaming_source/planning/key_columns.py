@@ -1,7 +1,8 @@
 """The frontier of a snapshot as tasks compare rows with it: with the key's columns, and the key in its canonical form.
 
-In: a frontier, which holds keys as row images do. Out: `DeliveredKeys`. What a table's key is, the server's catalog is
-asked once for each table of which a part is delivered. Refused: a key of another form than the catalog's.
+In: a frontier, which holds keys as row images do. Out: `DeliveredKeys`; the tables whose keys were changed since. What
+a table's key is, the server's catalog is asked once for each table of which a part is delivered, and again where a
+statement was met that may have changed it. Refused: a key of another form than the catalog's.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from replica.errors import KeyChangedError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.kept_key import key_bytes
+from replica.table_reader.kept_key import changed_key, key_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from replica.config import Endpoint, ReplicaConfig
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunks import ReadTable
@@ -28,21 +32,25 @@ _log = logging.getLogger(__name__)
 
 
 class KeyColumns:
-    """The keys of a query's tables. `host`: the server that the tables are read from; None: the stream's."""
+    """The keys of a query's tables. `host`: the server that the tables are read from; None: the stream's.
 
-    def __init__(self, config: ReplicaConfig, host: Endpoint | None) -> None:
+    `unkeyed`: a table may have no key, and is read as a whole then.
+    """
+
+    def __init__(self, config: ReplicaConfig, host: Endpoint | None, *, unkeyed: bool = False) -> None:
         self._config = config
         self._host = host
+        self._unkeyed = unkeyed
         self._known: dict[TableName, ReadTable] = {}
 
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
         """Return the frontier with keys that rows are compared with.
 
         Raises:
-            SchemaError: a table has another key than when it was read.
+            KeyChangedError: a table has another key than when it was read.
             ReplicaError: the server cannot be asked.
         """
-        begun = {name: kept for name, kept in frontier.open if kept != NOTHING}
+        begun = _begun(frontier)
         self._ask([name for name in begun if name not in self._known])
         opened = []
         for name, kept in begun.items():
@@ -51,18 +59,48 @@ class KeyColumns:
                 _log.warning("table %s is gone while it was being read: its last changes are left out", ".".join(name))
                 continue
             columns = tuple(table.schema.columns[index] for index in table.key.columns)
-            opened.append(OpenTable(name, columns, key_bytes(table.schema, table.key, kept)))
+            opened.append(OpenTable(name, columns, _bytes(table, kept)))
         pending = tuple(name for name, kept in frontier.open if kept == NOTHING or name not in self._known)
         return DeliveredKeys(EVERY_TABLE if frontier.done else frontier.after, tuple(opened), pending)
 
-    def _ask(self, names: list[TableName]) -> None:
+    def changed(self, frontier: Frontier, names: Collection[TableName]) -> list[TableName]:
+        """Return which of these tables have another key now than the one that a part of them was delivered by.
+
+        Raises:
+            ReplicaError: the server cannot be asked.
+        """
+        begun = {name: kept for name, kept in _begun(frontier).items() if name in names}
+        for name in begun:
+            self._known.pop(name, None)
+        self._ask(begun)
+        return [name for name, kept in begun.items() if name in self._known and not _fits(self._known[name], kept)]
+
+    def _ask(self, names: Collection[TableName]) -> None:
         if not names:
             return
         connection = TableConnection.open(self._config, self._host)
         try:
             for name in names:
-                found = describe_table(connection, name)
+                found = describe_table(connection, name, unkeyed=self._unkeyed)
                 if found is not None:
                     self._known[name] = found
         finally:
             connection.close()
+
+
+def _begun(frontier: Frontier) -> dict[TableName, bytes]:
+    return {name: kept for name, kept in frontier.open if kept != NOTHING}
+
+
+def _bytes(table: ReadTable, kept: bytes) -> bytes:
+    if table.key.is_row:
+        raise changed_key(table.schema, table.key)
+    return key_bytes(table.schema, table.key, kept)
+
+
+def _fits(table: ReadTable, kept: bytes) -> bool:
+    try:
+        _bytes(table, kept)
+    except KeyChangedError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
-    from replica.rows.decode.frontier import DeliveredKeys
-    from replica.table_reader.frontier import Frontier
     from replica.table_reader.snapshot import TableSnapshot
     from replica.table_reader.verdict import InitialVerdicts
     from streaming_source.options.source_options import SourceOptions
@@ -79,18 +77,17 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
     def judge() -> None:
         judge_tables(options, plan)
 
-    def delivered(frontier: Frontier) -> DeliveredKeys:
-        from streaming_source.planning.key_columns import KeyColumns
+    @cache
+    def keys() -> KeyColumns:
+        from streaming_source.planning.key_columns import KeyColumns  # brings what reads tables, which few queries do
 
-        if not keys:
-            keys.append(KeyColumns(options.connection, options.snapshot_endpoint))
-        return keys[0].delivered(frontier)
+        unkeyed = options.snapshot_unkeyed == "whole"
+        return KeyColumns(options.connection, options.snapshot_endpoint, unkeyed=unkeyed)
 
-    keys: list[KeyColumns] = []
     initial, again = options.initial, options.snapshot_again
     requests = None if options.snapshot_requests is None else RequestFolder(options.snapshot_requests)
     return SnapshotRows(
-        *(feed, plan.tables, opened, delivered, limits), initial=initial, again=again, requests=requests, judge=judge
+        *(feed, plan.tables, opened, keys, limits), initial=initial, again=again, requests=requests, judge=judge
     )
 
 
@@ -113,6 +110,7 @@ def open_reading(
         host=options.snapshot_endpoint,
         unkeyed=options.snapshot_unkeyed == "whole",
         untold_again=options.on_statement_dml == "row",
+        rekeyed_again=options.snapshot_requests is not None,
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 

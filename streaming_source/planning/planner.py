@@ -140,7 +140,9 @@ class ChangePlanner:
         while True:
             epoch = self._feed.epoch
             end = self._next_end(start) if bounded else self._end_of_all(start, target)
-            if self._feed.epoch != epoch:
+            revised = self._rekeyed(start, end)
+            if self._feed.epoch != epoch or revised is not start:
+                start, begins = revised, begins or revised is not start
                 continue  # what was looked up may be the log from before
             end = self._with_rows(start, end, bounded=bounded)
             if end is not None:
@@ -176,6 +178,13 @@ class ChangePlanner:
 
     def _is_reading(self, start: SourceOffset) -> bool:
         return self._rows is not None and self._rows.is_reading(start)
+
+    def _rekeyed(self, start: SourceOffset, end: SourceOffset | None) -> SourceOffset:
+        """Return another start where the batch would have tables whose keys were changed while they are read."""
+        if self._rows is None or not self._is_reading(start):
+            return start
+        begin = self._places.of_start(start).scan_from
+        return self._rows.rekeyed(start, begin, begin if end is None else self._places.of_start(end).reached)
 
     def _with_rows(self, start: SourceOffset, end: SourceOffset | None, *, bounded: bool) -> SourceOffset | None:
         """Return the end of a batch with rows of the tables themselves, as of that place."""

@@ -1,4 +1,4 @@
-"""The reader of tables, as the planner of a stream knows it.
+"""The reader of tables and what knows their keys, as the planner of a stream knows them.
 
 In: how far tables are read, the place that a batch ends at. Out: rows of them as of that place, on disk.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_choice import ReadLimit
@@ -19,11 +20,28 @@ if TYPE_CHECKING:
     from replica.table_reader.snapshot_progress import SnapshotProgress
 
 
+class ReadKeys(Protocol):
+    """The keys of the tables that are read: a `KeyColumns`. Called by one thread."""
+
+    def delivered(self, frontier: Frontier) -> DeliveredKeys:
+        """Return the frontier with keys that rows are compared with."""
+        ...
+
+    def changed(self, frontier: Frontier, names: Collection[TableName]) -> Collection[TableName]:
+        """Return which of these tables have another key than the one that a part of them was delivered by."""
+        ...
+
+
 class RowReading(Protocol):
     """The reader of the tables: a `TableSnapshot`. Called by one thread."""
 
     held_back: tuple[TableName, ...]
     """Tables of which nothing can be had as of the position that was asked for last, and can behind it."""
+
+    @property
+    def rekeyed(self) -> tuple[TableName, ...]:
+        """Tables of which no more is read before they are asked for from their first row on: their keys changed."""
+        ...
 
     def start(self, frontier: Frontier) -> None:
         """Begin to read behind the frontier."""

@@ -10,16 +10,18 @@ both: whatever happens in between, the batch is the same when it is read again.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError, PrerequisiteError
+from replica.errors import ConfigError, KeyChangedError, PrerequisiteError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher
-from replica.table_reader.frontier import Frontier
-from streaming_source.offsets.reading_requests import TablesAgain
+from replica.table_reader.frontier import NOTHING, Frontier
+from streaming_source.offsets.reading_requests import ReadingRequest, TablesAgain
+from streaming_source.planning.named_tables import named_between
 from streaming_source.planning.renamed import first_rename
 from streaming_source.queries.reading_progress import progress_json, progress_line
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
@@ -34,10 +36,10 @@ if TYPE_CHECKING:
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+    from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
-    from streaming_source.planning.row_reading import RowReading
+    from streaming_source.planning.row_reading import ReadKeys, RowReading
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import CatalogChanges
     from streaming_source.selection.resolver import SelectedTables
@@ -57,8 +59,10 @@ _log = logging.getLogger(__name__)
 class SnapshotRows:
     """One per query, called by one thread. `initial`: a query without a checkpoint begins with all rows, unless
     `judge` refuses; `requests`: where programs ask for tables while it runs; `limits`: what a batch may hold, of
-    changes and of rows of tables together; `open_reading` makes what reads, `delivered` says a frontier as tasks
-    compare rows with it.
+    changes and of rows of tables together; `open_reading` makes what reads, and `keys` what knows the keys of tables.
+
+    With `requests` it asks for a table itself whose key is changed while a part of it is delivered: who gives requests
+    can follow that, and empties the table in the sink. Other queries end there.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class SnapshotRows:
         feed: Feed,
         tables: SelectedTables,
         open_reading: Callable[[], RowReading],
-        delivered: Callable[[Frontier], DeliveredKeys],
+        keys: Callable[[], ReadKeys],
         limits: BatchLimits,
         *,
         initial: bool,
@@ -78,7 +82,7 @@ class SnapshotRows:
         self._judge = judge
         self._tables = tables
         self._open = open_reading
-        self._delivered = delivered
+        self._keys = keys
         self._limits = limits
         self._initial = initial
         self._again = again
@@ -160,6 +164,38 @@ class SnapshotRows:
             taken.append(request)
         return TablesAgain.of(taken) if taken else None
 
+    def rekeyed(self, start: SourceOffset, begin: RelayLocation, end: RelayLocation) -> SourceOffset:
+        """Return the start of a batch where tables are to be read from their first rows on, because the keys that parts
+        of them were delivered by are gone.
+
+        `begin` and `end`: places of the log between which the batch lies, behind which keys may be others again.
+        """
+        frontier = start.snapshot
+        if self._requests is None or frontier is None or start.part is not None:
+            return start
+        begun = {name for name, kept in frontier.open if kept != NOTHING}
+        if not begun:
+            return start
+        changed = begun.intersection(self._reading.rekeyed) if self._started and self._reading is not None else set()
+        named = named_between(self._feed.log, begin, end, begun)
+        if named:
+            changed = changed.union(self._keys().changed(frontier, named))
+        if not changed:
+            return start
+        self._request(changed, frontier)
+        return self.revised(start, ())
+
+    def _request(self, names: Collection[TableName], frontier: Frontier) -> None:
+        """Ask for tables whose keys were changed. The request is on disk, so that it outlives this process."""
+        assert self._requests is not None  # noqa: S101
+        told = repr([(name, frontier.reached(name)) for name in sorted(names)])
+        word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
+        self._requests.put(ReadingRequest(word, tuple(sorted(names))))
+        _log.warning(
+            "the key of %s was changed while a part of its rows was delivered: it is read again from its first row on",
+            ", ".join(sorted(map(".".join, names))[:NAMED]),
+        )
+
     def is_reading(self, offset: SourceOffset) -> bool:
         """Tell whether tables are left to read behind an offset."""
         return offset.snapshot is not None and not offset.snapshot.finished
@@ -239,8 +275,8 @@ class SnapshotRows:
                 frontier = step.frontier
             if bounded and step is None and end is None:
                 time.sleep(READY_POLL_S)  # who asks again at once may do so for minutes
-            if bounded:
-                break
+            if bounded or (step is None and reading.rekeyed):
+                break  # what has another key is read from its first row on behind the next start
             if step is None and reading.held_back:
                 tables = ", ".join(map(".".join, reading.held_back[:NAMED]))
                 raise PrerequisiteError(
@@ -273,9 +309,33 @@ class SnapshotRows:
 
     def delivered(self, start: SourceOffset) -> DeliveredKeys | None:
         """Return which changes behind an offset count; None: all."""
-        if start.snapshot is None or start.snapshot.finished:
+        frontier = start.snapshot
+        if frontier is None or frontier.finished:
             return None
-        return self._delivered(start.snapshot)
+        frontier = frontier.again(self._read_again_next(start, frontier))
+        try:
+            return self._keys().delivered(frontier)
+        except KeyChangedError:
+            changed = self._keys().changed(frontier, [name for name, _ in frontier.open])
+            if changed and self._requests is None:
+                raise
+        if changed:
+            self._request(changed, frontier)
+        return self._keys().delivered(frontier.again(changed))
+
+    def _read_again_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
+        """Return the tables in `open` that the batch behind this one reads from their first rows on: no change of them
+        counts before. A batch that was planned before their keys changed would never come to an end with them.
+        """
+        asked: set[TableName] = set()
+        if self._requests is not None:
+            asked.update(name for request in self._requests.due() for name in request.tables)
+        named = None if self._again is None or start.again == self._again.word else matcher(self._again.patterns)
+        return [
+            name
+            for name, _ in frontier.open
+            if name in asked or (named is not None and named.fullmatch(".".join(name)) is not None)
+        ]
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges

@@ -50,6 +50,7 @@ PUBLIC = {
         "DiskFullError",
         "DuplicateServerIdError",
         "InstallationError",
+        "KeyChangedError",
         "OutOfOrderGtidError",
         "PositionLostError",
         "PositionPurgedError",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replica.errors import SchemaError
+from replica.errors import KeyChangedError, SchemaError
 from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
 from replica.rows.types.keys import READ_AGAIN, key_part, key_records
@@ -89,8 +89,8 @@ def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[Co
     return [places[column.name.casefold()] for column in key]
 
 
-def _other_key(table_map: TableMapEvent, why: str) -> SchemaError:
-    return SchemaError(
+def _other_key(table_map: TableMapEvent, why: str) -> KeyChangedError:
+    return KeyChangedError(
         f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the table is read by, "
         f"so it was altered meanwhile: {why}",
         hint=READ_AGAIN,

@@ -21,7 +21,7 @@ from replica.rows.decode.records import SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
-from replica.rows.tables.plan import skip_column
+from replica.rows.tables.plan import has_hidden_width, skip_column
 from replica.rows.tables.stored import StoredColumns
 from replica.rows.types.kinds import Kind
 from replica.rows.types.variant_metadata import variant_metadata
@@ -106,13 +106,15 @@ class CompiledTable:
 
     @property
     def walk(self) -> Template:
-        """A plan that steps over every column."""
+        """A plan that steps over every column.
+
+        The catalog is asked for the widths of old temporal formats alone: it may be of another time than the rows.
+        """
         if self._walk is None:
-            schema = self.schema
-            if schema is None:
+            if self.schema is None or not any(has_hidden_width(column) for column in self._map.columns):
                 plans = [skip_column(column, column.name or "") for column in self._map.columns]
-            else:  # which tells the widths of old temporal formats
-                plans = list(compile_layout(self._map, schema, (), self._policy).columns)
+            else:
+                plans = list(compile_layout(self._map, self.schema, (), self._policy).columns)
             self._walk = Template(plans, [-1] * len(plans), self._policy)
         return self._walk
 

@@ -11,6 +11,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from replica.errors import KeyChangedError
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.encode import encode_event
 from replica.protocol.gtid import Gtid
@@ -35,7 +36,7 @@ from tests.unit.streaming_source.relay_feed import history
 from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -85,6 +86,10 @@ class FakeTables:
     """What reads the tables, `chunk` rows at a time. Its answers follow from frontier and place alone."""
 
     held_back = ()
+    rekeyed: tuple[tuple[str, str], ...] = ()
+    """Tables that are not read on, as threads find that their keys are others."""
+    other_keys: tuple[tuple[str, str], ...] = ()
+    """Tables whose keys are others than those of the rows that were delivered, as the catalog says."""
 
     def __init__(self, feed: TableFeed, *, chunk: int = 7) -> None:
         self._feed = feed
@@ -116,7 +121,12 @@ class FakeTables:
         left = [name for name in self.names if frontier.reached(name) is not None]
         if not left:
             return Advance(frontier.finish(), 0, 0)
+        left = [name for name in left if name not in self.rekeyed or frontier.reached(name) == NOTHING]
+        if not left:
+            return None
         name = min(left)
+        if frontier.reached(name) == NOTHING:
+            self.rekeyed = self.other_keys = ()
         new = frontier.begin([name])
         rest = self._behind(name, frontier.reached(name), v)
         taken = rest[: min(self._chunk, limit.rows or self._chunk)]
@@ -139,7 +149,12 @@ class FakeTables:
         assert number == after.rows
         return parts
 
+    def changed(self, frontier: Frontier, names: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [name for name in self.other_keys if name in names and frontier.reached(name)]
+
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
+        if self.changed(frontier, self.other_keys):
+            raise KeyChangedError("the key was changed")
         opened = tuple(OpenTable(name, (KEY,), _canonical(_value(kept))) for name, kept in frontier.open if kept)
         pending = tuple(name for name, kept in frontier.open if not kept)
         return DeliveredKeys(("\U0010ffff", "") if frontier.done else frontier.after, opened, pending)
@@ -234,7 +249,7 @@ def reading_planner(
         RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),
         StatementDml(tables, "fail"),
         rows=SnapshotRows(
-            *(feed, tables, lambda: made, made.delivered, limit), initial=initial, again=again, requests=requests
+            *(feed, tables, lambda: made, lambda: made, limit), initial=initial, again=again, requests=requests
         ),
         shared=Admission(tables, limit.shared(), cutter),
     )

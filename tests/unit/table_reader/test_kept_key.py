@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from replica.errors import ProtocolError, SchemaError
+from replica.errors import KeyChangedError, ProtocolError, SchemaError
 from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType as T
 from replica.schema.table import ColumnSchema
 from replica.table_reader.chunk import TableKey
-from replica.table_reader.kept_key import kept_key, key_bytes, key_literals, key_parts
+from replica.table_reader.kept_key import kept_as_integer, kept_integer, kept_key, key_bytes, key_literals, key_parts
 from tests.kit.result_rows import table
 from tests.kit.values import packed_decimal
 
@@ -54,14 +55,53 @@ def test_literals_are_exact(schema: ColumnSchema, value: bytes, literal: str) ->
 NUMBER, TEXT = column("int"), column("varchar", octets=300, charset="latin1")
 SCHEMA = table([ColumnSchema(name="n", data_type="int", column_type="int(11)"), TEXT, NUMBER])
 KEY = TableKey("PRIMARY", (2, 1), ordered=False)
+VALUES = b"\4\0\7\0\0\0\3\0abc"
 IMAGE = b"\xf9" + b"\3\0abc" + b"\7\0\0\0"
 
 
 def test_a_key_of_an_image_is_kept_and_read() -> None:
     kept = kept_key(SCHEMA, KEY, IMAGE)
-    assert kept == b"\4\0\7\0\0\0\3\0abc"
-    assert key_literals(SCHEMA, KEY, kept) == ("7", "_latin1 x'616263'")
-    assert key_bytes(SCHEMA, KEY, kept) == b"\x80\0\0\7abc\0\0"
+    assert (kept[:2], kept[10:]) == (b"\xff\xff", VALUES)
+    for one in (kept, VALUES):  # an offset of before keys had a mark
+        assert key_literals(SCHEMA, KEY, one) == ("7", "_latin1 x'616263'")
+        assert key_bytes(SCHEMA, KEY, one) == b"\x80\0\0\7abc\0\0"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (replace(NUMBER, name="other"), TEXT),
+        (replace(NUMBER, column_type="int(10) unsigned", unsigned=True), TEXT),
+        (NUMBER, replace(TEXT, column_type="varchar(100)")),
+        (replace(NUMBER, data_type="enum", column_type="enum('a')", labels=("a",)), TEXT),
+    ],
+)
+def test_a_key_of_other_columns_is_refused_where_the_values_would_fit(columns: tuple[ColumnSchema, ...]) -> None:
+    number, text = columns
+    altered = table([SCHEMA.columns[0], text, number])
+    with pytest.raises(KeyChangedError, match=r"key of table d\.t was changed while it was read"):
+        key_bytes(altered, KEY, kept_key(SCHEMA, KEY, IMAGE))
+
+
+def test_columns_change_their_order_in_a_key() -> None:
+    twice = table([replace(NUMBER, name="a"), replace(NUMBER, name="b")])
+    kept = kept_key(twice, TableKey("PRIMARY", (0, 1), ordered=True), b"\xfc" + b"\1\0\0\0" + b"\2\0\0\0")
+    with pytest.raises(KeyChangedError):
+        key_literals(twice, TableKey("PRIMARY", (1, 0), ordered=True), kept)
+
+
+def test_names_are_compared_without_case_and_what_is_no_part_of_the_key_is_not_compared() -> None:
+    altered = table([replace(NUMBER, name="added"), replace(TEXT, name="K", comment="new"), NUMBER])
+    kept = kept_key(SCHEMA, KEY, IMAGE)
+    assert key_literals(altered, KEY, kept) == ("7", "_latin1 x'616263'")
+
+
+@pytest.mark.parametrize("number", [-(2**31), -1, 0, 2**31 - 1])
+def test_a_key_of_one_integer_is_that_number(number: int) -> None:
+    schema, key = table([NUMBER]), TableKey("PRIMARY", (0,), ordered=True)
+    kept = kept_as_integer(schema, key, number)
+    assert kept == kept_key(schema, key, b"\xfe" + struct.pack("<i", number))
+    assert kept_integer(schema, key, kept) == number
 
 
 def test_null_in_a_key_is_refused() -> None:
@@ -72,7 +112,7 @@ def test_null_in_a_key_is_refused() -> None:
 @pytest.mark.parametrize("kept", [b"", b"\4\0\7\0\0\0", b"\3\0\7\0\0\3\0abc", b"\4\0\7\0\0\0\3\0abc!",
                                   b"\4\0\7\0\0\0\2\2" + b"a" * 514, b"\4\0\7\0\0\0\3\0ab"])  # fmt: skip
 def test_bytes_of_another_key_are_refused(kept: bytes) -> None:
-    with pytest.raises(SchemaError, match=r"A kept key is none of PRIMARY of table d\.t"):
+    with pytest.raises(KeyChangedError, match=r"other columns or types than those of PRIMARY now"):
         key_bytes(SCHEMA, KEY, kept)
 
 

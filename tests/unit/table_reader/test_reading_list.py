@@ -90,6 +90,36 @@ def test_a_reading_that_began_again_takes_no_chunk_of_its_earlier_life(spool: Sp
     assert tables.take(RelayLocation(2, 0), 0) is table
 
 
+def test_a_table_whose_key_is_changed_before_a_row_of_it_is_delivered_begins_again(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool), [b"4"])
+    lane, life = take(tables), take(tables).life
+    assert not tables.rekey(lane, life)
+    assert tables.rekeyed == ()
+    assert not tables.put(lane, life, chunk(spool, b"1", b"4")), "of the life before"
+    assert list(spool.folder.iterdir()) == []
+    assert take(tables).kept == NOTHING
+
+
+def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_asked_for(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool))
+    tables.delivered(table, 1, ended=False)
+    table = take(tables)
+    assert tables.rekey(table, table.life)
+    assert (tables.rekeyed, tables.finished, tables.comes(HERE)) == ((A,), False, False)
+    assert tables.take(HERE, 0) is None
+    tables.follow({A: b"1"})
+    assert tables.rekeyed == (A,), "as it was delivered"
+    tables.follow({A: NOTHING})
+    assert (tables.rekeyed, tables.comes(HERE)) == ((), True)
+    assert take(tables).kept == NOTHING
+
+
 def test_what_is_read_ahead_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_list, "BYTES_AHEAD", 200)
     tables = ReadingList()

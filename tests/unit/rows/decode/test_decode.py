@@ -12,6 +12,7 @@ from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
+from replica.schema.table import ColumnSchema, TableSchema
 from tests.fixtures.mariadb import MariaDb
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
@@ -210,6 +211,12 @@ def test_rows_are_counted_without_decoding_them() -> None:
     assert groups.seq_no.tolist() == [1, 2, 3]
     assert count_rows(data, Tables({"d.other": None}), checksum=True)[1].tolist() == [7, 6, 7]
     assert count_rows(data, Tables({}), checksum=True)[1].tolist() == [0, 0, 0]
+
+
+def test_rows_are_counted_whatever_the_catalog_says_of_them_by_now() -> None:
+    column = ColumnSchema(name="x", data_type="date", column_type="date")
+    altered = Tables({"d.t": TableSchema(database="d", table="t", columns=(column,))})
+    assert count_rows(bytes(transactions()), altered, checksum=True)[1].tolist() == [4, 0, 4]
 
 
 def test_groups_without_wanted_rows_yield_nothing_but_are_no_error() -> None:

@@ -1,0 +1,153 @@
+"""Tables whose key is changed while a part of them is delivered: they are asked for again, from their first row on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from replica.errors import KeyChangedError
+from replica.protocol.gtid import Gtid
+from replica.table_reader.frontier import NOTHING
+from streaming_source.offsets.reading_requests import RequestFolder
+from streaming_source.options.reading_options import ReadAgain
+from streaming_source.planning.named_tables import named_between
+from tests.unit.relay_writer.driving import receive
+from tests.unit.streaming_source.row_feed import again, small
+from tests.unit.streaming_source.table_feed import A, FakeTables, Sink, T, TableFeed, U, reading_planner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.planning.planner import ChangePlanner
+
+
+class Begun(NamedTuple):
+    """A query that has delivered a part of d.t: up to `offset`, which `sink` holds."""
+
+    feed: TableFeed
+    tables: FakeTables
+    requests: RequestFolder
+    planner: ChangePlanner
+    offset: SourceOffset
+    sink: Sink
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Begun:
+    feed = TableFeed(tmp_path / "feed")
+    feed.insert(*small(1, 3, rows=2))
+    tables, requests, sink = FakeTables(feed), RequestFolder(tmp_path / "requests"), Sink()
+    planner = reading_planner(feed, tables, requests=requests)
+    start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
+    while start.snapshot is None or start.snapshot.reached(T) in (None, NOTHING):
+        end = planner.latest_offset(again(start), bounded=True)
+        sink.apply(planner.partitions(again(start), again(end)))
+        start = end
+    assert sink.rows[T]
+    return Begun(feed, tables, requests, planner, start, sink)
+
+
+def alter(feed: TableFeed, gtid: str, sql: str = "ALTER TABLE d.t DROP PRIMARY KEY, ADD PRIMARY KEY (b)") -> None:
+    feed.primary.connect()
+    feed.primary.statement(Gtid.parse(gtid), text=sql.encode())
+    receive(feed._writer, feed.primary.wire())
+
+
+def goes_on(begun: Begun, planner: ChangePlanner, start: SourceOffset) -> SourceOffset:
+    """Batches to the end, into a sink that empties what is read again, as its offsets tell; returns the first one's
+    end.
+    """
+    first = None
+    while (end := planner.latest_offset(again(start), bounded=True)) != start:
+        for name in end.asked.tables if end.asked is not None else ():
+            begun.sink.rows[name] = set()
+            begun.sink.seen = set()
+        begun.sink.apply(planner.partitions(again(start), again(end)))
+        begun.sink.check(begun.feed, end)
+        start, first = end, first or end
+    assert first is not None
+    assert start.snapshot is not None
+    assert start.snapshot.finished
+    assert begun.requests.waiting() == []
+    return first
+
+
+def test_a_statement_changes_it(begun: Begun) -> None:
+    begun.feed.insert(*small(4, 4))
+    begun.tables.other_keys = (T,)
+    alter(begun.feed, "0-1-5")
+    begun.feed.insert(*small(6, 6))
+    first = goes_on(begun, begun.planner, begun.offset)
+    assert first.asked is not None
+    assert first.asked.tables == (T,)
+    assert first.begin is not None
+    assert first.begin.snapshot is not None
+    assert first.begin.snapshot.reached(T) == NOTHING
+
+
+def test_what_reads_it_finds_out_before_the_statement_arrives(begun: Begun) -> None:
+    begun.tables.rekeyed = (T,)
+    assert goes_on(begun, begun.planner, begun.offset).asked is not None
+
+
+def test_a_statement_that_leaves_the_key_alone_has_nothing_read_again(begun: Begun) -> None:
+    alter(begun.feed, "0-1-4", "ALTER TABLE d.t ADD COLUMN c INT")
+    read = begun.sink.reads
+    assert goes_on(begun, begun.planner, begun.offset).asked is None
+    assert begun.sink.reads > read
+
+
+def test_a_batch_that_was_planned_before_comes_to_its_end_in_another_life(begun: Begun) -> None:
+    begun.feed.insert(*small(4, 5))
+    end = begun.planner.latest_offset(again(begun.offset), bounded=True)
+    tables = FakeTables(begun.feed)
+    tables.other_keys = (T,)
+    restarted = reading_planner(begun.feed, tables, requests=begun.requests)
+    restarted.partitions(again(begun.offset), again(end))
+    (request,) = begun.requests.waiting()
+    assert request.tables == (T,)
+    restarted.partitions(again(begun.offset), again(end))
+    assert begun.requests.waiting() == [request], "a batch that comes again asks once"
+    tables = FakeTables(begun.feed)  # killed behind that batch: by now the request is all that is known
+    first = goes_on(begun, reading_planner(begun.feed, tables, requests=begun.requests), end)
+    assert first.asked is not None
+
+
+def test_a_query_without_requests_ends_and_goes_on_with_the_option(begun: Begun) -> None:
+    begun.feed.insert(*small(4, 5))
+    end = begun.planner.latest_offset(again(begun.offset), bounded=True)
+    tables = FakeTables(begun.feed)
+    tables.other_keys = (T,)
+    with pytest.raises(KeyChangedError):
+        reading_planner(begun.feed, tables).partitions(again(begun.offset), again(end))
+    planner = reading_planner(begun.feed, tables, again=ReadAgain(("d.t",), "monday"))
+    planner.partitions(again(begun.offset), again(end))
+    following = planner.latest_offset(again(end), bounded=True)
+    assert following.again == "monday"
+    assert following.begin is not None
+    assert following.begin.snapshot is not None
+    assert following.begin.snapshot.reached(T) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("ALTER TABLE d.t ADD x INT", {T}),
+        ("CREATE OR REPLACE TABLE d.t (a INT)", {T}),
+        ("DROP TABLE d.u", {U}),
+        ("RENAME TABLE d.t TO d._t_old, d._t_new TO d.t", {T}),
+        ("RENAME TABLE d.a TO d.u", {A, U}),
+        ("ALTER TABLE d.z ADD x INT", set()),
+        ("CREATE TEMPORARY TABLE d.t (a INT)", set()),
+        ("ALTER TABLE !", {A, T, U}),
+        ("INSERT INTO d.t VALUES (1)", set()),
+    ],
+)
+def test_tables_that_statements_name(tmp_path: Path, sql: str, names: set[tuple[str, str]]) -> None:
+    feed = TableFeed(tmp_path)
+    feed.insert(*small(1, 1))
+    alter(feed, "0-1-2", sql)
+    feed.insert(*small(3, 3))
+    assert named_between(feed.log, feed.log.oldest(), feed.head().location, {A, T, U}) == names

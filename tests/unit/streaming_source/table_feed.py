@@ -32,6 +32,7 @@ from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.real_rows import images
 from tests.kit.rows import INSERT, Column, rows, table_map
+from tests.unit.relay_writer.driving import receive
 from tests.unit.streaming_source.relay_feed import history
 from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed
 
@@ -80,6 +81,13 @@ class TableFeed(RowFeed):
         """What a table holds behind a transaction."""
         inserted = [value for value, at in self.inserted.items() if at <= seq_no] if name == T else []
         return sorted([*OWN_ROWS[name], *inserted])
+
+
+def alter(feed: TableFeed, gtid: str, sql: str = "ALTER TABLE d.t DROP PRIMARY KEY, ADD PRIMARY KEY (b)") -> None:
+    """Have a statement arrive."""
+    feed.primary.connect()
+    feed.primary.statement(Gtid.parse(gtid), text=sql.encode())
+    receive(feed._writer, feed.primary.wire())
 
 
 class FakeTables:

@@ -20,7 +20,6 @@ from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 if TYPE_CHECKING:
-    from replica.schema.table import TableSchema
     from tests.unit.rows.twin import Row
 
 Shape = Literal["envelope", "flat", "variant"]

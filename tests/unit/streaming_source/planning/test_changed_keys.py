@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from replica.errors import KeyChangedError
-from replica.protocol.gtid import Gtid
 from replica.table_reader.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.options.reading_options import ReadAgain
-from streaming_source.planning.named_tables import named_between
-from tests.unit.relay_writer.driving import receive
 from tests.unit.streaming_source.row_feed import again, small
-from tests.unit.streaming_source.table_feed import A, FakeTables, Sink, T, TableFeed, U, reading_planner
+from tests.unit.streaming_source.table_feed import FakeTables, Sink, T, TableFeed, alter, reading_planner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,12 +44,6 @@ def begun(tmp_path: Path) -> Begun:
         start = end
     assert sink.rows[T]
     return Begun(feed, tables, requests, planner, start, sink)
-
-
-def alter(feed: TableFeed, gtid: str, sql: str = "ALTER TABLE d.t DROP PRIMARY KEY, ADD PRIMARY KEY (b)") -> None:
-    feed.primary.connect()
-    feed.primary.statement(Gtid.parse(gtid), text=sql.encode())
-    receive(feed._writer, feed.primary.wire())
 
 
 def goes_on(begun: Begun, planner: ChangePlanner, start: SourceOffset) -> SourceOffset:
@@ -129,25 +120,3 @@ def test_a_query_without_requests_ends_and_goes_on_with_the_option(begun: Begun)
     assert following.begin is not None
     assert following.begin.snapshot is not None
     assert following.begin.snapshot.reached(T) == NOTHING
-
-
-@pytest.mark.parametrize(
-    ("sql", "names"),
-    [
-        ("ALTER TABLE d.t ADD x INT", {T}),
-        ("CREATE OR REPLACE TABLE d.t (a INT)", {T}),
-        ("DROP TABLE d.u", {U}),
-        ("RENAME TABLE d.t TO d._t_old, d._t_new TO d.t", {T}),
-        ("RENAME TABLE d.a TO d.u", {A, U}),
-        ("ALTER TABLE d.z ADD x INT", set()),
-        ("CREATE TEMPORARY TABLE d.t (a INT)", set()),
-        ("ALTER TABLE !", {A, T, U}),
-        ("INSERT INTO d.t VALUES (1)", set()),
-    ],
-)
-def test_tables_that_statements_name(tmp_path: Path, sql: str, names: set[tuple[str, str]]) -> None:
-    feed = TableFeed(tmp_path)
-    feed.insert(*small(1, 1))
-    alter(feed, "0-1-2", sql)
-    feed.insert(*small(3, 3))
-    assert named_between(feed.log, feed.log.oldest(), feed.head().location, {A, T, U}) == names

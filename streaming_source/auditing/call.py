@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
@@ -23,10 +22,11 @@ from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableA
 from streaming_source.auditing.sources import position_now, read_source, source_options, value_policy
 from streaming_source.auditing.targets import as_table, read_target
 from streaming_source.auditing.typed_errors import typed_errors
+from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.ruling.hash_key import read_hash_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -44,8 +44,6 @@ MOST_BUCKETS = 1 << 16
 MOST_SHOWN = 10_000
 _UNKEYED = "snapshotUnkeyed"
 """The option without which tables are refused whose rows a mirror counts."""
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 def audit(
@@ -121,9 +119,11 @@ def audit(
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
     given = keys or {}
-    found = _some_at_once(
-        spark, lambda item: compared.audited(*item, position, given.get(item[0])), list(tables.items())
-    )
+
+    def compare(table: str) -> TableAudit:
+        return compared.audited(table, tables[table], position, given.get(table))
+
+    found = side_by_side(spark, compare, tables, at_once=AT_ONCE, name="audit")
     return AuditResult(position, tuple(found))
 
 
@@ -153,23 +153,13 @@ def _of_mirror(
             told = compared.altered(copy) if isinstance(error, SchemaError) else None
             return LeftOut(copy.table, f"{type(error).__name__}: {told or error}")
 
-    results = _some_at_once(compared.spark, compare, copies)
+    results = side_by_side(compared.spark, compare, copies, at_once=AT_ONCE, name="audit")
     left_out += [one for one in results if isinstance(one, LeftOut)]
     found = [one for one in results if isinstance(one, TableAudit)]
     result = AuditResult(copies[0].position if copies else "", tuple(found), tuple(left_out))
     if record:
         write_records(compared.spark, control, result)
     return result
-
-
-def _some_at_once(spark: SparkSession, compare: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Compare several tables at a time; return the results in their order, or raise the first error."""
-    from pyspark import inheritable_thread_target
-    from pyspark.sql import is_remote
-
-    in_thread = compare if is_remote() else inheritable_thread_target(spark)(compare)
-    with ThreadPoolExecutor(AT_ONCE, "audit") as pool:
-        return list(pool.map(in_thread, items))
 
 
 class _Comparison(NamedTuple):

@@ -8,11 +8,12 @@ batch writes needs no look: the write fails.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.formats.choose import open_target
+from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,14 +46,11 @@ class Presence:
         Raises:
             ConfigError: none of them is.
         """
-        from pyspark import inheritable_thread_target
-
         chosen = self._chosen(rows)
         if not chosen:
             return []
-        there = inheritable_thread_target(spark)(is_target_there)
-        with ThreadPoolExecutor(self._parallel, "mirror-look") as pool:
-            found = list(pool.map(there, [spark] * len(chosen), chosen))
+        there = partial(is_target_there, spark)
+        found = side_by_side(spark, there, chosen, at_once=self._parallel, name="mirror-look")
         if len(chosen) > 1 and not any(found):
             raise ConfigError(
                 f"none of {len(chosen)} targets is there, {chosen[0].target} for one: what they lie in is away, or was "

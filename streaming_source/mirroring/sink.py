@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -42,6 +41,7 @@ from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
+from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.ruling.kept_rule import kept_rule
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.source_tables import SourceTables
+    from streaming_source.mirroring.source_tables import SourceTable, SourceTables
     from streaming_source.options.reading_options import ReadAgain
 
 QUERY_ID = "sql.streaming.queryId"
@@ -116,30 +116,25 @@ class MirrorSink:
 
     def _begin(self, spark: SparkSession, mirror: str) -> None:
         """Make the targets of all tables that there are."""
-        from pyspark import inheritable_thread_target
-
         assert self._rows is not None  # noqa: S101
         names, checkpoint = self._settings.names, self._settings.checkpoint
         make_control(spark, names.control, names.control_namespace, checkpoint)
         found = read_source_tables(self._settings.options)
         self._settings.names.check(found.tables, {})
         targets = Targets(self._settings, spark, mirror)
-        broken: dict[TableName, Exception] = {}
-        begin = inheritable_thread_target(spark)(targets.begin)
-        with ThreadPoolExecutor(self._settings.parallel, "mirror-begin") as pool:
-            made = [
-                (name, pool.submit(begin, name, table, str(found.position)))
-                for name, table in sorted(found.tables.items())
-            ]
+        at_once, items = self._settings.parallel, sorted(found.tables.items())
+
+        def begin(item: tuple[TableName, SourceTable]) -> ControlRow | Exception:
+            name, table = item
             try:
-                for name, one in made:
-                    try:
-                        self._rows[name] = one.result()
-                    except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
-                        broken[name] = error
-            except ReplicaError:
-                pool.shutdown(cancel_futures=True)  # no more of them is made where the mirror is refused
-                raise
+                return targets.begin(name, table, str(found.position))
+            except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
+                return error
+
+        made = side_by_side(spark, begin, items, at_once=at_once, name="mirror-begin")
+        outcomes = {name: one for (name, _), one in zip(items, made, strict=True)}
+        self._rows |= {name: one for name, one in outcomes.items() if isinstance(one, ControlRow)}
+        broken = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
         fault = next(iter(broken.values()), None) if not self._rows else fault_of_all(broken.values(), written=1)
         if fault is not None:
             raise fault
@@ -251,16 +246,12 @@ class MirrorSink:
 
     def _side_by_side(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of several tables at a time, with the session's settings for targets of their size."""
-        from pyspark import inheritable_thread_target
-
         if not works:
             return []
         spark, rows = works[0].batch.sparkSession, max(work.most_rows for work in works)
         self._fit(spark, rows)
-        in_thread = inheritable_thread_target(spark)(_done)
-        with ThreadPoolExecutor(self._settings.parallel, "mirror") as pool:
-            futures = [(work, pool.submit(in_thread, work)) for work in works]
-        return [(work, future.result()) for work, future in futures]
+        done = side_by_side(spark, _done, works, at_once=self._settings.parallel, name="mirror")
+        return list(zip(works, done, strict=True))
 
     def _fit(self, spark: SparkSession, rows: int) -> None:
         """Set the session for a table of so many rows that is written next."""

@@ -119,11 +119,11 @@ def audit(
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
     given = keys or {}
-
-    def compare(table: str) -> TableAudit:
-        return compared.audited(table, tables[table], position, given.get(table))
-
-    found = side_by_side(spark, compare, tables, at_once=AT_ONCE, name="audit")
+    found = side_by_side(
+        *(spark, lambda table: compared.audited(table, tables[table], position, given.get(table)), tables),
+        at_once=AT_ONCE,
+        name="audit",
+    )
     return AuditResult(position, tuple(found))
 
 

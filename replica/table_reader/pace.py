@@ -37,8 +37,9 @@ class Pace:
 
     `spool_bytes`: the most that waits on disk; None: as much as the relay log may hold. `unkeyed`: tables that have no
     key, or of whose rows no snapshot is to be had, are read in one go. `untold_again`: what a statement without rows
-    changes while it is read, is read again; an error otherwise. `rekeyed_again`: the caller has a table read again
-    whose key was changed while a part of it was delivered; an error otherwise.
+    changes while it is read, is read again; an error otherwise. `table_by_table`: the caller follows what becomes
+    of single tables: has one read again whose key was changed while a part of it was delivered, and does without one
+    that cannot be read any more; errors otherwise.
     """
 
     connections: int = 2
@@ -53,7 +54,7 @@ class Pace:
     spool_bytes: int | None = None
     unkeyed: bool = False
     untold_again: bool = False
-    rekeyed_again: bool = False
+    table_by_table: bool = False
 
 
 class RowRate:

@@ -43,6 +43,7 @@ class TableReading:
     `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
     `end`: whether chunks are to grow. `upto`: the kept key that a lane ends at, None for the last one; `divided`:
     whether lanes were thought of. `rekeyed`: its key is another one than that which a part of it was delivered by.
+    `refused`: why it cannot be read.
     """
 
     name: TableName
@@ -60,6 +61,7 @@ class TableReading:
     whole: bool = False
     end: TableEnd = field(default_factory=TableEnd)
     rekeyed: bool = False
+    refused: str = ""
     chunks: deque[TableChunk] = field(default_factory=deque)
 
     @property
@@ -180,6 +182,16 @@ class ReadingList:
                 table = first
             self.changed.notify_all()
             return table.rekeyed
+
+    def refuse(self, table: TableReading, life: int, why: str) -> None:
+        """Do without what is left of a table, which cannot be read: for the delivery it is gone."""
+        with self.changed:
+            table.lower = None
+            if life == table.life:
+                first = self._undivided(table)
+                self._reset(first, first.delivered, None)
+                first.gone, first.ended, first.refused = GtidPosition(), True, why
+            self.changed.notify_all()
 
     # -- what the delivery does ----------------------------------------------------------------------------------
 
@@ -352,7 +364,7 @@ class ReadingList:
         table.kept = table.delivered = kept
         table.life += 1
         table.ended = table.whole = table.divided = table.rekeyed = False
-        table.gone = None
+        table.gone, table.refused = None, ""
         table.end = TableEnd()
         table.not_before = not_before
         table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows

@@ -21,8 +21,10 @@ from replica.errors import (
     DisconnectedError,
     DiskFullError,
     KeyChangedError,
+    PrerequisiteError,
     ReplicaError,
     ServerError,
+    UnsupportedColumnError,
 )
 from replica.protocol.gtid import covers
 from replica.table_reader.chunk_reader import (
@@ -179,13 +181,13 @@ class ReadingThreads:
                 except BehindError:
                     self._tables.give_back(table)
                     self._wait(number, "the server that is read from, which is behind")
-                except KeyChangedError as error:
-                    if self._tables.rekey(table, life) and not self._pace.rekeyed_again:
-                        raise self._named(error, table) from error
                 except ReplicaError as error:
-                    self._tables.give_back(table)
                     self._hang_up(line)
                     trouble.met()
+                    if self._leaves(error, table, life, trouble):
+                        trouble.over()
+                        continue
+                    self._tables.give_back(table)
                     self._wait(number, self._passes(error, table, trouble), self._back_off(trouble))
         finally:
             self._hang_up(line)
@@ -231,6 +233,23 @@ class ReadingThreads:
             return []
         table.divided = True
         return lane_borders(connection, read.chunk, self._pace.chunk_rows)
+
+    def _leaves(self, error: ReplicaError, table: TableReading, life: int, trouble: _Trouble) -> bool:
+        """Tell whether an error has been dealt with because it is about the table alone, which is not read on as it is.
+
+        Raises:
+            KeyChangedError: a part of it was delivered by another key, and no one has it read again.
+        """
+        if isinstance(error, KeyChangedError):
+            if self._tables.rekey(table, life) and not self._pace.table_by_table:
+                raise self._named(error, table) from error
+            return True
+        unlike = redefined(error) and trouble.count >= SAME_MISFIT
+        refused = unlike or isinstance(error, (PrerequisiteError, UnsupportedColumnError))
+        if not (refused and self._pace.table_by_table):
+            return False
+        self._tables.refuse(table, life, str(self._named(error, table)))
+        return True
 
     def _passes(self, error: ReplicaError, table: TableReading, trouble: _Trouble) -> str:
         """Return what is waited for after an error that passes; raise any other."""

@@ -30,7 +30,7 @@ from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
 from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from replica.config import ReplicaConfig
     from replica.option_values import Endpoint
@@ -76,8 +76,10 @@ class RangeReader:
         self._connect = connect
         self._wanted = wanted
 
-    def make(self, name: BatchName, v: RelayHead, transaction: LastTransaction | None) -> list[SpoolPart]:
-        """Read the rows of a batch again, and return their parts.
+    def make(
+        self, name: BatchName, v: RelayHead, transaction: LastTransaction | None, without: Collection[TableName] = ()
+    ) -> list[SpoolPart]:
+        """Read the rows of a batch again, and return their parts. `without`: tables that it has no rows of.
 
         Raises:
             DataLossError: they cannot be read as they were.
@@ -95,7 +97,7 @@ class RangeReader:
                 connection = self._connect(host)
                 await_position(connection, v.position, host, self._view)  # a replica may not have all tables before
                 seen = self._await_seen(host)
-                whole = self._write_all(writer, connection, seen, name, v)
+                whole = self._write_all(writer, connection, seen, name, v, without)
                 return _finished(writer, name) if whole else writer.finish(name)
             except (BehindError, BlockLostError, _ReadAgainError):
                 writer.abandon()
@@ -146,17 +148,25 @@ class RangeReader:
         return made
 
     def _write_all(
-        self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, name: BatchName, v: RelayHead
+        self,
+        writer: BatchWriter,
+        connection: SnapshotConnection,
+        seen: Seen,
+        name: BatchName,
+        v: RelayHead,
+        without: Collection[TableName],
     ) -> bool:
         """Write the rows of all tables; return whether none was left out, as one is that has another key by now and is
         not delivered as a whole with the batch: a later one delivers it from its first row on.
         """
         whole = True
         for wanted in self._ranges(name, connection, v):
+            if wanted[0] in without:
+                continue
             try:
                 self._write(writer, connection, seen, wanted, v)
             except KeyChangedError:
-                if name.after.reached(wanted[0]) is None or not self._pace.rekeyed_again:
+                if name.after.reached(wanted[0]) is None or not self._pace.table_by_table:
                     raise
                 whole = False
         return whole

@@ -37,7 +37,7 @@ from replica.table_reader.whole_rows import UnlikeRowsError, unlike_error, unset
 from replica.table_reader.window import location_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from replica.config import ReplicaConfig
@@ -64,11 +64,14 @@ _log = logging.getLogger(__name__)
 
 
 class Advance(NamedTuple):
-    """The outcome of planning a batch: the frontier it ends at, and how much that is. Tables may be empty."""
+    """The outcome of planning a batch: the frontier it ends at, and how much that is. Tables may be empty. `refused`:
+    tables that are left out from here on because they cannot be read, with the reason.
+    """
 
     frontier: Frontier
     rows: int
     size: int
+    refused: tuple[tuple[TableName, str], ...] = ()
 
 
 class TableSnapshot:
@@ -223,9 +226,15 @@ class TableSnapshot:
                 self._list.read_again(table, not_before=v.location)
 
     def parts(
-        self, before: Frontier, after: Frontier, v: RelayHead, *, transaction: LastTransaction | None = None
+        self,
+        before: Frontier,
+        after: Frontier,
+        v: RelayHead,
+        *,
+        transaction: LastTransaction | None = None,
+        without: Collection[TableName] = (),
     ) -> list[SpoolPart]:
-        """Return the rows of a batch that was planned, by this process or an earlier one.
+        """Return the rows of a batch that was planned, by this process or an earlier one; it has none of `without`.
 
         Raises:
             DataLossError: its files are lost, and the tables were changed since so that they cannot be read again.
@@ -235,7 +244,7 @@ class TableSnapshot:
             return []
         name = BatchName(before, after, v.position)
         found = find_batch(self._spool.folder, name, ours=name.stem in self._spool.finished)
-        return self._ranges.make(name, v, transaction) if found is None else found
+        return self._ranges.make(name, v, transaction, without) if found is None else found
 
     def release(self, frontier: Frontier) -> None:
         """Remove the files of all batches up to a frontier: they are committed. Behind the last one nothing is read."""
@@ -359,7 +368,8 @@ class TableSnapshot:
         if new.finished:
             self._mover.forget()
         self._reached = new
-        return Advance(new, new.rows - frontier.rows, size)
+        refused = tuple((table.name, table.refused) for table in gone if table.refused)
+        return Advance(new, new.rows - frontier.rows, size, refused)
 
     def _read_better(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
         """Read a table again whose rows could not be moved to a place."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from replica.errors import ConfigError, ReplicaError, SchemaError
+from replica.errors import ConfigError, PrerequisiteError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
@@ -149,6 +149,7 @@ class MirrorSink:
         try:
             facts = look_through(batch)
             begun = self._read_again(batch.sparkSession, number, end)
+            self._refuse(end)
             self._meet_new(batch.sparkSession, facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
@@ -180,6 +181,13 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _refuse(self, end: SourceOffset) -> None:
+        """Set tables aside of which the stream brings no more rows: they cannot be read."""
+        assert self._rows is not None  # noqa: S101
+        for name, why in end.refused:
+            if name in self._rows and self._rows[name].live:
+                self._rows[name] = _aside(self._rows[name], PrerequisiteError(why))
 
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Set tables aside whose targets something else removed; an earlier try of a batch with statements may have."""

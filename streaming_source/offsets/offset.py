@@ -45,7 +45,11 @@ begins to follow (reading_requests.py):
 
     {…, "asked": {"words": ["7"], "tables": [["shop", "orders"]]}}
 
-Neither is a part of where the offset is, and releases that do not know them pass over them.
+`refused` is the tables that are left out from this batch on, because they cannot be read any more, and why:
+
+    {…, "refused": [["shop", "notes", "table shop.notes has no key that its rows can be read by: …"]]}
+
+None of these is a part of where the offset is, and releases that do not know them pass over them.
 
 `selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
 that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
@@ -56,7 +60,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
@@ -64,6 +68,9 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.table_reader.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.offsets.selection import Selection
+
+if TYPE_CHECKING:
+    from replica.schema.known_tables import TableName
 
 PLAIN_VERSION = 1
 PART_VERSION = 2
@@ -103,6 +110,8 @@ class SourceOffset:
     again: str | None = field(default=None, compare=False)
     asked: TablesAgain | None = field(default=None, compare=False)
     """The tables that are read again from this batch on; None in all other offsets."""
+    refused: tuple[tuple[TableName, str], ...] = field(default=(), compare=False)
+    """The tables of which no row comes any more, with the reasons; empty in all other offsets."""
 
     @property
     def through(self) -> GtidPosition:
@@ -117,7 +126,7 @@ class SourceOffset:
     @property
     def place(self) -> SourceOffset:
         """Return the end of the group alone: what marks the offset, and what it says beside, left out."""
-        return replace(self, anchor=False, part=None, begin=None, selection=None, asked=None)
+        return replace(self, anchor=False, part=None, begin=None, selection=None, asked=None, refused=())
 
     def json(self) -> dict[str, Any]:
         """Return the JSON value for Spark; equal offsets give equal text."""
@@ -155,6 +164,8 @@ class SourceOffset:
             value["again"] = self.again
         if self.asked is not None:
             value["asked"] = self.asked.json()
+        if self.refused:
+            value["refused"] = [[*name, why] for name, why in self.refused]
         return value
 
     def _version(self, *, plain: bool) -> int:
@@ -194,6 +205,7 @@ class SourceOffset:
             snapshot = None if value.get("snapshot") is None else Frontier.parse(value["snapshot"])
             again = None if value.get("again") is None else str(value["again"])
             asked = None if value.get("asked") is None else TablesAgain.parse(value["asked"])
+            refused = tuple(((str(one), str(two)), str(why)) for one, two, why in value.get("refused", ()))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint's offset {value!r} is damaged ({type(error).__name__}: {error}).",
@@ -204,5 +216,5 @@ class SourceOffset:
         anchor = bool(value.get("anchor", False))
         return cls(
             *(position, resume, primary, server_id, anchor, part, begin, schema, selection, uid, last),
-            *(highest, snapshot, again, asked),
+            *(highest, snapshot, again, asked, refused),
         )

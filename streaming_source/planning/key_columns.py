@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import KeyChangedError
+from replica.errors import KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
@@ -34,14 +34,19 @@ _log = logging.getLogger(__name__)
 class KeyColumns:
     """The keys of a query's tables. `host`: the server that the tables are read from; None: the stream's.
 
-    `unkeyed`: a table may have no key, and is read as a whole then.
+    `unkeyed`: a table may have no key, and is read as a whole then. `table_by_table`: one that cannot be read any more
+    counts as one with another key.
     """
 
-    def __init__(self, config: ReplicaConfig, host: Endpoint | None, *, unkeyed: bool = False) -> None:
+    def __init__(
+        self, config: ReplicaConfig, host: Endpoint | None, *, unkeyed: bool = False, table_by_table: bool = False
+    ) -> None:
         self._config = config
         self._host = host
         self._unkeyed = unkeyed
+        self._table_by_table = table_by_table
         self._known: dict[TableName, ReadTable] = {}
+        self._unreadable: dict[TableName, str] = {}
 
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
         """Return the frontier with keys that rows are compared with.
@@ -54,6 +59,8 @@ class KeyColumns:
         self._ask([name for name in begun if name not in self._known])
         opened = []
         for name, kept in begun.items():
+            if name in self._unreadable:
+                raise KeyChangedError(self._unreadable[name])
             table = self._known.get(name)
             if table is None:
                 _log.warning("table %s is gone while it was being read: its last changes are left out", ".".join(name))
@@ -73,7 +80,17 @@ class KeyColumns:
         for name in begun:
             self._known.pop(name, None)
         self._ask(begun)
-        return [name for name, kept in begun.items() if name in self._known and not _fits(self._known[name], kept)]
+        return [name for name, kept in begun.items() if not self._fits(name, kept)]
+
+    def _fits(self, name: TableName, kept: bytes) -> bool:
+        """Tell whether a kept key is one of the table as it is now; of one that is gone there is nothing to tell."""
+        if name in self._unreadable:
+            return False
+        try:
+            _ = name not in self._known or _bytes(self._known[name], kept)
+        except KeyChangedError:
+            return False
+        return True
 
     def _ask(self, names: Collection[TableName]) -> None:
         if not names:
@@ -81,7 +98,14 @@ class KeyColumns:
         connection = TableConnection.open(self._config, self._host)
         try:
             for name in names:
-                found = describe_table(connection, name, unkeyed=self._unkeyed)
+                self._unreadable.pop(name, None)
+                try:
+                    found = describe_table(connection, name, unkeyed=self._unkeyed)
+                except (PrerequisiteError, SchemaError) as error:
+                    if not self._table_by_table:
+                        raise
+                    self._unreadable[name] = error.message
+                    continue
                 if found is not None:
                     self._known[name] = found
         finally:
@@ -96,11 +120,3 @@ def _bytes(table: ReadTable, kept: bytes) -> bytes:
     if table.key.is_row:
         raise changed_key(table.schema, table.key)
     return key_bytes(table.schema, table.key, kept)
-
-
-def _fits(table: ReadTable, kept: bytes) -> bool:
-    try:
-        _bytes(table, kept)
-    except KeyChangedError:
-        return False
-    return True

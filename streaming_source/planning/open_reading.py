@@ -81,8 +81,9 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
     def keys() -> KeyColumns:
         from streaming_source.planning.key_columns import KeyColumns  # brings what reads tables, which few queries do
 
-        unkeyed = options.snapshot_unkeyed == "whole"
-        return KeyColumns(options.connection, options.snapshot_endpoint, unkeyed=unkeyed)
+        unkeyed, table_by_table = options.snapshot_unkeyed == "whole", requests is not None
+        host = options.snapshot_endpoint
+        return KeyColumns(options.connection, host, unkeyed=unkeyed, table_by_table=table_by_table)
 
     initial, again = options.initial, options.snapshot_again
     requests = None if options.snapshot_requests is None else RequestFolder(options.snapshot_requests)
@@ -110,7 +111,7 @@ def open_reading(
         host=options.snapshot_endpoint,
         unkeyed=options.snapshot_unkeyed == "whole",
         untold_again=options.on_statement_dml == "row",
-        rekeyed_again=options.snapshot_requests is not None,
+        table_by_table=options.snapshot_requests is not None,
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 

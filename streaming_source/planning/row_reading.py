@@ -59,8 +59,12 @@ class RowReading(Protocol):
         """Move rows that wait to V and make them durable; None: nothing can be delivered now."""
         ...
 
-    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
-        """Return the rows between two frontiers as of V, read again where they are lost."""
+    def parts(
+        self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[TableName]
+    ) -> Sequence[SpoolPart]:
+        """Return the rows between two frontiers as of V, read again where they are lost; `without`: tables that they
+        have no rows of.
+        """
         ...
 
     def keep_from(self) -> RelayLocation | None:

@@ -48,6 +48,8 @@ MAX_NAMED: Final = 500
 """Tables that an offset names: some 20 KB, in each report of progress, until they are read."""
 NAMED: Final = 5
 """The names of tables in a message."""
+LONGEST_REASON: Final = 500
+"""Characters of a reason in an offset: a sentence and its hint."""
 READY_POLL_S: Final = 0.02
 """How often it is asked whether rows are there: a chunk takes some 0.5 s to read."""
 SAY_EVERY_S: Final = 60.0
@@ -61,8 +63,8 @@ class SnapshotRows:
     `judge` refuses; `requests`: where programs ask for tables while it runs; `limits`: what a batch may hold, of
     changes and of rows of tables together; `open_reading` makes what reads, and `keys` what knows the keys of tables.
 
-    With `requests` it asks for a table itself whose key is changed while a part of it is delivered: who gives requests
-    can follow that, and empties the table in the sink. Other queries end there.
+    With `requests` it asks for a table itself whose key is changed while a part of it is delivered, and leaves out one
+    that cannot be read any more: who gives requests follows what offsets say of tables. Other queries end there.
     """
 
     def __init__(
@@ -268,11 +270,13 @@ class SnapshotRows:
         if limit.rows == 0:
             return end
         steps: list[tuple[Frontier, Frontier]] = []
+        refused: tuple[tuple[TableName, str], ...] = ()
         while not frontier.finished:
             step = reading.advance(frontier, head, limit)
             if step is not None:
                 steps.append((frontier, step.frontier))
                 frontier = step.frontier
+                refused += step.refused
             if bounded and step is None and end is None:
                 time.sleep(READY_POLL_S)  # who asks again at once may do so for minutes
             if bounded or (step is None and reading.rekeyed):
@@ -290,7 +294,7 @@ class SnapshotRows:
             return end
         self._steps = steps
         self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
-        return replace(start.place if end is None else end, snapshot=frontier)
+        return replace(start.place if end is None else end, snapshot=frontier, refused=_said(refused))
 
     def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
         """Return what tables may take of a batch, which changes share with them where there are any."""
@@ -347,7 +351,9 @@ class SnapshotRows:
         reading = self._running(after)  # also behind the last row: what was lost is read again
         planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
         steps = self._steps if planned else [(before, after)]
-        return [range_of(part, end, catalog) for one, other in steps for part in reading.parts(one, other, head)]
+        without = {name for name, _ in end.refused}
+        parts = [part for one, other in steps for part in reading.parts(one, other, head, without=without)]
+        return [range_of(part, end, catalog) for part in parts]
 
     def release(self, end: SourceOffset) -> None:
         """Let go what lies before an offset: Spark will not ask for it again."""
@@ -401,6 +407,13 @@ class SnapshotRows:
 def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
     """Tell whether a batch has rows of tables themselves."""
     return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
+
+
+def _said(refused: Collection[tuple[TableName, str]]) -> tuple[tuple[TableName, str], ...]:
+    """Log which tables are left out, and return their reasons in the length that an offset keeps."""
+    for name, why in refused:
+        _log.error("%s is left out: %s", ".".join(name), why)
+    return tuple((name, why[:LONGEST_REASON]) for name, why in refused)
 
 
 def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> None:

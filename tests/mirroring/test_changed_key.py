@@ -61,26 +61,31 @@ sink.write_control = altered
 _AFTER = "import streaming_source.mirroring.sink as sink\nsink.write_control = whole\nresult = done"
 
 
+def begun(mirrored: Callable[..., Mirrored], primary: MariaDb, **options: object) -> Mirrored:
+    """Fill the shop, and make a mirror that has a part of its large table when a user would alter it."""
+    fill_shop(primary, "side")
+    primary.sql(
+        "CREATE USER admin IDENTIFIED BY 'admin'",
+        "GRANT ALL ON *.* TO admin",
+        "CREATE TABLE shop.big (id INT PRIMARY KEY, v INT NOT NULL, UNIQUE KEY v (v))",
+        f"INSERT INTO shop.big SELECT seq, {ROWS} - seq FROM mysql.seq_1_to_{ROWS}",
+    )
+    return mirrored(
+        *(primary, "shop"),
+        snapshotChunkRows=50,
+        snapshotRowsPerSecond=80,  # the rest of the table is read behind the statements
+        maxRowsPerTrigger=100,
+        **options,
+    )
+
+
 @pytest.mark.parametrize("broken", [False, True], ids=["goes on", "restarted"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_table_with_another_key_begins_again_and_ends_equal(
     mirrored: Callable[..., Mirrored], change: str, *, broken: bool
 ) -> None:
     with MariaDb("11.8") as primary:
-        fill_shop(primary, "side")
-        primary.sql(
-            "CREATE USER admin IDENTIFIED BY 'admin'",
-            "GRANT ALL ON *.* TO admin",
-            "CREATE TABLE shop.big (id INT PRIMARY KEY, v INT NOT NULL, UNIQUE KEY v (v))",
-            f"INSERT INTO shop.big SELECT seq, {ROWS} - seq FROM mysql.seq_1_to_{ROWS}",
-        )
-        mirror = mirrored(
-            *(primary, "shop"),
-            snapshotUnkeyed="whole",
-            snapshotChunkRows=50,
-            snapshotRowsPerSecond=80,  # the rest of the table is read behind the statements
-            maxRowsPerTrigger=100,
-        )
+        mirror = begun(mirrored, primary, snapshotUnkeyed="whole")
         statements = [
             "UPDATE shop.big SET id = id + 100000 WHERE id <= 50",
             "DELETE FROM shop.big WHERE id BETWEEN 51 AND 60",
@@ -104,6 +109,35 @@ def test_a_table_with_another_key_begins_again_and_ends_equal(
         assert times_made(mirror, "big") > 1, "the rows that were delivered stay where the key is another one"
         primary.sql("UPDATE shop.big SET v = v + 200000 WHERE v < 400", "DELETE FROM shop.big WHERE v = 500")
         mirror.run()
+        mirror.assert_equal("side", "big")
+
+
+def test_a_table_that_has_no_key_any_more_is_set_aside_and_read_when_it_has_one(
+    mirrored: Callable[..., Mirrored],
+) -> None:
+    with MariaDb("11.8") as primary:
+        mirror = begun(mirrored, primary)
+        before = _BEFORE.format(
+            rows=ROWS,
+            host=primary.host,
+            port=primary.port,
+            statements=[*CHANGES["no key"], "INSERT INTO shop.side VALUES (100, 100)"],
+            broken=False,
+        )
+        try:
+            mirror.run(before=before)
+        finally:
+            assert mirror.workbench.run(_AFTER) == [True]
+        mirror.run()
+        state, why = mirror.states()["big"]
+        assert state == "failed"
+        assert why is not None
+        assert "shop.big has no key that its rows can be read by" in why
+        assert mirror.states()["side"] == ("current", None)
+        mirror.assert_equal("side")
+        primary.sql("ALTER TABLE shop.big ADD PRIMARY KEY (id)", "DELETE FROM shop.big WHERE id < 20")
+        mirror.run(snapshotAgain="shop.big@1")
+        assert mirror.states()["big"] == ("current", None)
         mirror.assert_equal("side", "big")
 
 

@@ -101,6 +101,8 @@ class FakeTables:
 
     def __init__(self, feed: TableFeed, *, chunk: int = 7) -> None:
         self._feed = feed
+        self.refused: dict[tuple[str, str], str] = {}
+        """Tables that cannot be read, with the reasons."""
         self._chunk = chunk
         self.names = tuple(OWN_ROWS)
         """Those that are asked for."""
@@ -127,6 +129,10 @@ class FakeTables:
         if not self.is_ready:
             return None
         left = [name for name in self.names if frontier.reached(name) is not None]
+        if refused := [name for name in left if name in self.refused]:
+            return Advance(
+                frontier.begin(refused).without(refused), 0, 0, tuple((name, self.refused[name]) for name in refused)
+            )
         if not left:
             return Advance(frontier.finish(), 0, 0)
         left = [name for name in left if name not in self.rekeyed or frontier.reached(name) == NOTHING]
@@ -142,10 +148,12 @@ class FakeTables:
         new = new.advance(name, None if whole else _kept(taken[-1]), len(taken))
         return Advance(new.finish() if whole and len(left) == 1 else new, len(taken), 8 * len(taken))
 
-    def parts(self, before: Frontier, after: Frontier, v: RelayHead) -> Sequence[SpoolPart]:
+    def parts(
+        self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[tuple[str, str]]
+    ) -> Sequence[SpoolPart]:
         number, parts = before.rows, []
         for name in self.names:
-            if before.reached(name) is None:
+            if before.reached(name) is None or name in without:
                 continue
             upto = after.reached(name)
             taken = [

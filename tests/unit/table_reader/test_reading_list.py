@@ -120,6 +120,24 @@ def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_as
     assert take(tables).kept == NOTHING
 
 
+def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_for(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool))
+    tables.delivered(table, 1, ended=False)
+    table = take(tables)
+    tables.refuse(table, table.life - 1, "of a life before")
+    assert take(tables) is table
+    tables.refuse(table, table.life, "it has no key")
+    assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
+    assert tables.take(HERE, 0) is None
+    tables.delivered(table, 0, ended=True)
+    assert tables.finished
+    tables.follow({A: NOTHING})
+    assert (take(tables).refused, table.gone) == ("", GtidPosition())
+
+
 def test_what_is_read_ahead_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_list, "BYTES_AHEAD", 200)
     tables = ReadingList()

@@ -104,6 +104,15 @@ def test_requests_that_a_batch_begins_to_follow_are_no_part_of_the_place() -> No
         SourceOffset.parse({**offset.json(), "asked": {"words": []}})
 
 
+def test_tables_that_are_left_out_are_told_with_their_reasons() -> None:
+    offset = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), BinlogPosition("bin.1", 400), 1)
+    told = replace(offset, refused=((("büro", "y"), "it has no key"),))
+    assert SourceOffset.parse(json.loads(json.dumps(told.json()))).refused == told.refused
+    assert (told == offset, told.json()["v"], told.place.refused, "refused" in offset.json()) == (True, 1, (), False)
+    with pytest.raises(ConfigError, match="is damaged"):
+        SourceOffset.parse({**offset.json(), "refused": [["shop", "x"]]})
+
+
 def test_version_4_is_written_only_while_tables_are_read() -> None:
     plain = SourceOffset(GtidPosition.parse("0-1-3"), GtidPosition.parse("0-1-3"), BinlogPosition("bin.1", 400), 1)
     reading = replace(plain, snapshot=Frontier())

@@ -11,7 +11,7 @@ from replica.table_reader.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.options.reading_options import ReadAgain
 from tests.unit.streaming_source.row_feed import again, small
-from tests.unit.streaming_source.table_feed import FakeTables, Sink, T, TableFeed, alter, reading_planner
+from tests.unit.streaming_source.table_feed import FakeTables, Sink, T, TableFeed, U, alter, reading_planner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +104,24 @@ def test_a_batch_that_was_planned_before_comes_to_its_end_in_another_life(begun:
     tables = FakeTables(begun.feed)  # killed behind that batch: by now the request is all that is known
     first = goes_on(begun, reading_planner(begun.feed, tables, requests=begun.requests), end)
     assert first.asked is not None
+
+
+def test_a_table_that_cannot_be_read_any_more_is_left_out_and_the_offset_says_why(begun: Begun) -> None:
+    begun.tables.refused = {T: "it has no key"}
+    start, ends = begun.offset, []
+    while (end := begun.planner.latest_offset(again(start), bounded=True)) != start:
+        for name, _ in end.refused:
+            begun.sink.rows[name] = set()
+        for planner in (reading_planner(begun.feed, requests=begun.requests), begun.planner):
+            partitions = planner.partitions(again(start), again(end))
+        begun.sink.apply(partitions)
+        ends.append(end)
+        start = end
+    assert [end.refused for end in ends if end.refused] == [((T, "it has no key"),)]
+    assert again(ends[0]).refused == ends[0].refused
+    assert start.snapshot is not None
+    assert start.snapshot.finished
+    assert (begun.sink.rows[T], begun.sink.rows[U]) == (set(), {1, 2, 3})
 
 
 def test_a_query_without_requests_ends_and_goes_on_with_the_option(begun: Begun) -> None:

@@ -11,6 +11,7 @@ from replica.errors import (
     AuthenticationError,
     DisconnectedError,
     DiskFullError,
+    KeyChangedError,
     PrerequisiteError,
     ReplicaError,
     SchemaError,
@@ -21,9 +22,10 @@ from replica.option_values import Endpoint
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import RelayHead, RelayLocation
 from replica.table_reader.chunk_reader import ChunkReader, Read
+from replica.table_reader.frontier import NOTHING
 from replica.table_reader.pace import Pace
 from replica.table_reader.reading_list import ReadingList
-from replica.table_reader.reading_threads import ReadingThreads
+from replica.table_reader.reading_threads import SAME_MISFIT, ReadingThreads
 from replica.table_reader.spool import Spool
 from replica.table_reader.watch import Seen
 from tests.fixtures.mariadb import wait_until
@@ -59,7 +61,9 @@ class Connection:
 class Life:
     """Threads over a fake server: reading a chunk raises the errors in turn, then finds that the table is gone."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, errors: list[Exception]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, errors: list[Exception], *, table_by_table: bool
+    ) -> None:
         self.errors = errors
         self.wanted: list[tuple[str, int]] = []
         self.connections: list[Connection] = []
@@ -67,7 +71,7 @@ class Life:
         self.tables.add([A, B])
         self.watch = Watch()
         spool = Spool(folder, most_bytes=1 << 30, min_free_bytes=0)
-        pace = Pace(connections=1)
+        pace = Pace(connections=1, table_by_table=table_by_table)
         monkeypatch.setattr(ChunkReader, "read", self._read)
         self.threads = ReadingThreads(CONFIG, pace, self.tables, spool, self.watch, self._connect)  # type: ignore[arg-type]
 
@@ -91,8 +95,8 @@ class Life:
 def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     lives: list[Life] = []
 
-    def begin(*errors: Exception) -> Life:
-        lives.append(Life(tmp_path, monkeypatch, list(errors)))
+    def begin(*errors: Exception, table_by_table: bool = False) -> Life:
+        lives.append(Life(tmp_path, monkeypatch, list(errors), table_by_table=table_by_table))
         return lives[-1]
 
     yield begin
@@ -151,6 +155,48 @@ def test_what_should_pass_and_does_not_is_said_in_the_end(life: Any) -> None:
         life(*(ServerError("changed", code=1412) for _ in range(30))).run()
     with pytest.raises(SchemaError, match=r"d\.a: another"):
         life(*(SchemaError("another") for _ in range(10))).run()
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [PrerequisiteError("no key")],
+        [UnsupportedColumnError("d.a has a new type")],
+        [SchemaError("another")] * SAME_MISFIT,
+    ],
+)
+def test_a_table_that_cannot_be_read_is_left_out_where_tables_are_followed(
+    life: Any, errors: list[ReplicaError]
+) -> None:
+    one = life(*errors, table_by_table=True)
+    one.run()
+    refused, gone = one.tables.deliverable()
+    assert errors[0].message in refused.refused
+    assert "d.a" in refused.refused
+    assert (gone.name, gone.refused) == (B, "")
+
+
+@pytest.mark.parametrize("error", [ServerError("broken", code=1030), AuthenticationError("SELECT denied", code=1142)])
+def test_what_may_be_wrong_with_all_tables_is_said_wherever_tables_are_followed(life: Any, error: ServerError) -> None:
+    with pytest.raises(ServerError, match=error.message):
+        life(error, table_by_table=True).run()
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_table_with_another_key_is_read_again_or_waits_for_who_asked(life: Any, *, delivered: bool) -> None:
+    one = life(KeyChangedError("another key"), table_by_table=True)
+    one.tables.follow({A: b"1" if delivered else NOTHING})
+    one.threads.start()
+    wait_until(lambda: len(one.tables.deliverable()) == 2 - delivered, "what can be read is read")
+    assert one.tables.rekeyed == ((A,) if delivered else ())
+    one.threads.check()
+
+
+def test_a_key_that_changed_behind_delivered_rows_ends_the_reading_for_others(life: Any) -> None:
+    one = life(KeyChangedError("another key"))
+    one.tables.follow({A: b"1"})
+    with pytest.raises(KeyChangedError, match=r"while reading table d\.a: another key"):
+        one.run()
 
 
 def test_nothing_is_read_while_the_server_is_loaded_or_not_known(life: Any) -> None:

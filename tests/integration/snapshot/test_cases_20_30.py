@@ -330,6 +330,25 @@ def test_case_29_a_key_that_changes_while_a_part_is_delivered_ends_the_query_unt
         assert held == dict(source.sql("SELECT id, v FROM s.t"))
 
 
+def test_rows_of_before_an_alter_are_counted_by_a_query_that_was_down(
+    server_version: str, make_server: Callable[..., MariaDb], tmp_path: Path
+) -> None:
+    source = make_server(server_version, "--binlog-row-metadata=NO_LOG")
+    fill(source, "s.t", 20)
+    with SnapshotQuery(source, tmp_path, "s.*", maxRowsPerTrigger="7") as query:
+        query.catch_up()
+        query.stop()
+        source.sql(
+            "UPDATE s.t SET v = v + 1",
+            "ALTER TABLE s.t MODIFY v BIGINT, ADD COLUMN w INT FIRST",
+            "UPDATE s.t SET v = v + 10, w = 3",
+        )
+        query.catch_up()
+        assert {key: (row["v"], row.get("w")) for (key,), row in query.state["t"].items()} == {
+            key: (v, w) for key, v, w in source.sql("SELECT id, v, w FROM s.t")
+        }
+
+
 def test_case_30_the_offset_stays_small(source: MariaDb, tmp_path: Path) -> None:
     """A few hundred tables here; ten thousand are counted in the tests of the frontier."""
     for first in range(0, 300, 100):

@@ -100,9 +100,10 @@ def kept_as_integer(schema: TableSchema, key: TableKey, number: int) -> bytes:
 
 def changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
     """Return the error of a table whose key is another one than that of what was delivered of it."""
+    now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
     return KeyChangedError(
-        f"the key of table {schema.name} was changed while it was read: what was delivered of it was told apart by "
-        f"other columns or types than those of {key.index} now.",
+        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
+        "and what was delivered of it was told apart by another one.",
         hint=READ_AGAIN,
     )
 

@@ -165,8 +165,9 @@ class TableReading:
     borders: dict[tuple[TableName, bytes], tuple[Any, ...]] = {}  # noqa: RUF012
 
     def _border(self, name: TableName, kept: bytes, keys: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The value of a kept key of integers: two bytes of length before each."""
-        values, at = [], 0
+        """The value of a kept key of integers: behind the mark of its columns, two bytes of length before each."""
+        assert kept[:2] == b"\xff\xff"
+        values, at = [], 10
         while at < len(kept):
             size = int.from_bytes(kept[at : at + 2], "little")
             values.append(int.from_bytes(kept[at + 2 : at + 2 + size], "little", signed=True))

@@ -118,8 +118,9 @@ def rows_in(server: MariaDb, files: Sequence[Path]) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # nine starts of a process
-@pytest.mark.parametrize("rotate", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("rotate", [False, True])
 def test_killed_around_numbers_that_went_back(primary: MariaDb, tmp_path: Path, *, rotate: bool) -> None:
     daemon, load = Daemon(primary, tmp_path), Load(primary)
     try:

@@ -66,6 +66,7 @@ def test_dump_prints_them_alike_in_every_form(primary: MariaDb) -> None:
     assert LARGE[-1] in json.dumps(count)
 
 
+@pytest.mark.slow
 def test_a_relay_log_holds_them_and_tail_explain_and_position_find_them(primary: MariaDb, tmp_path: Path) -> None:
     replica = EmbeddedReplica(replica_config(primary), tmp_path)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import PrerequisiteError, SchemaError
+from replica.errors import KeyChangedError, PrerequisiteError
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.pace import Pace
@@ -166,7 +166,7 @@ def test_a_table_whose_key_changes_in_the_middle_is_an_error(server: MariaDb, tm
         end = server.gtid_binlog_pos()  # before it, what was read ahead is still right
         wait_until(lambda: str(reading.replica.head().position) == end, "the relay log has the statement")
         with pytest.raises(
-            SchemaError, match=r"the key of table d\.a was changed .*\(id int\(11\)\) is \(v int\(11\)\) now"
+            KeyChangedError, match=r"the key of table d\.a was changed while it was read: it is \(v int\(11\)\) now"
         ):
             reading.to_the_end()
 

@@ -264,6 +264,7 @@ def test_a_name_that_the_catalog_does_not_take_sets_its_table_aside(
         alone.run()  # where no table can have a target, the mirror does not begin
 
 
+@pytest.mark.slow
 def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
 ) -> None:

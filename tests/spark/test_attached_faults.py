@@ -52,6 +52,7 @@ def _finished(run: Run, query: StreamingQuery, position: str) -> None:
     query.stop()
 
 
+@pytest.mark.slow
 def test_two_queries_read_every_change_once_while_the_daemon_is_killed(
     spark: SparkSession, make_server: Callable[..., MariaDb], tmp_path: Path
 ) -> None:

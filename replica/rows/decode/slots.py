@@ -108,13 +108,15 @@ class CompiledTable:
     def walk(self) -> Template:
         """A plan that steps over every column.
 
-        The catalog is asked for the widths of old temporal formats alone: it may be of another time than the rows.
+        The catalog is asked for the widths of old temporal formats alone, and for the column that tells rows of the
+        past from those of now: it may be of another time than the rows.
         """
         if self._walk is None:
-            if self.schema is None or not any(has_hidden_width(column) for column in self._map.columns):
-                plans = [skip_column(column, column.name or "") for column in self._map.columns]
+            schema = self.schema
+            if schema is not None and (schema.versioned or any(map(has_hidden_width, self._map.columns))):
+                plans = list(compile_layout(self._map, schema, (), self._policy).columns)
             else:
-                plans = list(compile_layout(self._map, self.schema, (), self._policy).columns)
+                plans = [skip_column(column, column.name or "") for column in self._map.columns]
             self._walk = Template(plans, [-1] * len(plans), self._policy)
         return self._walk
 

@@ -187,7 +187,8 @@ def test_case_24_the_new_primary_has_the_domains_in_another_order(
             query.rows(start, end)
 
 
-@pytest.mark.parametrize("lose", [pytest.param("spool", marks=pytest.mark.slow), "relay"])
+@pytest.mark.slow
+@pytest.mark.parametrize("lose", ["spool", "relay"])
 def test_cases_24_and_25_tables_are_read_from_a_parallel_replica_that_stands_still(
     pair: tuple[MariaDb, MariaDb], tmp_path: Path, lose: str
 ) -> None:

@@ -260,6 +260,7 @@ def test_a_primary_that_goes_away_comes_back_and_throws_us_out(
     assert daemon.events()[-1]["event"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_slow_link_is_behind_by_what_the_primary_has_meanwhile(start: Callable[..., Daemon]) -> None:
     with MariaDb() as server, FaultProxy(server.host, server.port) as proxy:
         server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (x LONGBLOB)")

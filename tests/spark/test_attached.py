@@ -117,6 +117,7 @@ def test_what_a_load_can_know_to_be_wrong_is_said_there(shop: Shop, daemon: Daem
     refused("option user is missing", host="127.0.0.1")
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_down_is_waited_for(shop: Shop, own_daemon: Daemon) -> None:
     run = shop.run()
     own_daemon.stop()

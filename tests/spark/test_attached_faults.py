@@ -153,6 +153,7 @@ def test_files_of_a_stopped_query_are_dropped_at_the_limit_and_it_is_told(shop: 
         query.stop()
 
 
+@pytest.mark.slow
 def test_with_pause_the_daemon_waits_for_a_stopped_query(shop: Shop) -> None:
     large, stopped = Large(shop, "pause"), shop.run("stopped")
     with large.daemon as daemon:

@@ -50,6 +50,7 @@ def test_a_table_under_writers_with_a_crash_behind_every_step(shop: Shop, shape:
     assert len({(offset["gtid"], json.dumps(offset.get("snapshot"))) for offset in offsets}) == len(offsets)
 
 
+@pytest.mark.slow
 def test_many_tables_as_variant_available_now(shop: Shop) -> None:
     database = shop.database
     fill(shop, 500)

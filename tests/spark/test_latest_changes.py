@@ -145,6 +145,7 @@ def test_random_histories_in_both_shapes(spark: SparkSession, seed: int, first: 
         assert applied(once, latest) == once  # the batch comes again after a crash
 
 
+@pytest.mark.slow
 def test_whole_images_take_the_short_way_to_the_same_rows(spark: SparkSession) -> None:
     history = History(3)
     history.write(300)

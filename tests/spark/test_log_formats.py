@@ -56,6 +56,7 @@ def formats(version: str) -> list[Format]:
     return sorted(chosen, key=lambda one: one.binlog_checksum != "NONE")
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("newest")
 def test_every_log_format_gives_the_same_changes(spark: SparkSession, server_version: str, tmp_path: Path) -> None:
     run = Run(tmp_path / "checkpoint")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_each_row_comes_once_over_restarts_in_the_middle(spark: SparkSession, tmp_path: Path) -> None:
     with MariaDb(None, "--binlog-row-metadata=FULL") as primary:
         primary.add_user()

@@ -173,6 +173,7 @@ def test_a_table_that_was_made_later_has_no_rows_there(spark: SparkSession, past
         past.load(spark, table=f"{past.database}.young", endingPosition=position).count()
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("newest")
 def test_positions_that_cannot_be_had_are_refused(spark: SparkSession, past: Past) -> None:
     position, _ = past.recorded()
@@ -199,6 +200,7 @@ def test_positions_that_cannot_be_had_are_refused(spark: SparkSession, past: Pas
         past.load(spark, table=table, endingPosition=position)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("newest")
 def test_a_position_that_is_about_to_be_reached_is_waited_for(spark: SparkSession, past: Past) -> None:
     position, rows = past.recorded()

@@ -47,6 +47,7 @@ def _next_second() -> int:
     return second
 
 
+@pytest.mark.slow
 def test_a_stream_and_a_range_begin_at_a_time(shop: Shop) -> None:
     shop.insert(0, 3)
     second = _next_second()

@@ -57,6 +57,7 @@ def test_a_checkpoint_goes_on_wherever_a_crash_left_it(shop: Shop, relay: str) -
     assert ids(rows) == [*range(4, 15)]
 
 
+@pytest.mark.slow
 def test_limits_cut_batches_at_transactions_and_offsets_only_grow(shop: Shop) -> None:
     three = f"INSERT INTO {shop.orders} VALUES (8, 'a', 1), (9, 'b', 1), (10, 'c', 1)"  # goes whole
     shop.insert(1, 7)

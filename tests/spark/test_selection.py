@@ -122,6 +122,7 @@ def test_a_variant_query_leaves_out_tables_columns_and_operations(shop: Shop) ->
     assert rows[-1].source.sql.startswith("RENAME TABLE")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_goes_on_with_other_tables_says_so_and_another_table_is_refused(shop: Shop) -> None:
     items = f"{shop.database}.items"
     shop.sql(f"CREATE TABLE {items} (id INT)", f"INSERT INTO {items} VALUES (1)")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_a_query_stops_before_a_statement_and_a_restart_with_warn_has_all_else_once(shop: Shop) -> None:
     shop.insert(1, 3)
     change = f"UPDATE {shop.orders} SET price = 0 WHERE id < 3"

@@ -32,7 +32,8 @@ def xid(shop: Shop) -> Iterator[str]:
         shop.sql(f"XA ROLLBACK {name}")
 
 
-@pytest.mark.parametrize("relay", [pytest.param("kept", marks=pytest.mark.slow), "lost"])
+@pytest.mark.slow
+@pytest.mark.parametrize("relay", ["kept", "lost"])
 def test_a_query_stopped_between_prepare_and_commit(shop: Shop, xid: str, relay: str) -> None:
     run = shop.run()
     shop.insert(1)

@@ -54,6 +54,8 @@ def client(command: list[str], **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         command, env=environment() | variables, capture_output=True, text=True, timeout=200, check=False
     )
+
+
 @pytest.mark.slow
 def test_delta_table_equals_the_servers_after_each_run_and_after_a_replay(
     workbench: Workbench, primary: MariaDb

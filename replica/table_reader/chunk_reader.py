@@ -19,7 +19,7 @@ from replica.protocol.gtid import covers
 from replica.table_reader.catalog import Asked, describe_table
 from replica.table_reader.chunks import TableChunk, chunk_sql, next_rows, starts, whole_sql
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.kept_key import changed_key, key_literals
+from replica.table_reader.kept_key import key_literals
 from replica.table_reader.pace import CHUNK_BYTES
 from replica.table_reader.result_rows import ResultRows
 from replica.table_reader.select_list import select_list
@@ -104,11 +104,9 @@ class ChunkReader:
         table = describe_table(connection, wanted.name, unkeyed=self.pace.unkeyed)
         if table is None:
             return Read(None, connection.position(), wanted.rows, connected=True)
-        if table.key.is_row:
-            if not starts(wanted.begin):
-                raise changed_key(table.schema, table.key)
-            return self._read_whole(connection, table, wanted, seen)
         begin = () if starts(wanted.begin) else key_literals(table.schema, table.key, wanted.begin)
+        if table.key.is_row:
+            return self._read_whole(connection, table, wanted, seen)
         end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
         sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
         began = time.monotonic()

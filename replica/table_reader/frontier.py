@@ -49,6 +49,11 @@ class Frontier:
         return self.done or (self.after is not None and name <= self.after)
 
     @property
+    def partly(self) -> dict[TableName, bytes]:
+        """The tables of which a part is delivered and more is to come, with the kept keys up to which it is."""
+        return {name: kept for name, kept in self.open if kept != NOTHING}
+
+    @property
     def finished(self) -> bool:
         """Whether nothing is left to deliver, so that an offset need not say anything."""
         return self.done and not self.open

@@ -22,7 +22,7 @@ from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
 from replica.table_reader.table_map import table_map_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from replica.protocol.column_def import ColumnDef
     from replica.schema.table import ColumnSchema, TableSchema
@@ -51,7 +51,8 @@ def key_parts(schema: TableSchema, key: TableKey, columns: Sequence[ColumnDef] |
 
 def key_bytes(schema: TableSchema, key: TableKey, kept: bytes) -> bytes:
     """Return the canonical key bytes of a kept key."""
-    return key_bytes_of(key_parts(schema, key), _values(schema, key, kept))
+    values = _values(schema, key, kept)
+    return key_bytes_of(key_parts(schema, key), values)
 
 
 def key_literals(schema: TableSchema, key: TableKey, kept: bytes) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
         if value is None:
             raise ProtocolError(f"column {schema.columns[number].name} of the key {key.index} is NULL")
         kept.append(value)
-    return _kept(schema, key, kept)
+    return _kept(_mark(schema, key), kept)
 
 
 def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
@@ -91,25 +92,16 @@ def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
     return v.integer(value, signed=not schema.columns[key.columns[0]].unsigned)
 
 
-def kept_as_integer(schema: TableSchema, key: TableKey, number: int) -> bytes:
-    """Return an integer as the kept key of such a table."""
+def kept_integers(schema: TableSchema, key: TableKey, numbers: Iterable[int]) -> list[bytes]:
+    """Return integers as kept keys of such a table."""
     (index,) = key.columns
     width, _ = value_extent(parse_table_map(table_map_body(schema)).columns[index])
-    return _kept(schema, key, [number.to_bytes(width, "little", signed=not schema.columns[index].unsigned)])
+    mark, signed = _mark(schema, key), not schema.columns[index].unsigned
+    return [_kept(mark, [number.to_bytes(width, "little", signed=signed)]) for number in numbers]
 
 
-def changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
-    """Return the error of a table whose key is another one than that of what was delivered of it."""
-    now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
-    return KeyChangedError(
-        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
-        "and what was delivered of it was told apart by another one.",
-        hint=READ_AGAIN,
-    )
-
-
-def _kept(schema: TableSchema, key: TableKey, values: Sequence[bytes]) -> bytes:
-    return _mark(schema, key) + b"".join(len(value).to_bytes(_LENGTH_BYTES, "little") + value for value in values)
+def _kept(mark: bytes, values: Sequence[bytes]) -> bytes:
+    return mark + b"".join(len(value).to_bytes(_LENGTH_BYTES, "little") + value for value in values)
 
 
 def _mark(schema: TableSchema, key: TableKey) -> bytes:
@@ -124,7 +116,7 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
     values, at = [], 0
     if kept.startswith(_MARKED):
         if kept[:_MARK_BYTES] != _mark(schema, key):
-            raise changed_key(schema, key)
+            raise _changed_key(schema, key)
         at = _MARK_BYTES
     for number in key.columns:
         size = int.from_bytes(kept[at : at + _LENGTH_BYTES], "little")
@@ -132,12 +124,22 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
         width, _ = value_extent(wire[number])
         most = width or wire[number].length
         if at + size > len(kept) or size > most or (width and size != width):
-            raise changed_key(schema, key)
+            raise _changed_key(schema, key)
         values.append(kept[at : at + size])
         at += size
     if at != len(kept):
-        raise changed_key(schema, key)
+        raise _changed_key(schema, key)
     return values
+
+
+def _changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
+    """Return the error of a table whose key is another one than that of what was delivered of it."""
+    now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
+    return KeyChangedError(
+        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
+        "and what was delivered of it was told apart by another one.",
+        hint=READ_AGAIN,
+    )
 
 
 def _literal(column: ColumnSchema, wire: ColumnDef, value: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.table_reader.catalog import count_table_rows
 from replica.table_reader.chunks import quoted, quoted_name
-from replica.table_reader.kept_key import kept_as_integer, kept_integer
+from replica.table_reader.kept_key import kept_integer, kept_integers
 
 if TYPE_CHECKING:
     from replica.table_reader.catalog import Asked
@@ -41,4 +41,4 @@ def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[
     last = kept_integer(schema, key, chunk.end)
     reach = int(largest or 0) - last
     values = sorted({last + reach * number // count for number in range(1, count)} - {last}) if reach > 0 else []
-    return [kept_as_integer(schema, key, value) for value in values]
+    return kept_integers(schema, key, values)

@@ -158,14 +158,17 @@ class ReadingList:
             chunk.drop()
         return taken
 
-    def give_back(self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None) -> None:
-        """Let another thread read the table on; `gone`: at this position it was not there any more."""
+    def give_back(
+        self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None, refused: str = ""
+    ) -> None:
+        """Let another thread read the table on; `gone`: at this position it was not there any more, or counts as such
+        because it cannot be read (`refused`).
+        """
         with self.changed:
             table.lower = None
             if gone is not None and life == table.life:
-                first = self._undivided(table)
-                self._reset(first, first.delivered, None)
-                first.gone, first.ended = gone, True
+                first = self._restarted(table)
+                first.gone, first.ended, first.refused = gone, True, refused
             self.changed.notify_all()
 
     def rekey(self, table: TableReading, life: int) -> bool:
@@ -176,22 +179,10 @@ class ReadingList:
         with self.changed:
             table.lower = None
             if life == table.life:
-                first = self._undivided(table)
-                self._reset(first, first.delivered, None)
-                first.rekeyed = not starts(first.delivered)
-                table = first
+                table = self._restarted(table)
+                table.rekeyed = not starts(table.delivered)
             self.changed.notify_all()
             return table.rekeyed
-
-    def refuse(self, table: TableReading, life: int, why: str) -> None:
-        """Do without what is left of a table, which cannot be read: for the delivery it is gone."""
-        with self.changed:
-            table.lower = None
-            if life == table.life:
-                first = self._undivided(table)
-                self._reset(first, first.delivered, None)
-                first.gone, first.ended, first.refused = GtidPosition(), True, why
-            self.changed.notify_all()
 
     # -- what the delivery does ----------------------------------------------------------------------------------
 
@@ -259,8 +250,7 @@ class ReadingList:
     ) -> None:
         """Drop the chunks of a table: it is read again behind what is delivered, or behind `kept`."""
         with self.changed:
-            first = self._undivided(table)
-            self._reset(first, first.delivered if kept is None else kept, not_before)
+            self._restarted(table, kept, not_before)
             self.changed.notify_all()
 
     def follow(self, opened: Mapping[TableName, bytes]) -> None:
@@ -270,7 +260,7 @@ class ReadingList:
                 lanes = self._lanes(name)
                 if lanes:
                     if lanes[0].delivered != kept:
-                        self._reset(self._undivided(lanes[0]), kept, None)
+                        self._restarted(lanes[0], kept)
                 elif self._kept.get(name, NOTHING) != kept or name not in self._names:
                     self._kept[name] = kept
                     if name not in self._names:
@@ -356,6 +346,14 @@ class ReadingList:
             first.lane = 0  # lanes that it is divided into later come behind it
             self._begun[first.name, 0] = first
         first.upto = None
+        return first
+
+    def _restarted(
+        self, table: TableReading, kept: bytes | None = None, not_before: RelayLocation | None = None
+    ) -> TableReading:
+        """Begin a table again, in one lane, behind what is delivered or behind `kept`; return that lane."""
+        first = self._undivided(table)
+        self._reset(first, first.delivered if kept is None else kept, not_before)
         return first
 
     @staticmethod

@@ -24,7 +24,7 @@ from streaming_source.batch.folders import finish, take_folder
 from streaming_source.batch.past_tables import SPOOL_NAME, TablesRead, read_tables
 from streaming_source.batch.planning import PlannedRange
 from streaming_source.planning.open_planner import open_cutter
-from streaming_source.planning.table_rows import range_of
+from streaming_source.planning.row_ranges import range_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,7 @@ from replica.errors import KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.frontier import NOTHING
-from replica.table_reader.kept_key import changed_key, key_bytes
+from replica.table_reader.kept_key import key_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,7 +54,7 @@ class KeyColumns:
             KeyChangedError: a table has another key than when it was read.
             ReplicaError: the server cannot be asked.
         """
-        begun = _begun(frontier)
+        begun = frontier.partly
         self._ask([name for name in begun if name not in self._known])
         opened = []
         for name, kept in begun.items():
@@ -66,8 +65,8 @@ class KeyColumns:
                 _log.warning("table %s is gone while it was being read: its last changes are left out", ".".join(name))
                 continue
             columns = tuple(table.schema.columns[index] for index in table.key.columns)
-            opened.append(OpenTable(name, columns, _bytes(table, kept)))
-        pending = tuple(name for name, kept in frontier.open if kept == NOTHING or name not in self._known)
+            opened.append(OpenTable(name, columns, key_bytes(table.schema, table.key, kept)))
+        pending = tuple(name for name, _ in frontier.open if name not in begun or name not in self._known)
         return DeliveredKeys(EVERY_TABLE if frontier.done else frontier.after, tuple(opened), pending)
 
     def changed(self, frontier: Frontier, names: Collection[TableName]) -> list[TableName]:
@@ -76,7 +75,7 @@ class KeyColumns:
         Raises:
             ReplicaError: the server cannot be asked.
         """
-        begun = {name: kept for name, kept in _begun(frontier).items() if name in names}
+        begun = {name: kept for name, kept in frontier.partly.items() if name in names}
         for name in begun:
             self._known.pop(name, None)
         self._ask(begun)
@@ -84,10 +83,11 @@ class KeyColumns:
 
     def _fits(self, name: TableName, kept: bytes) -> bool:
         """Tell whether a kept key is one of the table as it is now; of one that is gone there is nothing to tell."""
-        if name in self._unreadable:
-            return False
+        table = self._known.get(name)
+        if table is None:
+            return name not in self._unreadable
         try:
-            _ = name not in self._known or _bytes(self._known[name], kept)
+            key_bytes(table.schema, table.key, kept)
         except KeyChangedError:
             return False
         return True
@@ -110,13 +110,3 @@ class KeyColumns:
                     self._known[name] = found
         finally:
             connection.close()
-
-
-def _begun(frontier: Frontier) -> dict[TableName, bytes]:
-    return {name: kept for name, kept in frontier.open if kept != NOTHING}
-
-
-def _bytes(table: ReadTable, kept: bytes) -> bytes:
-    if table.key.is_row:
-        raise changed_key(table.schema, table.key)
-    return key_bytes(table.schema, table.key, kept)

@@ -10,21 +10,19 @@ both: whatever happens in between, the batch is the same when it is read again.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError, KeyChangedError, PrerequisiteError
-from replica.protocol.gtid import Gtid
+from replica.errors import ConfigError, PrerequisiteError
 from replica.schema.patterns import matcher
-from replica.table_reader.frontier import NOTHING, Frontier
-from streaming_source.offsets.reading_requests import ReadingRequest, TablesAgain
-from streaming_source.planning.named_tables import named_between
+from replica.table_reader.frontier import Frontier
+from streaming_source.offsets.reading_requests import TablesAgain
+from streaming_source.planning.changed_keys import NAMED, ChangedKeys
 from streaming_source.planning.renamed import first_rename
+from streaming_source.planning.row_ranges import range_of
 from streaming_source.queries.reading_progress import progress_json, progress_line
-from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -33,21 +31,18 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
-    from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.offsets.reading_requests import RequestFolder
+    from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.row_reading import ReadKeys, RowReading
     from streaming_source.ranges.places import Feed
-    from streaming_source.rows.partition import CatalogChanges
+    from streaming_source.rows.partition import CatalogChanges, MappedRange
     from streaming_source.selection.resolver import SelectedTables
 
 MAX_NAMED: Final = 500
 """Tables that an offset names: some 20 KB, in each report of progress, until they are read."""
-NAMED: Final = 5
-"""The names of tables in a message."""
 LONGEST_REASON: Final = 500
 """Characters of a reason in an offset: a sentence and its hint."""
 READY_POLL_S: Final = 0.02
@@ -84,7 +79,7 @@ class SnapshotRows:
         self._judge = judge
         self._tables = tables
         self._open = open_reading
-        self._keys = keys
+        self._changed = ChangedKeys(keys, requests, again)
         self._limits = limits
         self._initial = initial
         self._again = again
@@ -172,31 +167,13 @@ class SnapshotRows:
 
         `begin` and `end`: places of the log between which the batch lies, behind which keys may be others again.
         """
-        frontier = start.snapshot
-        if self._requests is None or frontier is None or start.part is not None:
+        if start.snapshot is None or start.part is not None:
             return start
-        begun = {name for name, kept in frontier.open if kept != NOTHING}
-        if not begun:
-            return start
-        changed = begun.intersection(self._reading.rekeyed) if self._started and self._reading is not None else set()
-        named = named_between(self._feed.log, begin, end, begun)
-        if named:
-            changed = changed.union(self._keys().changed(frontier, named))
-        if not changed:
-            return start
-        self._request(changed, frontier)
-        return self.revised(start, ())
+        asked = self._changed.asked_for(self._feed.log, start.snapshot, begin, end, self._rekeyed)
+        return self.revised(start, ()) if asked else start
 
-    def _request(self, names: Collection[TableName], frontier: Frontier) -> None:
-        """Ask for tables whose keys were changed. The request is on disk, so that it outlives this process."""
-        assert self._requests is not None  # noqa: S101
-        told = repr([(name, frontier.reached(name)) for name in sorted(names)])
-        word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
-        self._requests.put(ReadingRequest(word, tuple(sorted(names))))
-        _log.warning(
-            "the key of %s was changed while a part of its rows was delivered: it is read again from its first row on",
-            ", ".join(sorted(map(".".join, names))[:NAMED]),
-        )
+    def _rekeyed(self) -> Collection[TableName]:
+        return self._reading.rekeyed if self._started and self._reading is not None else ()
 
     def is_reading(self, offset: SourceOffset) -> bool:
         """Tell whether tables are left to read behind an offset."""
@@ -314,32 +291,7 @@ class SnapshotRows:
     def delivered(self, start: SourceOffset) -> DeliveredKeys | None:
         """Return which changes behind an offset count; None: all."""
         frontier = start.snapshot
-        if frontier is None or frontier.finished:
-            return None
-        frontier = frontier.again(self._read_again_next(start, frontier))
-        try:
-            return self._keys().delivered(frontier)
-        except KeyChangedError:
-            changed = self._keys().changed(frontier, [name for name, _ in frontier.open])
-            if changed and self._requests is None:
-                raise
-        if changed:
-            self._request(changed, frontier)
-        return self._keys().delivered(frontier.again(changed))
-
-    def _read_again_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
-        """Return the tables in `open` that the batch behind this one reads from their first rows on: no change of them
-        counts before. A batch that was planned before their keys changed would never come to an end with them.
-        """
-        asked: set[TableName] = set()
-        if self._requests is not None:
-            asked.update(name for request in self._requests.due() for name in request.tables)
-        named = None if self._again is None or start.again == self._again.word else matcher(self._again.patterns)
-        return [
-            name
-            for name, _ in frontier.open
-            if name in asked or (named is not None and named.fullmatch(".".join(name)) is not None)
-        ]
+        return None if frontier is None or frontier.finished else self._changed.delivered(start, frontier)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
@@ -425,26 +377,3 @@ def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> No
             ", ".join(sorted(".".join(name) for name in names)[:NAMED]),
             len(position),
         )
-
-
-def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
-    """Return rows that were read, as a task reads them; they hold at the offset `end`."""
-    gtid, timestamp = last_transaction(end)
-    return MappedRange(
-        *(str(part.path), part.start, part.end, False),
-        around=Surroundings(part.head, part.tail),
-        catalog=catalog,
-        read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row, len(end.position) > 1),
-    )
-
-
-def last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
-    """Return the transaction that rows hold behind which are as of an offset, and its time: seconds, 0 where no one
-    knows.
-
-    It is the same in every replay of a batch, because it is what the offset says of it. An offset before which no group
-    was received names none; then it is the transaction of its first domain.
-    """
-    if end.last is not None:
-        return end.last.gtid, end.last.time
-    return next(iter(end.position), Gtid(0, 0, 0)), 0

@@ -30,8 +30,4 @@ def side_by_side(
 
     in_thread = work if is_remote() else inheritable_thread_target(spark)(work)
     with ThreadPoolExecutor(at_once, name) as pool:
-        futures = [pool.submit(in_thread, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        return list(pool.map(in_thread, items))

@@ -13,7 +13,7 @@ from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType as T
 from replica.schema.table import ColumnSchema
 from replica.table_reader.chunk import TableKey
-from replica.table_reader.kept_key import kept_as_integer, kept_integer, kept_key, key_bytes, key_literals, key_parts
+from replica.table_reader.kept_key import kept_integer, kept_integers, kept_key, key_bytes, key_literals, key_parts
 from tests.kit.result_rows import table
 from tests.kit.values import packed_decimal
 
@@ -99,7 +99,7 @@ def test_names_are_compared_without_case_and_what_is_no_part_of_the_key_is_not_c
 @pytest.mark.parametrize("number", [-(2**31), -1, 0, 2**31 - 1])
 def test_a_key_of_one_integer_is_that_number(number: int) -> None:
     schema, key = table([NUMBER]), TableKey("PRIMARY", (0,), ordered=True)
-    kept = kept_as_integer(schema, key, number)
+    (kept,) = kept_integers(schema, key, [number])
     assert kept == kept_key(schema, key, b"\xfe" + struct.pack("<i", number))
     assert kept_integer(schema, key, kept) == number
 

@@ -42,6 +42,15 @@ def take(tables: ReadingList) -> TableReading:
     return table
 
 
+def partly_delivered(tables: ReadingList, spool: Spool) -> TableReading:
+    """Add a table, deliver its first chunk, and take it for the next one."""
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool))
+    tables.delivered(table, 1, ended=False)
+    return take(tables)
+
+
 def test_threads_take_tables_in_order_and_go_on_with_those_begun() -> None:
     tables = ReadingList()
     tables.add([C, A])
@@ -105,11 +114,7 @@ def test_a_table_whose_key_is_changed_before_a_row_of_it_is_delivered_begins_aga
 
 def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_asked_for(spool: Spool) -> None:
     tables = ReadingList()
-    tables.add([A])
-    table = take(tables)
-    tables.put(table, table.life, chunk(spool))
-    tables.delivered(table, 1, ended=False)
-    table = take(tables)
+    table = partly_delivered(tables, spool)
     assert tables.rekey(table, table.life)
     assert (tables.rekeyed, tables.finished, tables.comes(HERE)) == ((A,), False, False)
     assert tables.take(HERE, 0) is None
@@ -122,14 +127,10 @@ def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_as
 
 def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_for(spool: Spool) -> None:
     tables = ReadingList()
-    tables.add([A])
-    table = take(tables)
-    tables.put(table, table.life, chunk(spool))
-    tables.delivered(table, 1, ended=False)
-    table = take(tables)
-    tables.refuse(table, table.life - 1, "of a life before")
+    table = partly_delivered(tables, spool)
+    tables.give_back(table, gone=GtidPosition(), life=table.life - 1, refused="of a life before")
     assert take(tables) is table
-    tables.refuse(table, table.life, "it has no key")
+    tables.give_back(table, gone=GtidPosition(), life=table.life, refused="it has no key")
     assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
     assert tables.take(HERE, 0) is None
     tables.delivered(table, 0, ended=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 50_000
 """The rows of the largest target whose plans are interpreted; docs/performance.md has what was measured around it."""
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark's own values, given by name: the execution of a whole micro-batch hands its tasks what was set as it began, and
+that holds in each execution within it which finds nothing set."""
 
 
 def is_small(rows: int) -> bool:
@@ -35,8 +38,5 @@ class InterpretedPlans:
             self._free = all(spark.conf.get(name, None) is None for name in INTERPRETED)
         if not self._free:
             return
-        for name, value in INTERPRETED.items():
-            if is_small(rows):
-                spark.conf.set(name, value)
-            else:
-                spark.conf.unset(name)
+        for name, value in (INTERPRETED if is_small(rows) else COMPILED).items():
+            spark.conf.set(name, value)

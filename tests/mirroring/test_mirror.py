@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming_source.mirroring.interpreted_plans import COMPILED, INTERPRETED
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ interpreted_plans.MOST_ROWS = 600
 def told(self, works):
     done = side_by_side(self, works)
     for work in works:
-        plans = [work.batch.sparkSession.conf.get(name, None) for name in interpreted_plans.INTERPRETED]
-        seen.append([work.row.name[1], *plans])
+        of_tasks = work.batch.sparkSession.range(1).mapInArrow(as_a_task_has_it, "wholeStage STRING, factory STRING")
+        seen.append([work.row.name[1], *of_tasks.first()])
     return done
+def as_a_task_has_it(_batches, names=tuple(interpreted_plans.INTERPRETED)):
+    import pyarrow as pa
+    from pyspark import TaskContext
+    told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
+    yield pa.RecordBatch.from_arrays(told, names=["wholeStage", "factory"])
 sink.MirrorSink._side_by_side = told
 """
 _SEEN = """
@@ -270,20 +276,21 @@ def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
 ) -> None:
     mirror = mirrored(primary, shop)
     mirror.run()
-    primary.sql(
-        "USE shop",
-        "BEGIN",
-        "UPDATE orders SET price = NULL WHERE id < 10",
-        "DELETE FROM `lines` WHERE order_id = 4",
-        "INSERT INTO codes VALUES ('abc', 0.5)",
-        "COMMIT",
-    )
-    mirror.run(before=_SIZES)
+    for order in (4, 5):
+        primary.sql(
+            "USE shop",
+            "BEGIN",
+            f"UPDATE orders SET price = NULL WHERE id < {order}",
+            f"DELETE FROM `lines` WHERE order_id = {order}",
+            f"INSERT INTO codes VALUES ('ab{order}', 0.5)",
+            "COMMIT",
+        )
+    mirror.run(before=_SIZES, maxRowsPerTrigger=1)  # a batch for each transaction: one finds what the other has set
     seen, left = mirror.workbench.run(_SEEN)
     mirror.assert_equal("orders", "lines", "codes")
-    interpreted = ["false", "NO_CODEGEN"]
-    small = [["codes", *interpreted], ["orders", *interpreted]]
-    assert (sorted(seen[:2]), seen[2:]) == (small, [["lines", None, None]])
+    small = [["codes", *INTERPRETED.values()], ["orders", *INTERPRETED.values()]]
+    batch = [small, [["lines", *COMPILED.values()]]]
+    assert [sorted(seen[0:2]), seen[2:3], sorted(seen[3:5]), seen[5:]] == [*batch, *batch]
     assert left == [None, None], "what the mirror sets is for its query alone"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.mirroring.interpreted_plans import INTERPRETED, MOST_ROWS, InterpretedPlans
+from streaming_source.mirroring.interpreted_plans import COMPILED, INTERPRETED, MOST_ROWS, InterpretedPlans
 
 
 class Session:
@@ -20,13 +20,10 @@ class Session:
     def set(self, name: str, value: str) -> None:
         self.settings[name] = value
 
-    def unset(self, name: str) -> None:
-        self.settings.pop(name, None)
-
 
 def test_each_target_gets_the_plans_of_its_size_whatever_came_before() -> None:
     session, plans = Session(other="1"), InterpretedPlans()
-    for rows, expected in ((0, INTERPRETED), (MOST_ROWS + 1, {}), (MOST_ROWS, INTERPRETED), (10**9, {})):
+    for rows, expected in ((0, INTERPRETED), (MOST_ROWS + 1, COMPILED), (MOST_ROWS, INTERPRETED), (10**9, COMPILED)):
         plans.fit(session, rows)  # type: ignore[arg-type]
         assert session.settings == {"other": "1", **expected}
 

@@ -7,11 +7,19 @@ Targets are Delta tables in folders of their own; what was made for a run is rem
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql import functions as f
+
 from streaming_source import mirror, upsert_into
+from streaming_source.mirroring.interpreted_plans import COMPILED, InterpretedPlans
+from streaming_source.mirroring.settings import PARALLEL
+from streaming_source.mirroring.shuffle_size import PARTS, SNAPSHOT_PARTS, ShuffleSize
+from streaming_source.queries.side_by_side import side_by_side
+from streaming_source.queries.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter
 
 if TYPE_CHECKING:
@@ -133,7 +141,7 @@ class Bench:
 
     def recipe(self, folder: Path, names: list[str]) -> StreamingQuery:
         """Start the recipe for many tables of docs/recipes.md."""
-        targets = {name: f"delta.`{folder}/lake/{name}`" for name in names}
+        targets = {name: _delta(folder, name) for name in names}
         for target in targets.values():
             self.spark.sql(f"CREATE TABLE IF NOT EXISTS {target} ({TYPES}) USING delta")
         upserts = {name: upsert_into(target, keys=["id"]) for name, target in targets.items()}
@@ -162,6 +170,42 @@ class Bench:
         finally:
             table.unpersist()
 
+    def copied(self, folder: Path) -> Path:
+        """Copy the targets of a run, as they are, into a new folder."""
+        copy = self.folder()
+        shutil.copytree(folder / "lake", copy / "lake")
+        return copy
+
+    def held_changes(self, before: Path, after: Path, names: list[str], changes: int) -> Measured:
+        """Measure the MERGEs of the mirror, side by side, where the last change of each key is in Spark's memory
+        already, as it brought one folder's targets to those of the other: what no MERGE a table goes below.
+        """
+        rows = {name: self._between(before, after, name).persist() for name in names}
+        largest = max(changed.count() for changed in rows.values()) + self.spark.table(_delta(before, names[0])).count()
+
+        def merge(name: str) -> None:
+            columns = [column for column in rows[name].columns if column != "_op"]
+            statement = merge_statement(_delta(before, name), ["id"], columns, partial=False)
+            self.spark.sql(statement, changes=rows[name])
+
+        def merge_all() -> None:
+            side_by_side(self.spark, merge, names, at_once=PARALLEL, name="held")
+
+        try:
+            InterpretedPlans().fit(self.spark, largest)
+            ShuffleSize().fit(self.spark, largest)
+            return measured(changes, merge_all)
+        finally:
+            for changed in rows.values():
+                changed.unpersist()
+            for setting in (*COMPILED, PARTS, SNAPSHOT_PARTS):  # the others are measured as their users have them
+                self.spark.conf.unset(setting)
+
+    def _between(self, before: Path, after: Path, name: str) -> DataFrame:
+        old, new = self.spark.table(_delta(before, name)), self.spark.table(_delta(after, name))
+        gone = old.join(new, "id", "left_anti").withColumn("_op", f.lit("delete"))
+        return new.exceptAll(old).withColumn("_op", f.lit("upsert")).unionByName(gone)
+
     def _by_jdbc(self, name: str, rows: int, connections: int) -> DataFrame:
         options = {
             "url": f"jdbc:mysql://127.0.0.1:{self.server.port}/{DATABASE}?permitMysqlScheme=true&sslMode=disable",
@@ -175,6 +219,10 @@ class Bench:
             **self.login,
         }
         return self.spark.read.format("jdbc").options(**options).load()
+
+
+def _delta(folder: Path, name: str) -> str:
+    return f"delta.`{folder}/lake/{name}`"
 
 
 def triggers(query: StreamingQuery, rows: int) -> Measured:

@@ -181,6 +181,7 @@ class Bench:
         already, as it brought one folder's targets to those of the other: what no MERGE a table goes below.
         """
         old = self.spark.table(_delta(before, names[0])).count()
+        given = {name: self.spark.conf.get(name, None) for name in (*COMPILED, PARTS, SNAPSHOT_PARTS)}
         try:
             for settings in (InterpretedPlans(), ShuffleSize()):
                 settings.fit(self.spark, old + changes // len(names))
@@ -199,8 +200,8 @@ class Bench:
             return measured(changes, merge_all)
         finally:
             self.spark.catalog.clearCache()
-            for setting in (*COMPILED, PARTS, SNAPSHOT_PARTS):  # the others are measured as their users have them
-                self.spark.conf.unset(setting)
+            for setting, value in given.items():  # the others are measured with what the session came with
+                self.spark.conf.unset(setting) if value is None else self.spark.conf.set(setting, value)
 
     def _between(self, before: Path, after: Path, name: str) -> DataFrame:
         old, new = self.spark.table(_delta(before, name)), self.spark.table(_delta(after, name))

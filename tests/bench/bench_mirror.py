@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo.written import covers
+from streaming_source.mirroring.shuffle_size import SNAPSHOT_PARTS
 from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
 from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tests.fixtures.jars import delta_settings, mariadb_driver
@@ -231,12 +232,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=40.0, help="seconds of commits that are")
     parser.add_argument("--sizes", type=_numbers, default=[1_000_000, 10_000_000])
     parser.add_argument("--version", default=None, help="server version")
+    parser.add_argument(
+        "--delta-defaults",
+        action="store_true",
+        help="for a session in which Delta reads a table's log in 50 tasks, as it does unless told otherwise, and not "
+        "in two; a mirror sets that itself",
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     parts = {"load": load, "changes": changes, "latency": latency, "size": size}
     found: dict[str, Any] = {}
     settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings()
     settings["spark.jars"] += f",{mariadb_driver()}"
+    if args.delta_defaults:
+        del settings[SNAPSHOT_PARTS]
     with tempfile.TemporaryDirectory(prefix="bench-mirror-") as folder, MariaDb(args.version, *OPTIONS) as server:
         spark = open_session(settings)
         bench = Bench(spark, server, Path(folder))

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError, ReplicaError
+from replica.protocol.gtid import GtidPosition
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
@@ -386,7 +387,9 @@ class TableSnapshot:
         """
         self._unsettled[table.name] += 1
         if self._unsettled[table.name] >= MOST_UNSETTLED:
-            raise unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED)
+            del self._unsettled[table.name]
+            self._leave(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
+            return
         _log.info("%s has no key, and was changed while it was read: it is read again", ".".join(table.name))
         self._list.read_again(table, not_before=place)
 
@@ -394,5 +397,13 @@ class TableSnapshot:
         """Read a table again when what its images leave out is surely seen."""
         self._unknown[table.name] += 1
         if self._unknown[table.name] > MOST_UNKNOWN:
-            raise self._mover.partial_error(table.name, place)
+            del self._unknown[table.name]
+            self._leave(table, self._mover.partial_error(table.name, place))
+            return
         self._list.read_again(table, not_before=location_at(place))
+
+    def _leave(self, table: TableReading, error: ReplicaError) -> None:
+        """Read no more of a table that cannot be moved to a place; raise why, where no one follows each table."""
+        if not self._pace.table_by_table:
+            raise error
+        self._list.give_back(table, gone=GtidPosition(), life=table.life, refused=str(error))

@@ -171,6 +171,10 @@ class ReadingList:
                 first.gone, first.ended, first.refused = gone, True, refused
             self.changed.notify_all()
 
+    def refuse(self, table: TableReading, life: int, why: str) -> None:
+        """Do without what is left of a table, which cannot be read: for the delivery it is gone."""
+        self.give_back(table, gone=GtidPosition(), life=life, refused=why)
+
     def rekey(self, table: TableReading, life: int) -> bool:
         """Take note that the key of a table was changed; tell whether a part of it was delivered by the one before.
 

@@ -26,7 +26,7 @@ from replica.errors import (
     ServerError,
     UnsupportedColumnError,
 )
-from replica.protocol.gtid import GtidPosition, covers
+from replica.protocol.gtid import covers
 from replica.table_reader.chunk_reader import (
     DENIED,
     REDEFINED,
@@ -248,7 +248,7 @@ class ReadingThreads:
         refused = unlike or isinstance(error, (PrerequisiteError, UnsupportedColumnError))
         if not (refused and self._pace.table_by_table):
             return False
-        self._tables.give_back(table, gone=GtidPosition(), life=life, refused=str(self._named(error, table)))
+        self._tables.refuse(table, life, str(self._named(error, table)))
         return True
 
     def _passes(self, error: ReplicaError, table: TableReading, trouble: _Trouble) -> str:

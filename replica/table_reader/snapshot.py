@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError, ReplicaError
-from replica.protocol.gtid import GtidPosition
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
@@ -25,7 +23,6 @@ from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
-from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
@@ -33,9 +30,9 @@ from replica.table_reader.same_rows import RangeReader
 from replica.table_reader.snapshot_progress import ProgressMeter
 from replica.table_reader.spool import Spool
 from replica.table_reader.transaction import transaction_at
+from replica.table_reader.unmoved_tables import UnmovedTables
 from replica.table_reader.watch import SourceWatch
-from replica.table_reader.whole_rows import UnlikeRowsError, unlike_error, unsettled_error
-from replica.table_reader.window import location_at
+from replica.table_reader.whole_rows import UnlikeRowsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -56,10 +53,6 @@ if TYPE_CHECKING:
 
 CONNECT_POLL_S: Final = 0.2
 """How often a connection is tried that names of tables are asked for over."""
-
-MOST_UNKNOWN: Final = 10
-"""How often a table is read again because row images leave out columns of rows that it did not have yet: each time a
-change in ten seconds may do that again, so that it takes a pause of the writers, or none that leaves columns out."""
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +111,7 @@ class TableSnapshot:
         self._names = FollowedNames(*(view, self._list, self._wanted), self._connect_to_any, pace.host)
         self.held_back: tuple[TableName, ...] = ()
         self.forward_only: tuple[TableName, ...] = ()
-        self._unknown: Counter[TableName] = Counter()
-        self._unsettled: Counter[TableName] = Counter()
+        self._unmoved = UnmovedTables(pace, self._list, self._mover)
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
@@ -314,7 +306,7 @@ class TableSnapshot:
             elif fit is Fit.FORWARD:
                 forward.append(table)
             elif fit is Fit.UNSETTLED:
-                self._read_settled(table, self._mover.last_change(group))
+                self._unmoved.read_settled(table, self._mover.last_change(group))
             else:
                 later.append(table)
         if later:
@@ -345,7 +337,7 @@ class TableSnapshot:
                     writer.write(group.name, self._mover.blocks(group, v.location))
                 except (BlockLostError, PartialRowError, UnlikeRowsError) as error:
                     writer.abandon()
-                    self._read_better(table, error, v.location)
+                    self._unmoved.read_better(table, error, v.location)
                     return None
                 end = group.chunks[-1].end
                 ended |= {group.name} if end is None else set()
@@ -362,7 +354,7 @@ class TableSnapshot:
             writer.abandon()
             raise
         for group, table in taken:
-            del self._unknown[table.name], self._unsettled[table.name]
+            self._unmoved.forget(table)
             self._list.delivered(table, len(group.chunks), ended=group.chunks[-1].end == table.upto)
         for table in gone:
             self._list.delivered(table, 0, ended=True)
@@ -371,39 +363,3 @@ class TableSnapshot:
         self._reached = new
         refused = tuple((table.name, table.refused) for table in gone if table.refused)
         return Advance(new, new.rows - frontier.rows, size, refused)
-
-    def _read_better(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
-        """Read a table again whose rows could not be moved to a place."""
-        if isinstance(error, PartialRowError):
-            self._read_later(table, error.place)
-        elif isinstance(error, UnlikeRowsError):
-            self._read_settled(table, v, unlike=True)
-        else:
-            self._list.read_again(table)
-
-    def _read_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
-        """Read a table without a key again, from a position on that is behind a change; `unlike`: its rows were other
-        ones than the changes have.
-        """
-        self._unsettled[table.name] += 1
-        if self._unsettled[table.name] >= MOST_UNSETTLED:
-            del self._unsettled[table.name]
-            self._leave(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
-            return
-        _log.info("%s has no key, and was changed while it was read: it is read again", ".".join(table.name))
-        self._list.read_again(table, not_before=place)
-
-    def _read_later(self, table: TableReading, place: int) -> None:
-        """Read a table again when what its images leave out is surely seen."""
-        self._unknown[table.name] += 1
-        if self._unknown[table.name] > MOST_UNKNOWN:
-            del self._unknown[table.name]
-            self._leave(table, self._mover.partial_error(table.name, place))
-            return
-        self._list.read_again(table, not_before=location_at(place))
-
-    def _leave(self, table: TableReading, error: ReplicaError) -> None:
-        """Read no more of a table that cannot be moved to a place; raise why, where no one follows each table."""
-        if not self._pace.table_by_table:
-            raise error
-        self._list.give_back(table, gone=GtidPosition(), life=table.life, refused=str(error))

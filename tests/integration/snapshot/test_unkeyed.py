@@ -13,7 +13,7 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import GtidPosition
-from replica.table_reader import snapshot
+from replica.table_reader import unmoved_tables
 from replica.table_reader.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.running_statement import running_statement
@@ -113,7 +113,7 @@ def test_a_batch_that_is_lost_is_made_again_from_changed_tables(server: MariaDb,
 @pytest.fixture
 def always_written(server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[MariaDb]:
     """The server, while someone writes to `isam` all the time; a reading of a table that is never still ends sooner."""
-    monkeypatch.setattr(snapshot, "MOST_UNSETTLED", 3)
+    monkeypatch.setattr(unmoved_tables, "MOST_UNSETTLED", 3)
     begun, ending = threading.Event(), threading.Event()
 
     def write() -> None:

@@ -128,9 +128,9 @@ def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_as
 def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_for(spool: Spool) -> None:
     tables = ReadingList()
     table = partly_delivered(tables, spool)
-    tables.give_back(table, gone=GtidPosition(), life=table.life - 1, refused="of a life before")
+    tables.refuse(table, table.life - 1, "of a life before")
     assert take(tables) is table
-    tables.give_back(table, gone=GtidPosition(), life=table.life, refused="it has no key")
+    tables.refuse(table, table.life, "it has no key")
     assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
     assert tables.take(HERE, 0) is None
     tables.delivered(table, 0, ended=True)

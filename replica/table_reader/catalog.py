@@ -18,6 +18,7 @@ from replica.table_reader.chunk import WHOLE_ROW
 from replica.table_reader.chunks import ReadTable
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
+from replica.table_reader.reading_errors import MAY_MEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -49,7 +50,8 @@ _TABLES: Final = (
 _ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
 _TABLE_ROWS: Final = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _TABLE: Final = (
-    "SELECT TABLE_TYPE, ENGINE, VERSION() FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    "SELECT TABLE_TYPE, ENGINE, VERSION(), TABLE_COMMENT FROM information_schema.TABLES "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 )
 
 
@@ -90,15 +92,9 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     facts = connection.rows(_TABLE, name) or _hidden(connection, name)
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
         return None
-    _, engine, version = facts[0]
+    _, engine, version, fault = facts[0]
+    _refuse_engine(name, engine, fault, unkeyed=unkeyed)
     locking = unkeyed and engine in LOCKING_ENGINES
-    if engine not in VERSIONED_ENGINES and not locking:
-        raise PrerequisiteError(
-            f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
-            "does not hold still.",
-            hint="Leave it out of the query's tables, or ALTER it to InnoDB; MyISAM and Aria can be read as a whole "
-            "(snapshotUnkeyed=whole).",
-        )
     for look in range(1, LOOKS + 1):
         try:
             schema = connection.run(read_tables([name])).get(name)
@@ -121,6 +117,22 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
         "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
         hint="Give it one, leave it out of the query's tables, or read it as a whole with snapshotUnkeyed=whole.",
     )
+
+
+def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, unkeyed: bool) -> None:
+    """Refuse a table that the server cannot open, or whose engine does not hold its rows still."""
+    if engine is None:
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it names no engine'}",
+            hint=MAY_MEND,
+        )
+    if engine not in VERSIONED_ENGINES and not (unkeyed and engine in LOCKING_ENGINES):
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
+            "does not hold still.",
+            hint="Leave it out of the query's tables, or ALTER it to InnoDB; MyISAM and Aria can be read as a whole "
+            "(snapshotUnkeyed=whole).",
+        )
 
 
 def _hidden(connection: Asked, name: TableName) -> Rows:

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from replica.errors import SchemaError, ServerError, UnsupportedColumnError
 from replica.native.array_memory import ArrayMemory
 from replica.protocol.gtid import covers
 from replica.table_reader.catalog import Asked, describe_table
@@ -37,22 +36,6 @@ if TYPE_CHECKING:
     from replica.table_reader.spool import Spool, StoredBlock
     from replica.table_reader.watch import Seen
 
-TRANSIENT: Final = {
-    1040: "the server has no connection free",
-    1205: "a lock was waited for",
-    1213: "a deadlock was met",
-    1290: "the server is read-only or starting",
-    1317: "the statement was ended by someone",
-    1053: "the server shuts down",
-    1927: "the connection was ended by someone",
-    1969: "the statement took too long",
-}
-"""Server errors that pass, and what is waited for then (include/mysqld_error.h)."""
-REDEFINED: Final = frozenset({1412, 1054, 1146, 1176, 1072, 1932})
-"""The table is another one than the catalog said: the definition is read again (1412 ER_TABLE_DEF_CHANGED, 1054 unknown
-column, 1146 unknown table, 1176 unknown index, 1072 unknown key column, 1932 the table is gone in the engine)."""
-DENIED: Final = frozenset({1044, 1142, 1143})
-"""The account may not read the database, the table, some column of it."""
 OVERRUN: Final = 2
 """How many times the bytes of a chunk may come, where rows are suddenly wider: then it ends early."""
 
@@ -213,13 +196,3 @@ def _begin(connection: SnapshotConnection, seen: Seen) -> GtidPosition:
 def _by_row(block: RowBlock) -> RowBlock:
     """Return a block with its images as the keys of its rows."""
     return replace(block, keys=block.images, key_ends=block.ends)
-
-
-def redefined(error: Exception) -> bool:
-    """Tell whether rows did not fit the definition, which may be another one by now."""
-    return isinstance(error, SchemaError) and not isinstance(error, UnsupportedColumnError)
-
-
-def passes(error: Exception) -> bool:
-    """Tell whether a server's error is one that passes by itself."""
-    return isinstance(error, ServerError) and error.code in TRANSIENT

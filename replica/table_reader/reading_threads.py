@@ -9,35 +9,18 @@ loaded, while no disk is left, and while the server that is read from is behind,
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import (
-    AuthenticationError,
-    DisconnectedError,
-    DiskFullError,
-    KeyChangedError,
-    PrerequisiteError,
-    ReplicaError,
-    ServerError,
-    UnsupportedColumnError,
-)
+from replica.errors import DisconnectedError, DiskFullError, KeyChangedError, ReplicaError, ServerError
 from replica.protocol.gtid import covers
-from replica.table_reader.chunk_reader import (
-    DENIED,
-    REDEFINED,
-    TRANSIENT,
-    BehindError,
-    ChunkReader,
-    Wanted,
-    redefined,
-)
+from replica.table_reader.chunk_reader import BehindError, ChunkReader, Wanted
 from replica.table_reader.lanes import lane_borders
 from replica.table_reader.pace import RowRate
+from replica.table_reader.reading_errors import SAME_ERROR, TRANSIENT, asks_again, named, of_the_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +35,6 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 0.1
 """How often a thread that has nothing to do looks again; a change of the list wakes it at once."""
-SAME_ERROR: Final = 20
-"""How often a table may fail in a way that passes, before it is said: each time is waited for longer."""
-SAME_MISFIT: Final = 4
-"""How often rows may not fit the definition that was read before them: a statement came in between, or it is wrong."""
 SHORTER: Final = 4
 """The part of a chunk's rows that is asked for after a statement that took too long: one of so many."""
 CLOSE_S: Final = 10.0
@@ -182,9 +161,10 @@ class ReadingThreads:
                     self._tables.give_back(table)
                     self._wait(number, "the server that is read from, which is behind")
                 except ReplicaError as error:
+                    asked = line.connection is not None  # else it is about the server
                     self._hang_up(line)
                     trouble.met()
-                    if self._leaves(error, table, life, trouble):
+                    if asked and self._leaves(error, table, life, trouble):
                         trouble.over()
                         continue
                     self._tables.give_back(table)
@@ -242,49 +222,30 @@ class ReadingThreads:
         """
         if isinstance(error, KeyChangedError):
             if self._tables.rekey(table, life) and not self._pace.table_by_table:
-                raise self._named(error, table) from error
+                raise named(error, table.name) from error
             return True
-        unlike = redefined(error) and trouble.count >= SAME_MISFIT
-        refused = unlike or isinstance(error, (PrerequisiteError, UnsupportedColumnError))
-        if not (refused and self._pace.table_by_table):
+        if not (self._pace.table_by_table and of_the_table(error, trouble.count)):
             return False
-        self._tables.refuse(table, life, str(self._named(error, table)))
+        self._tables.refuse(table, life, str(named(error, table.name)))
         return True
 
     def _passes(self, error: ReplicaError, table: TableReading, trouble: _Trouble) -> str:
         """Return what is waited for after an error that passes; raise any other."""
         if isinstance(error, DisconnectedError):
             if time.monotonic() - trouble.since > self._config.reconnect_retry_s:
-                raise self._named(error, table) from error
+                raise named(error, table.name) from error
             return "a connection"
         if isinstance(error, DiskFullError) and self._tables.deliverable():
             return "room on the disk"
-        code = error.code if isinstance(error, ServerError) else 0
-        if (code in REDEFINED and trouble.count < SAME_ERROR) or (redefined(error) and trouble.count < SAME_MISFIT):
+        if asks_again(error, trouble.count):
             return "the definition of a table"
+        code = error.code if isinstance(error, ServerError) else 0
         if code in TRANSIENT and trouble.count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)
             table.end.rows //= SHORTER
             _log.info("reading %s begins again: %s", ".".join(table.name), TRANSIENT[code])
             return TRANSIENT[code]
-        raise self._named(error, table) from error
-
-    @staticmethod
-    def _named(error: ReplicaError, table: TableReading) -> ReplicaError:
-        """Return the error with the table's name."""
-        name = ".".join(table.name)
-        if isinstance(error, ServerError) and error.code in DENIED:
-            return AuthenticationError(
-                f"table {name} cannot be read: {error.message}",
-                code=error.code,
-                sqlstate=error.sqlstate,
-                hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",
-            )
-        if name in error.message:
-            return error
-        named = copy.copy(error)
-        named.message = f"while reading table {name}: {error.message}"
-        return named
+        raise named(error, table.name) from error
 
     def _back_off(self, trouble: _Trouble) -> float:
         longest = min(self._config.backoff_max_s, self._config.backoff_initial_s * 2**trouble.count)

@@ -16,7 +16,7 @@ from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
 from replica.table_reader.catalog import list_tables
 from replica.table_reader.chunk_choice import shown_before
-from replica.table_reader.chunk_reader import REDEFINED, BehindError, ChunkReader, Wanted, passes, redefined
+from replica.table_reader.chunk_reader import BehindError, ChunkReader, Wanted
 from replica.table_reader.chunks import FIRST_ROWS
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.lagging import await_position
@@ -24,7 +24,7 @@ from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
 from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
-from replica.table_reader.reading_threads import SAME_MISFIT
+from replica.table_reader.reading_errors import REDEFINED, SAME_MISFIT, passes, redefined
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
 from replica.table_reader.window import location_at

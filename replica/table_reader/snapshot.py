@@ -17,13 +17,13 @@ from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
 from replica.table_reader.chunk_choice import ALL, choose_chunks
-from replica.table_reader.chunk_reader import passes
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
 from replica.table_reader.partial_rows import PartialRowError
+from replica.table_reader.reading_errors import passes
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.same_rows import RangeReader

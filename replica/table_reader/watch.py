@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from replica.errors import DisconnectedError, PrerequisiteError, ReplicaError
-from replica.table_reader.chunk_reader import passes
+from replica.table_reader.reading_errors import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

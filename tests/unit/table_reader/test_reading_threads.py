@@ -24,8 +24,9 @@ from replica.relay_log.location import RelayHead, RelayLocation
 from replica.table_reader.chunk_reader import ChunkReader, Read
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.pace import Pace
+from replica.table_reader.reading_errors import SAME_ERROR, SAME_MISFIT
 from replica.table_reader.reading_list import ReadingList
-from replica.table_reader.reading_threads import SAME_MISFIT, ReadingThreads
+from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.spool import Spool
 from replica.table_reader.watch import Seen
 from tests.fixtures.mariadb import wait_until
@@ -65,6 +66,7 @@ class Life:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, errors: list[Exception], *, table_by_table: bool
     ) -> None:
         self.errors = errors
+        self.refusal: ReplicaError | None = None
         self.wanted: list[tuple[str, int]] = []
         self.connections: list[Connection] = []
         self.tables = ReadingList()
@@ -83,6 +85,8 @@ class Life:
         return Read(None, U, 10, connected=True)
 
     def _connect(self, host: Endpoint) -> Any:
+        if self.refusal is not None:
+            raise self.refusal
         self.connections.append(Connection(host))
         return self.connections[-1]
 
@@ -163,6 +167,9 @@ def test_what_should_pass_and_does_not_is_said_in_the_end(life: Any) -> None:
         [PrerequisiteError("no key")],
         [UnsupportedColumnError("d.a has a new type")],
         [SchemaError("another")] * SAME_MISFIT,
+        [ServerError("no such column", code=1054)] * SAME_ERROR,
+        [ServerError("marked as crashed", code=1194)],
+        [ServerError("SELECT denied", code=1142)],
     ],
 )
 def test_a_table_that_cannot_be_read_is_left_out_where_tables_are_followed(
@@ -176,10 +183,17 @@ def test_a_table_that_cannot_be_read_is_left_out_where_tables_are_followed(
     assert (gone.name, gone.refused) == (B, "")
 
 
-@pytest.mark.parametrize("error", [ServerError("broken", code=1030), AuthenticationError("SELECT denied", code=1142)])
-def test_what_may_be_wrong_with_all_tables_is_said_wherever_tables_are_followed(life: Any, error: ServerError) -> None:
-    with pytest.raises(ServerError, match=error.message):
-        life(error, table_by_table=True).run()
+@pytest.mark.parametrize("table_by_table", [False, True])
+def test_what_is_wrong_with_the_server_is_said_wherever_tables_are_followed(life: Any, *, table_by_table: bool) -> None:
+    with pytest.raises(ServerError, match="no memory"):
+        life(ServerError("no memory", code=1037), table_by_table=table_by_table).run()
+
+
+def test_a_server_that_refuses_the_connection_is_no_table_s_fault(life: Any) -> None:
+    one = life(table_by_table=True)
+    one.refusal = PrerequisiteError("it writes no binlog")
+    with pytest.raises(PrerequisiteError, match="it writes no binlog"):
+        one.run()
 
 
 @pytest.mark.parametrize("delivered", [False, True])

@@ -124,6 +124,20 @@ class TableReading:
 
         wait_until(stepped, "the snapshot is finished", timeout_s=120)
 
+    def to_the_end_without(self) -> list[tuple[TableName, str]]:
+        """Take batches until everything is delivered, and return the tables that were left out. No row is judged."""
+        refused: list[tuple[TableName, str]] = []
+
+        def stepped() -> bool:
+            advance = self.snapshot.advance(self.frontier, self.replica.head())
+            if advance is not None:
+                refused.extend(advance.refused)
+                self.frontier = advance.frontier
+            return self.frontier.finished
+
+        wait_until(stepped, "the snapshot is finished", timeout_s=120)
+        return refused
+
     def judge(self, before: Frontier, after: Frontier, v: RelayHead) -> None:
         """Compare the rows of a batch with what the stream says the tables held at its end."""
         self._follow(v.position)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 

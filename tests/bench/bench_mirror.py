@@ -8,15 +8,16 @@
               with rows to the end of the last one, with default settings, into 1, 12 and 100 tables; against the recipe
               for many tables of docs/recipes.md, which reads the same changes with the same settings. `held` is what
               no MERGE a table goes below: those of the mirror, its settings too, with the last change of each key in
-              Spark's memory, where the mirror's commit of its control table and the reading are left out
+              Spark's memory, where the mirror's commit of its control table and the reading are left out. In rounds,
+              each with as many new changes, and with a start of both: the median of them, and each of them
     latency   from the answer to a COMMIT to the moment when the file of the Delta commit that has it was written, while
               one row a transaction comes at a steady rate; p50 and p99
     size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
 
 CPU seconds are those of JVM and Python processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3
 times the recipe's rate with 12 tables. Debezium is left out: `bench pipeline` measures Debezium Embedded, but nothing
-here brings its changes into Spark, where the same MERGE could take them. The defaults are meant to take about a quarter
-of an hour on two cores at rest; a target of 100 million rows (`--sizes`) wants some 60 GB of disk.
+here brings its changes into Spark, where the same MERGE could take them. The defaults are meant to take about half
+an hour on two cores at rest; a target of 100 million rows (`--sizes`) wants some 60 GB of disk.
 """
 
 from __future__ import annotations
@@ -78,38 +79,39 @@ def load(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def changes(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """The same changes of the same tables, by both ways, after a small run that warms both up."""
-    _changes(bench, 1, WARM_ROWS, WARM_ROWS)
+    """Changes of the same tables by both ways and from memory, in rounds, after a small run that warms both up."""
+    _changes(bench, 1, WARM_ROWS, WARM_ROWS, rounds=1)
     told: dict[str, Any] = {}
     for tables in args.tables:
         rows = max(1_000, args.target_rows // tables)
-        told[str(tables)] = _changes(bench, tables, rows, args.changes)
-        for way, one in told[str(tables)].items():
+        found = _changes(bench, tables, rows, args.changes, rounds=args.rounds)
+        told[str(tables)] = {way: _middle(runs) for way, runs in found.items()}
+        for way, runs in found.items():
+            one = told[str(tables)][way]
             print(
                 f"changes  {way:7} {tables:4} tables  {one['rate']:9,.0f} rows/s  {one['cpu_us']:8.1f} CPU us/row  "
-                f"{one['batches']} batches",
+                f"rounds: {', '.join(f'{run.rate:,.0f} and {run.cpu_us:.0f}' for run in runs)}",
                 flush=True,
             )
     return told
 
 
-def _changes(bench: Bench, tables: int, rows: int, changes: int) -> dict[str, dict[str, float]]:
+def _changes(bench: Bench, tables: int, rows: int, changes: int, *, rounds: int) -> dict[str, list[Measured]]:
     names = bench.fill(tables, rows)
     folders = {"mirror": bench.folder(), "recipe": bench.folder()}
     bench.mirror(folders["mirror"]).awaitTermination()
     bench.recipe(folders["recipe"], names).awaitTermination()
-    made = bench.change(names, rows, changes)
-    before, told = bench.copied(folders["mirror"]), {}
-    for way, folder in folders.items():
-        query = bench.mirror(folder) if way == "mirror" else bench.recipe(folder, names)
-        one = triggers(query, made)
-        batches = sum(1 for each in query.recentProgress if each["numInputRows"])
-        told[way] = {"rate": one.rate, "cpu_us": one.cpu_us, "batches": batches}
-    one = bench.held_changes(before, folders["mirror"], names, made)
-    told["held"] = {"rate": one.rate, "cpu_us": one.cpu_us, "batches": 1}
-    for folder in (*folders.values(), before):
+    found: dict[str, list[Measured]] = {"mirror": [], "recipe": [], "held": []}
+    for _ in range(rounds):
+        made = bench.change(names, rows, changes)
+        before = bench.copied(folders["mirror"])
+        found["mirror"].append(triggers(bench.mirror(folders["mirror"]), made))
+        found["recipe"].append(triggers(bench.recipe(folders["recipe"], names), made))
+        found["held"].append(bench.held_changes(before, folders["mirror"], names, made))
+        shutil.rmtree(before)
+    for folder in folders.values():
         shutil.rmtree(folder)
-    return told
+    return found
 
 
 def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
@@ -226,6 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", type=_numbers, default=[1, 12, 100], help="numbers of tables that changes go into")
     parser.add_argument("--target-rows", type=int, default=600_000, help="in all tables together, before the changes")
     parser.add_argument("--changes", type=int, default=240_000, help="row changes in all tables together")
+    parser.add_argument("--rounds", type=int, default=3, help="of changes, all ways in turn")
     parser.add_argument("--latency-tables", type=_numbers, default=[1, 12])
     parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of commits that are not counted")

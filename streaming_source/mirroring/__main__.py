@@ -19,12 +19,17 @@ from streaming_source.mirroring.mirror_file import read_mirror_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import SparkSession
+
 _OURS = re.compile(r"replica\.errors\.(\w+): ([^\n]*)")
 _STARTS = re.compile(r"^[\w.]+(?:Error|Exception|Failure): ", re.MULTILINE)
 _SPARKS_OWN = "\n=== Streaming Query ==="
 _LONGEST = 2000
 INTERRUPTED = 130
 """What shells say of a program that Ctrl-C ended."""
+CLASSES = ("spark.sql.codegen.cache.maxEntries", "4000")
+"""The compiled classes of plans that Spark keeps, 100 by itself: the plans of a MERGE have 68, for each target, which
+are compiled again in each batch where they are not kept. Only the start of a session can set it."""
 USAGE = "usage: python -m streaming_source.mirroring MIRROR.toml"
 
 
@@ -48,16 +53,24 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(given: dict[str, object]) -> None:
-    from pyspark.sql import SparkSession
-
     from streaming_source.mirroring.call import mirror
 
-    spark = SparkSession.builder.appName("mariadb mirror").getOrCreate()
-    query = mirror(spark, **given)  # type: ignore[arg-type]  # as the file has them; mirror() looks at each
+    query = mirror(_session(), **given)  # type: ignore[arg-type]  # as the file has them; mirror() looks at each
     try:
         query.awaitTermination()
     finally:
         query.stop()
+
+
+def _session() -> SparkSession:
+    """Return the session that is there, or a new one."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext.getOrCreate(SparkConf().setAppName("mariadb mirror"))
+    name, value = CLASSES
+    builder = SparkSession.builder
+    return (builder if context.getConf().contains(name) else builder.config(name, value)).getOrCreate()
 
 
 def _told(text: str) -> int:

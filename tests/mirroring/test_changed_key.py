@@ -74,7 +74,7 @@ def begun(mirrored: Callable[..., Mirrored], primary: MariaDb, **options: object
     return mirrored(
         *(primary, "shop"),
         snapshotChunkRows=50,
-        snapshotRowsPerSecond=80,  # the rest of the table is read behind the statements
+        snapshotRowsPerSecond=40,  # the rest of the table is read behind the statements, on a busy machine too
         maxRowsPerTrigger=100,
         **options,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.config import ReplicaConfig
-from replica.errors import AuthenticationError, DiskFullError
+from replica.errors import AuthenticationError, DiskFullError, PrerequisiteError
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.connection import TableConnection
@@ -141,6 +141,21 @@ def test_a_table_that_is_hidden_from_the_account_is_not_taken_for_one_that_was_d
             describe_table(connection, ("d", "a"))
     finally:
         connection.close()
+
+
+def test_a_table_whose_definition_is_damaged_is_refused_with_what_the_server_says(server: MariaDb) -> None:
+    server.sql("CREATE TABLE d.away (id INT PRIMARY KEY) ENGINE=MyISAM", "FLUSH TABLES d.away")
+    (server.datadir / "d" / "away.frm").write_bytes(bytes(100))
+    user, password = server.add_user()
+    config = ReplicaConfig(host=server.host, port=server.port, user=user, password=password)
+    connection = TableConnection.open(config, None)
+    try:
+        with pytest.raises(PrerequisiteError, match=r"d\.away cannot be read: the server cannot open it: .*away"):
+            describe_table(connection, ("d", "away"), unkeyed=True)
+    finally:
+        connection.close()
+        for file in (server.datadir / "d").glob("away.*"):  # no DROP removes it
+            file.unlink()
 
 
 def test_many_tables_are_read_in_the_order_of_their_names_and_the_frontier_stays_short(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from replica.errors import AuthenticationError, PrerequisiteError, SchemaError
+from replica.errors import PrerequisiteError, SchemaError
 from replica.handshake.catalog import read_tables
 from replica.handshake.privileges import may_read
 from replica.schema.catalog import SYSTEM_DATABASES
@@ -18,7 +18,7 @@ from replica.table_reader.chunk import WHOLE_ROW
 from replica.table_reader.chunks import ReadTable
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
-from replica.table_reader.reading_errors import MAY_MEND
+from replica.table_reader.reading_errors import MAY_MEND, denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,8 +31,6 @@ _Result = TypeVar("_Result")
 
 PIECE: Final = 5_000
 """Names in one answer: some hundred KB. The statements say it too."""
-DENIED: Final = 1142
-"""ER_TABLEACCESS_DENIED_ERROR."""
 LOOKS: Final = 2
 """How often a key is looked for: between the columns and the indexes a statement may have changed both."""
 VERSIONED_ENGINES: Final = ("InnoDB",)
@@ -93,8 +91,8 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
         return None
     _, engine, version, fault = facts[0]
-    _refuse_engine(name, engine, fault, unkeyed=unkeyed)
     locking = unkeyed and engine in LOCKING_ENGINES
+    _refuse_engine(name, engine, fault, locking=locking)
     for look in range(1, LOOKS + 1):
         try:
             schema = connection.run(read_tables([name])).get(name)
@@ -119,14 +117,14 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     )
 
 
-def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, unkeyed: bool) -> None:
+def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, locking: bool) -> None:
     """Refuse a table that the server cannot open, or whose engine does not hold its rows still."""
     if engine is None:
         raise PrerequisiteError(
             f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it names no engine'}",
             hint=MAY_MEND,
         )
-    if engine not in VERSIONED_ENGINES and not (unkeyed and engine in LOCKING_ENGINES):
+    if engine not in VERSIONED_ENGINES and not locking:
         raise PrerequisiteError(
             f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
             "does not hold still.",
@@ -138,12 +136,7 @@ def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, un
 def _hidden(connection: Asked, name: TableName) -> Rows:
     """Return no facts of a table that is not there; refuse one that the catalog only hides from the account."""
     if connection.run(may_read(*name)) == "denied":
-        raise AuthenticationError(
-            f"table {'.'.join(name)} cannot be read: the account has no SELECT on it, or not any more.",
-            code=DENIED,
-            sqlstate="42000",
-            hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",
-        )
+        raise denied(name, "the account has no SELECT on it, or not any more.")
     return []
 
 

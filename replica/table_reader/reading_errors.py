@@ -35,7 +35,9 @@ TRANSIENT: Final = {
 REDEFINED: Final = frozenset({1412, 1054, 1146, 1176, 1072, 1932})
 """The table is another one than the catalog said: the definition is read again (1412 ER_TABLE_DEF_CHANGED, 1054 unknown
 column, 1146 unknown table, 1176 unknown index, 1072 unknown key column, 1932 the table is gone in the engine)."""
-DENIED: Final = frozenset({1044, 1142, 1143})
+NO_SELECT: Final = 1142
+"""ER_TABLEACCESS_DENIED_ERROR."""
+DENIED: Final = frozenset({1044, NO_SELECT, 1143})
 """The account may not read the database, the table, some column of it."""
 BROKEN: Final = frozenset({1016, 1017, 1030, 1033, 1034, 1035, 1194, 1195, 1286, 1296, 1712, 1814, 1877, 1932})
 """The server cannot read the table's files: they are missing, damaged or encrypted, or their engine is not there (1016
@@ -70,9 +72,10 @@ def asks_again(error: ReplicaError, count: int) -> bool:
 def of_the_table(error: ReplicaError, count: int) -> bool:
     """Tell whether an error that reading a table met so often is about that table alone, and does not pass."""
     if isinstance(error, ServerError):
-        return error.code in DENIED | BROKEN | REDEFINED and not asks_again(error, count)
-    unlike = redefined(error) and not asks_again(error, count)
-    return unlike or isinstance(error, (PrerequisiteError, UnsupportedColumnError))
+        told = error.code in DENIED | BROKEN | REDEFINED
+    else:
+        told = isinstance(error, (PrerequisiteError, SchemaError))
+    return told and not asks_again(error, count)
 
 
 def named(error: ReplicaError, table: TableName) -> ReplicaError:
@@ -81,14 +84,19 @@ def named(error: ReplicaError, table: TableName) -> ReplicaError:
     if name in error.message:
         return error
     if isinstance(error, ServerError) and error.code in DENIED:
-        return AuthenticationError(
-            f"table {name} cannot be read: {error.message}",
-            code=error.code,
-            sqlstate=error.sqlstate,
-            hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",
-        )
+        return denied(table, error.message, error.code, error.sqlstate)
     told = copy.copy(error)
     told.message = f"while reading table {name}: {error.message}"
     if isinstance(error, ServerError) and error.code in BROKEN:
         told.hint = MAY_MEND
     return told
+
+
+def denied(table: TableName, why: str, code: int = NO_SELECT, sqlstate: str = "42000") -> AuthenticationError:
+    """Return the error of a table that the account may not read."""
+    return AuthenticationError(
+        f"table {'.'.join(table)} cannot be read: {why}",
+        code=code,
+        sqlstate=sqlstate,
+        hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",
+    )

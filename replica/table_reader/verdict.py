@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, PrerequisiteError
 from replica.handshake.server import grant
+from replica.table_reader.reading_errors import NO_SELECT
 from replica.table_reader.table_facts import ask_table_facts
 from replica.table_reader.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted
 
@@ -27,8 +28,6 @@ FIXES: Final = 5
 """The most statements in one error's hint."""
 TOLD: Final = 240
 """The most characters of one table's reasons in an error."""
-DENIED: Final = 1142
-"""ER_TABLEACCESS_DENIED_ERROR."""
 
 _FULL: Final = "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
 _CONFIGURED: Final = "under [mariadb] in the server's configuration file and restart it"
@@ -108,7 +107,7 @@ def require(verdicts: InitialVerdicts) -> None:
     hint = f"Fix: {shown}{further} mariadb-replica check --initial shows everything."
     checks = {reason.check for one in refused for reason in one.reasons} | {one.check for one in verdicts.refusals}
     if checks == {"select"}:
-        raise AuthenticationError(message, code=DENIED, sqlstate="42000", hint=hint)
+        raise AuthenticationError(message, code=NO_SELECT, sqlstate="42000", hint=hint)
     raise PrerequisiteError(message, hint=hint)
 
 

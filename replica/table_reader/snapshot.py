@@ -8,7 +8,6 @@ method.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
 
 CONNECT_POLL_S: Final = 0.2
 """How often a connection is tried that names of tables are asked for over."""
-
-_log = logging.getLogger(__name__)
 
 
 class Advance(NamedTuple):

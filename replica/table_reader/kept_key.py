@@ -5,7 +5,8 @@ In: a table's definition, its key, and the kept bytes. Out: the canonical key by
 the same key again. The session that runs them has time_zone '+00:00' and ALLOW_INVALID_DATES in its sql_mode.
 
 Refused: bytes that are of other columns, with a `KeyChangedError`: the table is another since they were kept. The mark
-tells it also where the values would fit. Checkpoints of before it have none; then the values alone are compared.
+tells it also where the values would fit. Older checkpoints have a mark that does not tell the collations of text, or
+none; then the values alone are compared.
 """
 
 from __future__ import annotations
@@ -105,17 +106,29 @@ def _kept(mark: bytes, values: Sequence[bytes]) -> bytes:
 
 
 def _mark(schema: TableSchema, key: TableKey) -> bytes:
-    """Return what tells the columns of a key from others: their names, types and order."""
+    """Return what tells the columns of a key from others: their names, types, collations and order."""
     columns = [schema.columns[number] for number in key.columns]
-    told = repr([(column.name.casefold(), column.column_type) for column in columns])
-    return _MARKED + hashlib.blake2b(told.encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
+    return _digest([_told(column) + (() if column.charset is None else (column.collation,)) for column in columns])
+
+
+def _older_mark(schema: TableSchema, key: TableKey) -> bytes:
+    """Return the mark without collations, as checkpoints of before them have it."""
+    return _digest([_told(schema.columns[number]) for number in key.columns])
+
+
+def _told(column: ColumnSchema) -> tuple[str | None, ...]:
+    return column.name.casefold(), column.column_type
+
+
+def _digest(told: Sequence[tuple[str | None, ...]]) -> bytes:
+    return _MARKED + hashlib.blake2b(repr(told).encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
 
 
 def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
     wire = parse_table_map(table_map_body(schema)).columns
     values, at = [], 0
     if kept.startswith(_MARKED):
-        if kept[:_MARK_BYTES] != _mark(schema, key):
+        if kept[:_MARK_BYTES] not in (_mark(schema, key), _older_mark(schema, key)):
             raise _changed_key(schema, key)
         at = _MARK_BYTES
     for number in key.columns:

@@ -73,9 +73,12 @@ class BatchRanges:
         places: tuple[OffsetPlace, OffsetPlace],
         stretches: Sequence[SchemaStretch],
     ) -> list[ChangePartition]:
-        delivered = None if self._rows is None else self._rows.delivered(start)
-        log = self._feed.log
-        return self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
+        while True:
+            delivered = None if self._rows is None else self._rows.delivered(start)
+            log = self._feed.log
+            cut = self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
+            if self._rows is None or self._rows.tells_apart(start, cut):
+                return cut
 
     def _of_tables(
         self, start: SourceOffset, end: SourceOffset, last: OffsetPlace, stretches: Sequence[SchemaStretch]

@@ -17,7 +17,7 @@ from streaming_source.offsets.reading_requests import ReadingRequest
 from streaming_source.planning.named_tables import named_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.row_reading import ReadKeys
+    from streaming_source.rows.partition import ChangePartition
 
 NAMED: Final = 5
 """The names of tables in a message."""
@@ -36,12 +37,20 @@ _log = logging.getLogger(__name__)
 
 
 class ChangedKeys:
-    """One per query, called by one thread. `keys` gives what knows the keys of tables; `requests` is where programs ask
-    for tables, `again` the option that does; None: nothing does.
+    """One per query, called by one thread. `keys` gives what knows the keys of tables, `in_rows` which tables have rows
+    of another key in partitions; `requests` is where programs ask for tables, `again` the option that does; None:
+    nothing does.
     """
 
-    def __init__(self, keys: Callable[[], ReadKeys], requests: RequestFolder | None, again: ReadAgain | None) -> None:
+    def __init__(
+        self,
+        keys: Callable[[], ReadKeys],
+        in_rows: Callable[[Sequence[ChangePartition]], Collection[TableName]],
+        requests: RequestFolder | None,
+        again: ReadAgain | None,
+    ) -> None:
         self._keys = keys
+        self._in_rows = in_rows
         self._requests = requests
         self._again = again
 
@@ -89,6 +98,17 @@ class ChangedKeys:
                     raise
                 self._ask(self._requests, changed, frontier)
         return self._keys().delivered(frontier.again(changed))
+
+    def met(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
+        """Ask for the tables that partitions have rows of another key of, and tell whether there is one: a key that was
+        changed and changed back since, so that the catalog does not tell. Never without `requests`.
+        """
+        if self._requests is None or not frontier.partly:
+            return False
+        changed = self._in_rows(partitions)
+        if changed:
+            self._ask(self._requests, changed, frontier)
+        return bool(changed)
 
     def _read_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
         asked: set[TableName] = set()

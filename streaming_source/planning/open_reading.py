@@ -21,16 +21,19 @@ from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.planning.table_rows import SnapshotRows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
+    from replica.schema.known_tables import TableName
     from replica.table_reader.snapshot import TableSnapshot
     from replica.table_reader.verdict import InitialVerdicts
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.key_columns import KeyColumns
     from streaming_source.ranges.places import Feed
+    from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 
 _log = logging.getLogger(__name__)
@@ -85,10 +88,19 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
         host = options.snapshot_endpoint
         return KeyColumns(options.connection, host, unkeyed=unkeyed, table_by_table=table_by_table)
 
+    def keys_in_rows(partitions: Sequence[ChangePartition]) -> Collection[TableName]:
+        from streaming_source.rows.other_keys import tables_with_other_keys  # brings what decodes rows
+
+        return tables_with_other_keys(partitions, plan)
+
     initial, again = options.initial, options.snapshot_again
     requests = None if options.snapshot_requests is None else RequestFolder(options.snapshot_requests)
     return SnapshotRows(
-        *(feed, plan.tables, opened, keys, limits), initial=initial, again=again, requests=requests, judge=judge
+        *(feed, plan.tables, opened, keys, keys_in_rows, limits),
+        initial=initial,
+        again=again,
+        requests=requests,
+        judge=judge,
     )
 
 

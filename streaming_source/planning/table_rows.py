@@ -25,7 +25,7 @@ from streaming_source.planning.row_ranges import range_of
 from streaming_source.queries.reading_progress import progress_json, progress_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.row_reading import ReadKeys, RowReading
     from streaming_source.ranges.places import Feed
-    from streaming_source.rows.partition import CatalogChanges, MappedRange
+    from streaming_source.rows.partition import CatalogChanges, ChangePartition, MappedRange
     from streaming_source.selection.resolver import SelectedTables
 
 MAX_NAMED: Final = 500
@@ -56,7 +56,8 @@ _log = logging.getLogger(__name__)
 class SnapshotRows:
     """One per query, called by one thread. `initial`: a query without a checkpoint begins with all rows, unless
     `judge` refuses; `requests`: where programs ask for tables while it runs; `limits`: what a batch may hold, of
-    changes and of rows of tables together; `open_reading` makes what reads, and `keys` what knows the keys of tables.
+    changes and of rows of tables together; `open_reading` makes what reads, and `keys` what knows the keys of tables;
+    `keys_in_rows` finds tables with rows of another key in partitions.
 
     With `requests` it asks for a table itself whose key is changed while a part of it is delivered, and leaves out one
     that cannot be read any more: who gives requests follows what offsets say of tables. Other queries end there.
@@ -68,6 +69,7 @@ class SnapshotRows:
         tables: SelectedTables,
         open_reading: Callable[[], RowReading],
         keys: Callable[[], ReadKeys],
+        keys_in_rows: Callable[[Sequence[ChangePartition]], Collection[TableName]],
         limits: BatchLimits,
         *,
         initial: bool,
@@ -79,7 +81,7 @@ class SnapshotRows:
         self._judge = judge
         self._tables = tables
         self._open = open_reading
-        self._changed = ChangedKeys(keys, requests, again)
+        self._changed = ChangedKeys(keys, keys_in_rows, requests, again)
         self._limits = limits
         self._initial = initial
         self._again = again
@@ -292,6 +294,12 @@ class SnapshotRows:
         """Return which changes behind an offset count; None: all."""
         frontier = start.snapshot
         return None if frontier is None or frontier.finished else self._changed.delivered(start, frontier)
+
+    def tells_apart(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
+        """Tell whether tasks can compare the rows of a batch's partitions with what is delivered; if not, the tables
+        that they cannot tell apart are read from their first rows on, and count as not delivered from here on.
+        """
+        return start.snapshot is None or not self._changed.met(start.snapshot, partitions)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges

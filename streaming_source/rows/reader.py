@@ -61,7 +61,7 @@ def interpret_little(partition: ChangePartition) -> None:
 
 def open_range(part: ChangeRange, plan: ReadPlan) -> OpenRange:
     """Begin to decode a range of a partition."""
-    tables = _tables_in(part.catalog, plan)
+    tables = tables_in(part.catalog, plan)
     if part.read is not None:
         tables = _reading(tables)
     made, data = RecordBatches(tables), part.data()
@@ -90,7 +90,7 @@ def _reading(plan: ReadPlan) -> ReadPlan:
     return replace(plan, tables=replace(plan.tables, operations=OPERATIONS, skip_unchanged=False, include_ddl=False))
 
 
-def _tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
+def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
     """Return the plan with the tables as they are in a range."""
     if not changes:
         return plan

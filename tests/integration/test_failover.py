@@ -223,6 +223,7 @@ def test_acknowledgements_after_a_failover_are_of_the_new_primarys_files(
         config = replica_config(first, host=hosts(first, second), semi_sync=True, heartbeat_s=LONG_HEARTBEAT_S)
         with EmbeddedReplica(config, tmp_path) as ours:
             ours.start(GtidPosition())
+            wait_until(lambda: semi_sync(first, "clients") == 1, "the primary counts us")
             wait_until(lambda: switched_on(first), "semi-sync is on")
             load(first, 20)
             in_step(first, second)

@@ -37,6 +37,18 @@ CHANGES = {
         "RENAME TABLE shop.big TO shop._big_del, shop._big_gho TO shop.big",
         "DROP TABLE shop._big_del",
     ],
+    "another type, and back": [
+        "ALTER TABLE shop.big MODIFY id BIGINT NOT NULL",
+        "UPDATE shop.big SET id = id + 50000 WHERE id BETWEEN 100 AND 120",
+        "DELETE FROM shop.big WHERE id BETWEEN 20 AND 30",
+        "ALTER TABLE shop.big MODIFY id INT NOT NULL",
+    ],
+    "another name, and back": [
+        "ALTER TABLE shop.big RENAME COLUMN id TO number",
+        "UPDATE shop.big SET number = number + 50000 WHERE number BETWEEN 100 AND 120",
+        "DELETE FROM shop.big WHERE number BETWEEN 20 AND 30",
+        "ALTER TABLE shop.big RENAME COLUMN number TO id",
+    ],
     "no key": ["ALTER TABLE shop.big DROP PRIMARY KEY, DROP KEY v"],
 }
 _BEFORE = """

@@ -1,8 +1,8 @@
 """The keys of the tables of a range, for the kernels that look at the keys of rows: one record per table map.
 
 In: the compiled tables of a range, and the key's columns, as the catalog has them, of those that are asked for. Columns
-meet by name, whichever table map is met. Refused: a table map without a column of the key, because then the rows
-cannot be told apart.
+meet by name, whichever table map is met. Refused: a table map without a column of the key, or with one of another type,
+because then the rows cannot be told apart.
 """
 
 from __future__ import annotations

@@ -264,6 +264,7 @@ def test_case_28_the_binlogs_are_purged_behind_a_plan(source: MariaDb, tmp_path:
         query.batch()
         start, end = query.plan()
         source.sql("UPDATE s.t SET v = v + 1", "FLUSH BINARY LOGS", "UPDATE s.t SET v = v + 1", "FLUSH BINARY LOGS")
+        query.receive_all()
         query.stop()
         source.purge_binlogs()
         if lose == "spool":

@@ -27,6 +27,7 @@ from streaming_source.planning.remembered_selection import RememberedSelection, 
 from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.planning.table_rows import SnapshotRows
 from streaming_source.ranges.cutting import Origin, RangeCutter, origin_of
+from streaming_source.rows.other_keys import tables_with_other_keys
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
@@ -46,11 +47,13 @@ if TYPE_CHECKING:
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.rows.partition import ChangePartition
 
 A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
 CATALOG: dict[tuple[str, str], TableSchema] = dict.fromkeys((A, T, U))  # type: ignore[assignment]
 TABLES = SelectedTables(("d.a", "d.t", "d.u"), CATALOG)
 KEY = ColumnSchema(name="a", data_type="int", column_type="int(11)", nullable=False, key=True)
+BIGINT = 8
 FIRST_INSERTED = 2500
 """The rows that the stream inserts lie in the middle of those that d.t has anyway."""
 OWN_ROWS = {A: (), T: (*range(0, FIRST_INSERTED, 100), *range(4000, 5000, 100)), U: (1, 2, 3)}
@@ -88,6 +91,19 @@ def alter(feed: TableFeed, gtid: str, sql: str = "ALTER TABLE d.t DROP PRIMARY K
     feed.primary.connect()
     feed.primary.statement(Gtid.parse(gtid), text=sql.encode())
     receive(feed._writer, feed.primary.wire())
+
+
+def insert_wide(feed: TableFeed, gtid: str, *values: int) -> None:
+    """Have rows of d.t arrive whose key is a BIGINT."""
+    primary = feed.primary
+    primary.connect()
+    primary.begin(Gtid.parse(gtid))
+    primary.event(EventType.TABLE_MAP, table_map(1, [Column("a", BIGINT)], table="t"), inside=True)
+    wide = b"".join(b"\xfe" + value.to_bytes(8, "little") for value in values)
+    primary.event(INSERT, rows(1, 1, wide), inside=True)
+    primary.xid()
+    receive(feed._writer, primary.wire())
+    feed.inserted |= dict.fromkeys(values, Gtid.parse(gtid).seq_no)
 
 
 class FakeTables:
@@ -168,6 +184,10 @@ class FakeTables:
     def changed(self, frontier: Frontier, names: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
         return [name for name in self.other_keys if name in names and frontier.reached(name)]
 
+    @staticmethod
+    def with_other_keys(partitions: Sequence[ChangePartition]) -> set[tuple[str, str]]:
+        return tables_with_other_keys(partitions, replace(PLAN, tables=TABLES))
+
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
         if self.changed(frontier, self.other_keys):
             raise KeyChangedError("the key was changed")
@@ -234,7 +254,8 @@ class Sink:
 
 def read(partitions: Sequence[Any], shape: Any = "envelope") -> list[dict[str, Any]]:
     """The rows of partitions, each read as a task reads it."""
-    query = replace(PLAN, tables=TABLES, shape=shape)
+    columns = None if shape == "variant" else PLAN.columns
+    query = replace(PLAN, tables=TABLES, shape=shape, columns=columns)
     return [
         row
         for partition in pickle.loads(pickle.dumps(list(partitions)))  # noqa: S301
@@ -265,7 +286,10 @@ def reading_planner(
         RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),
         StatementDml(tables, "fail"),
         rows=SnapshotRows(
-            *(feed, tables, lambda: made, lambda: made, limit), initial=initial, again=again, requests=requests
+            *(feed, tables, lambda: made, lambda: made, made.with_other_keys, limit),
+            initial=initial,
+            again=again,
+            requests=requests,
         ),
         shared=Admission(tables, limit.shared(), cutter),
     )

@@ -56,13 +56,15 @@ NUMBER, TEXT = column("int"), column("varchar", octets=300, charset="latin1")
 SCHEMA = table([ColumnSchema(name="n", data_type="int", column_type="int(11)"), TEXT, NUMBER])
 KEY = TableKey("PRIMARY", (2, 1), ordered=False)
 VALUES = b"\4\0\7\0\0\0\3\0abc"
+MARK = bytes.fromhex("ffff8bacbe00cd91fc7b")  # of these columns, without their collations
 IMAGE = b"\xf9" + b"\3\0abc" + b"\7\0\0\0"
 
 
 def test_a_key_of_an_image_is_kept_and_read() -> None:
     kept = kept_key(SCHEMA, KEY, IMAGE)
     assert (kept[:2], kept[10:]) == (b"\xff\xff", VALUES)
-    for one in (kept, VALUES):  # an offset of before keys had a mark
+    before_collations = MARK + VALUES
+    for one in (kept, before_collations, VALUES):  # offsets of before marks told the collations, of before keys had one
         assert key_literals(SCHEMA, KEY, one) == ("7", "_latin1 x'616263'")
         assert key_bytes(SCHEMA, KEY, one) == b"\x80\0\0\7abc\0\0"
 
@@ -73,6 +75,7 @@ def test_a_key_of_an_image_is_kept_and_read() -> None:
         (replace(NUMBER, name="other"), TEXT),
         (replace(NUMBER, column_type="int(10) unsigned", unsigned=True), TEXT),
         (NUMBER, replace(TEXT, column_type="varchar(100)")),
+        (NUMBER, replace(TEXT, charset="utf8mb4", collation="utf8mb4_bin")),
         (replace(NUMBER, data_type="enum", column_type="enum('a')", labels=("a",)), TEXT),
     ],
 )

@@ -1,0 +1,53 @@
+"""The tables of a range whose rows do not have the key that a part of them was delivered by.
+
+In: a range of a relay log, how far tables are delivered. Out: the names of those whose rows no task could tell apart
+there. No row is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import KeyChangedError
+from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.slots import TableCache
+from replica.rows.scan.scan import scan_until
+from replica.rows.scan.xa import deliver
+from replica.rows.types.types import ValuePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.errors import SchemaError
+    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.scan.scan import Bytes
+    from replica.rows.scan.xa import CarriedGroup
+    from replica.rows.tables.target import TableResolver
+    from replica.schema.known_tables import TableName
+
+
+def unfit_keys(
+    data: Bytes,
+    resolver: TableResolver,
+    delivered: DeliveredKeys,
+    *,
+    checksum: bool,
+    carried: Sequence[CarriedGroup] = (),
+) -> set[TableName]:
+    """Return the tables with rows of another key, of those that `delivered` has a part of. What else is wrong with a
+    range is for the task that decodes it to say.
+    """
+    columns = {table.name: table.columns for table in delivered.open if table.upto is not None}
+    tables = TableCache(resolver, None, ValuePolicy())
+    found, _ = scan_until(data, checksum=checksum)
+    names: set[TableName] = set()
+    for part in deliver(found, carried, unprepared=[]):
+        slots = tables.slots(part)
+        unfit: dict[int, SchemaError] = {}
+        RowKeys(slots, columns.get, unfit)
+        for slot in np.unique(part.events["slot"]).tolist():
+            if isinstance(unfit.get(slot), KeyChangedError):
+                names.add(slots.table(slot).name)
+    return names

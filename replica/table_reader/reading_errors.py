@@ -32,6 +32,8 @@ TRANSIENT: Final = {
     1969: "the statement took too long",
 }
 """Server errors that pass, and what is waited for then (include/mysqld_error.h)."""
+HELD: Final = frozenset({1205, 1213, 1317, 1969})
+"""Those of them that may be about one table alone, if they do not pass: someone holds it, or has its readers ended."""
 REDEFINED: Final = frozenset({1412, 1054, 1146, 1176, 1072, 1932})
 """The table is another one than the catalog said: the definition is read again (1412 ER_TABLE_DEF_CHANGED, 1054 unknown
 column, 1146 unknown table, 1176 unknown index, 1072 unknown key column, 1932 the table is gone in the engine)."""
@@ -72,6 +74,8 @@ def asks_again(error: ReplicaError, count: int) -> bool:
 def of_the_table(error: ReplicaError, count: int) -> bool:
     """Tell whether an error that reading a table met so often is about that table alone, and does not pass."""
     if isinstance(error, ServerError):
+        if error.code in HELD:
+            return count >= SAME_ERROR
         told = error.code in DENIED | BROKEN | REDEFINED
     else:
         told = isinstance(error, (PrerequisiteError, SchemaError))

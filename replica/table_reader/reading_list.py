@@ -43,7 +43,7 @@ class TableReading:
     `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
     `end`: whether chunks are to grow. `upto`: the kept key that a lane ends at, None for the last one; `divided`:
     whether lanes were thought of. `rekeyed`: its key is another one than that which a part of it was delivered by.
-    `refused`: why it cannot be read.
+    `failures`: how often in a row it could not be read; `refused`: why it cannot be read at all.
     """
 
     name: TableName
@@ -61,6 +61,7 @@ class TableReading:
     whole: bool = False
     end: TableEnd = field(default_factory=TableEnd)
     rekeyed: bool = False
+    failures: int = 0
     refused: str = ""
     chunks: deque[TableChunk] = field(default_factory=deque)
 
@@ -146,6 +147,7 @@ class ReadingList:
         with self.changed:
             table.lower = None
             taken = table.life == life and not self._closed
+            table.failures = 0
             if taken:
                 table.chunks.append(chunk)
                 table.whole = not chunk.table.key.ordered
@@ -296,17 +298,21 @@ class ReadingList:
         return None if self._closed or lost else self._next(lower)
 
     def _next(self, lower: RelayLocation) -> TableReading | None:
+        """Return the next table; one that could not be read comes behind all that can be."""
         tables = [table for _, table in self._in_order()]
         full = (
             sum(len(table.chunks) for table in tables if not table.whole) >= CHUNKS_AHEAD
             or sum(table.waiting for table in tables) >= BYTES_AHEAD
         )
+        failing: list[TableReading] = []
         for table in tables:
             free = not (table.busy or table.ended or table.rekeyed)
             if free and (table.whole or not full or self._is_waited_for(table)) and table.may_be_read(lower):
-                return table
+                if not table.failures:
+                    return table
+                failing.append(table)
         if full or not self._names or len({table.name for table in tables}) >= TABLES_AHEAD:
-            return None
+            return min(failing, key=lambda table: table.failures, default=None)
         name = self._names.pop(0)
         kept = self._kept.pop(name, NOTHING)
         table = self._begun[name, 0] = TableReading(name, kept=kept, delivered=kept)
@@ -366,7 +372,7 @@ class ReadingList:
         table.kept = table.delivered = kept
         table.life += 1
         table.ended = table.whole = table.divided = table.rekeyed = False
-        table.gone, table.refused = None, ""
+        table.gone, table.refused, table.failures = None, "", 0
         table.end = TableEnd()
         table.not_before = not_before
         table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows

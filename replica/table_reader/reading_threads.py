@@ -164,11 +164,13 @@ class ReadingThreads:
                     asked = line.connection is not None  # else it is about the server
                     self._hang_up(line)
                     trouble.met()
-                    if asked and self._leaves(error, table, life, trouble):
+                    table.failures += asked
+                    if asked and self._leaves(error, table, life):
                         trouble.over()
                         continue
                     self._tables.give_back(table)
-                    self._wait(number, self._passes(error, table, trouble), self._back_off(trouble))
+                    count = table.failures if asked else trouble.count
+                    self._wait(number, self._passes(error, table, count, trouble.since), self._back_off(trouble))
         finally:
             self._hang_up(line)
 
@@ -214,7 +216,7 @@ class ReadingThreads:
         table.divided = True
         return lane_borders(connection, read.chunk, self._pace.chunk_rows)
 
-    def _leaves(self, error: ReplicaError, table: TableReading, life: int, trouble: _Trouble) -> bool:
+    def _leaves(self, error: ReplicaError, table: TableReading, life: int) -> bool:
         """Tell whether an error has been dealt with because it is about the table alone, which is not read on as it is.
 
         Raises:
@@ -224,23 +226,23 @@ class ReadingThreads:
             if self._tables.rekey(table, life) and not self._pace.table_by_table:
                 raise named(error, table.name) from error
             return True
-        if not (self._pace.table_by_table and of_the_table(error, trouble.count)):
+        if not (self._pace.table_by_table and of_the_table(error, table.failures)):
             return False
         self._tables.refuse(table, life, str(named(error, table.name)))
         return True
 
-    def _passes(self, error: ReplicaError, table: TableReading, trouble: _Trouble) -> str:
-        """Return what is waited for after an error that passes; raise any other."""
+    def _passes(self, error: ReplicaError, table: TableReading, count: int, since: float) -> str:
+        """Return what is waited for after an error that passes, met so often in a row; raise any other."""
         if isinstance(error, DisconnectedError):
-            if time.monotonic() - trouble.since > self._config.reconnect_retry_s:
+            if time.monotonic() - since > self._config.reconnect_retry_s:
                 raise named(error, table.name) from error
             return "a connection"
         if isinstance(error, DiskFullError) and self._tables.deliverable():
             return "room on the disk"
-        if asks_again(error, trouble.count):
+        if asks_again(error, count):
             return "the definition of a table"
         code = error.code if isinstance(error, ServerError) else 0
-        if code in TRANSIENT and trouble.count < SAME_ERROR:
+        if code in TRANSIENT and count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)
             table.end.rows //= SHORTER
             _log.info("reading %s begins again: %s", ".".join(table.name), TRANSIENT[code])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DiskFullError, PrerequisiteError
+from replica.table_reader import reading_errors
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.connection import TableConnection
@@ -21,6 +22,8 @@ from tests.integration.table_reading import TableReading
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pymysql
 
 pytestmark = pytest.mark.server
 
@@ -124,6 +127,41 @@ def test_a_table_that_the_account_may_not_read_any_more_is_left_out_where_each_t
         ((name, why),) = reading.to_the_end_without()
     assert name == ("d", "a")
     assert re.match(r"table d\.a cannot be read: .* denied", why)
+    assert reading.frontier.rows == 2000, "the other table is there as a whole"
+
+
+@pytest.fixture
+def locked(server: MariaDb) -> Iterator[pymysql.Connection[Any]]:
+    """The first table, which a connection holds."""
+    with server.connect() as connection:
+        connection.cursor().execute("LOCK TABLES d.a WRITE")
+        yield connection
+
+
+def test_a_table_behind_a_lock_lets_the_others_pass(
+    server: MariaDb, tmp_path: Path, locked: pymysql.Connection[Any]
+) -> None:
+    with TableReading(server, tmp_path, TABLES, pace=Pace(connections=1, lock_wait_s=1)) as reading:
+        wait_until(lambda: reading.step() and reading.delivered.get(("d", "b")) == 2000, "the other table is read")
+        wait_until(
+            lambda: reading.snapshot.progress().waits_for == "a lock was waited for", "it says what it waits for"
+        )
+        assert not reading.delivered[("d", "a")]
+        locked.cursor().execute("UNLOCK TABLES")
+        reading.to_the_end()
+    assert reading.delivered == {("d", "a"): 3000, ("d", "b"): 2000}
+
+
+@pytest.mark.usefixtures("locked")
+def test_a_table_behind_a_lock_that_no_one_lets_go_is_left_out_where_each_table_is_followed(
+    server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_errors, "SAME_ERROR", 2)
+    pace = Pace(lock_wait_s=1, table_by_table=True)
+    with TableReading(server, tmp_path, TABLES, pace=pace) as reading:
+        ((name, why),) = reading.to_the_end_without()
+    assert name == ("d", "a")
+    assert re.match(r"while reading table d\.a: .*Lock wait timeout exceeded", why)
     assert reading.frontier.rows == 2000, "the other table is there as a whole"
 
 

@@ -17,6 +17,7 @@ from replica.errors import (
 from replica.table_reader.reading_errors import (
     BROKEN,
     DENIED,
+    HELD,
     MAY_MEND,
     REDEFINED,
     SAME_ERROR,
@@ -60,6 +61,14 @@ def test_another_definition_is_about_the_table_when_reading_it_again_does_not_he
     assert of_the_table(error, most)
 
 
+@pytest.mark.parametrize("code", sorted(HELD))
+def test_what_should_pass_is_about_the_table_when_it_does_not(code: int) -> None:
+    error = ServerError("held", code=code)
+    assert passes(error)
+    assert not of_the_table(error, SAME_ERROR - 1)
+    assert of_the_table(error, SAME_ERROR)
+
+
 @pytest.mark.parametrize("error", [PrerequisiteError("no key"), UnsupportedColumnError("a new type")])
 def test_what_no_reading_can_mend_is_about_the_table(error: ReplicaError) -> None:
     assert of_the_table(error, 1)
@@ -69,7 +78,7 @@ def test_what_no_reading_can_mend_is_about_the_table(error: ReplicaError) -> Non
 @pytest.mark.parametrize(
     "error",
     [
-        *(ServerError("passes", code=code) for code in TRANSIENT),
+        *(ServerError("passes", code=code) for code in TRANSIENT.keys() - HELD),
         ServerError("out of memory", code=1037),
         ServerError("access denied for user", code=1045),
         DisconnectedError("gone"),

@@ -60,7 +60,9 @@ class Connection:
 
 
 class Life:
-    """Threads over a fake server: reading a chunk raises the errors in turn, then finds that the table is gone."""
+    """Threads over a fake server: reading d.a raises the errors in turn, then finds that the table is gone, as reading
+    any other does at once.
+    """
 
     def __init__(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, errors: list[Exception], *, table_by_table: bool
@@ -80,7 +82,7 @@ class Life:
     def _read(self, connection: Any, wanted: Any, seen: Seen) -> Read:
         assert (connection.host, connection.closed) == (seen.host, False)
         self.wanted.append((wanted.name[1], wanted.rows))
-        if self.errors:
+        if self.errors and wanted.name == A:
             raise self.errors.pop(0)
         return Read(None, U, 10, connected=True)
 
@@ -125,7 +127,7 @@ def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_what_passes_is_tried_again_over_another_connection(life: Any, error: Exception) -> None:
     one = life(error, error)
     one.run()
-    assert [name for name, _ in one.wanted] == ["a", "a", "a", "b"]
+    assert [name for name, _ in one.wanted] == ["a", "b", "a", "a"], "all others are read before it is tried again"
     assert len(one.connections) == 3
     assert one.threads.waits_for in ("delivery", "")
 
@@ -133,7 +135,7 @@ def test_what_passes_is_tried_again_over_another_connection(life: Any, error: Ex
 def test_a_statement_that_took_too_long_asks_for_fewer_rows(life: Any) -> None:
     one = life(ServerError("too long", code=1969), ServerError("too long", code=1969))
     one.run()
-    first, second, third, _ = (rows for _, rows in one.wanted)
+    first, second, third = (rows for name, rows in one.wanted if name == "a")
     assert first > second > third
 
 
@@ -168,6 +170,7 @@ def test_what_should_pass_and_does_not_is_said_in_the_end(life: Any) -> None:
         [UnsupportedColumnError("d.a has a new type")],
         [SchemaError("another")] * SAME_MISFIT,
         [ServerError("no such column", code=1054)] * SAME_ERROR,
+        [ServerError("a lock was waited for", code=1205)] * SAME_ERROR,
         [ServerError("marked as crashed", code=1194)],
         [ServerError("SELECT denied", code=1142)],
     ],

@@ -73,8 +73,12 @@ def _is_there(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("hanging", "number"),
-    [([], signal.SIGKILL), ([], signal.SIGTERM), ([], signal.SIGINT), (["-n", "1"], signal.SIGKILL)],
-    ids=["killed", "terminated", "interrupted", "killed with a worker"],
+    [
+        pytest.param([], signal.SIGKILL, id="killed"),
+        pytest.param([], signal.SIGTERM, id="terminated"),
+        pytest.param([], signal.SIGINT, id="interrupted"),
+        pytest.param(["-n", "1"], signal.SIGKILL, id="killed with a worker", marks=pytest.mark.slow),
+    ],
     indirect=["hanging"],
 )
 def test_nothing_of_an_interrupted_run_stays(

@@ -199,7 +199,15 @@ def all_but_the_log(relay: Path) -> list[Path]:
     return [relay / name for name in ("relay.head", "relay.status", "relay.clock", "relay.lock", "relay.identity")]
 
 
-@pytest.mark.parametrize("some", [newest, oldest, indexes, all_but_the_log])
+@pytest.mark.parametrize(
+    "some",
+    [
+        newest,
+        pytest.param(oldest, marks=pytest.mark.slow),
+        indexes,
+        pytest.param(all_but_the_log, marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_left_of_the_log_is_gone_on_from_and_the_rest_fetched_again(
     primary: MariaDb, start: Callable[..., Daemon], some: Callable[[Path], list[Path]]
 ) -> None:

@@ -101,7 +101,18 @@ AT_LOAD: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "kind", "part"), AT_LOAD.values(), ids=AT_LOAD.keys())
+SLOW = {
+    *("table without database", "flat files", "a size that is none", "rows below one", "a time that is none"),
+    *("half a GTID", "flat with tables", "unknown shape", "unknown operation", "ddl in the flat shape"),
+    *("unknown policy", "unknown transport", "unknown schema change", "unknown tls", "no password file"),
+}
+"""A second each, like others that stay: the unit tests of the options have what is special about them."""
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "part"),
+    [pytest.param(*told, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, told in AT_LOAD.items()],
+)
 def test_a_mistake_that_load_sees(shop: Shop, options: dict[str, Any], kind: str, part: str) -> None:
     with pytest.raises(AnalysisException) as caught:
         shop.changes(**options)

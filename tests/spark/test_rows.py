@@ -70,6 +70,7 @@ def _write_orders(shop: Shop) -> None:
     )
 
 
+@pytest.mark.quick_on("newest")
 def test_envelope_rows_on_every_server(spark: SparkSession, server_version: str, tmp_path: Path) -> None:
     # NO_LOG is the default of every version: names, signs and labels come from the catalog.
     with MariaDb(server_version) as primary:

@@ -76,6 +76,7 @@ def test_vectors_geometries_and_versions(spark: SparkSession, written: tuple[Pat
     assert first._absent is None
 
 
+@pytest.mark.quick_on("newest")
 def test_the_same_as_variant(spark: SparkSession, written: tuple[Path, bool]) -> None:
     folder, vectors = written
     rows = read(spark, folder, tables="d.*")

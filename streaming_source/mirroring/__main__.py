@@ -27,9 +27,6 @@ _SPARKS_OWN = "\n=== Streaming Query ==="
 _LONGEST = 2000
 INTERRUPTED = 130
 """What shells say of a program that Ctrl-C ended."""
-CLASSES = ("spark.sql.codegen.cache.maxEntries", "4000")
-"""The compiled classes of plans that Spark keeps, 100 by itself: the plans of a MERGE have 68, for each target, which
-are compiled again in each batch where they are not kept. Only the start of a session can set it."""
 USAGE = "usage: python -m streaming_source.mirroring MIRROR.toml"
 
 
@@ -64,13 +61,9 @@ def _run(given: dict[str, object]) -> None:
 
 def _session() -> SparkSession:
     """Return the session that is there, or a new one."""
-    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    context = SparkContext.getOrCreate(SparkConf().setAppName("mariadb mirror"))
-    name, value = CLASSES
-    builder = SparkSession.builder
-    return (builder if context.getConf().contains(name) else builder.config(name, value)).getOrCreate()
+    return SparkSession.builder.appName("mariadb mirror").getOrCreate()
 
 
 def _told(text: str) -> int:

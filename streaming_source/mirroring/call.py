@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
+from streaming_source.mirroring.compiled_classes import keep_compiled_classes
 from streaming_source.mirroring.control import mirrored_tables
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.hadoop_text import hadoop_text
@@ -105,6 +106,7 @@ def mirror(
     )
     _check_session()
     settings.format.check_session(spark)
+    keep_compiled_classes(spark)
     for row in _checked_rows(spark, settings):
         if row.waits_for is not None:
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine

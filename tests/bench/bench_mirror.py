@@ -14,10 +14,11 @@
               one row a transaction comes at a steady rate; p50 and p99
     size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
 
-CPU seconds are those of JVM and Python processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3
-times the recipe's rate with 12 tables. Debezium is left out: `bench pipeline` measures Debezium Embedded, but nothing
-here brings its changes into Spark, where the same MERGE could take them. The defaults are meant to take about half
-an hour on two cores at rest; a target of 100 million rows (`--sizes`) wants some 60 GB of disk.
+All run in one session, so that they all have what mirror() sets in it. CPU seconds are those of JVM and Python
+processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3 times the recipe's rate with 12 tables.
+Debezium is left out: `bench pipeline` measures Debezium Embedded, but nothing here brings its changes into Spark, where
+the same MERGE could take them. The defaults are meant to take about half an hour on two cores at rest; a target of 100
+million rows (`--sizes`) wants some 60 GB of disk.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo.written import covers
+from streaming_source.mirroring.compiled_classes import SETTING
 from streaming_source.mirroring.shuffle_size import SNAPSHOT_PARTS
 from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
 from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
@@ -124,9 +126,9 @@ def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
         try:
             _write(bench, names, args.rate, args.warm, first=10_000_000)
             sent = _write(bench, names, args.rate, args.seconds, first=20_000_000)
-            last = sent[-1][2]
+            last = {name: gtid for name, _, gtid in sent}
             seen = {name: commits(folder / "lake" / name) for name in names}
-            while not (seen[sent[-1][0]] and covers(seen[sent[-1][0]][-1][1], last)):
+            while not all(seen[name] and covers(seen[name][-1][1], last[name]) for name in names):
                 _check(query)
                 time.sleep(0.5)
                 seen = {name: commits(folder / "lake" / name) for name in names}
@@ -241,12 +243,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="for a session in which Delta reads a table's log in 50 tasks, as it does unless told otherwise, and not "
         "in two; a mirror sets that itself",
     )
+    parser.add_argument(
+        "--classes",
+        type=int,
+        help="compiled classes that the session keeps, for all ways; by default as many as mirror() has it keep, while "
+        "Spark's own number is 100",
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     parts = {"load": load, "changes": changes, "latency": latency, "size": size}
     found: dict[str, Any] = {}
     settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings()
     settings["spark.jars"] += f",{mariadb_driver()}"
+    if args.classes is not None:
+        settings[SETTING] = str(args.classes)
     if args.delta_defaults:
         del settings[SNAPSHOT_PARTS]
     with tempfile.TemporaryDirectory(prefix="bench-mirror-") as folder, MariaDb(args.version, *OPTIONS) as server:

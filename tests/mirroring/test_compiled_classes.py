@@ -1,0 +1,57 @@
+"""The classes that a mirror's session keeps: many, unless it was told how many, or has compiled something before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from streaming_source.mirroring.compiled_classes import CLASSES, SETTING
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+MORE_THAN_SPARKS = 150
+_ASK = f"""
+from pyspark.sql import SparkSession
+from streaming_source.mirroring.compiled_classes import keep_compiled_classes
+
+spark = SparkSession.builder.getOrCreate()
+compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount
+
+def plans(number):
+    before = compiled()
+    for n in range(number):
+        spark.range(3).selectExpr(f"id + {{n}} AS n{{n}}").collect()  # a literal makes another class
+    return compiled() - before
+
+if EARLY:
+    plans(1)
+keep_compiled_classes(spark)
+keep_compiled_classes(spark)
+print(spark.conf.get("{SETTING}"), plans({MORE_THAN_SPARKS}) >= {MORE_THAN_SPARKS}, plans({MORE_THAN_SPARKS}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "early", "kept", "again"),
+    [
+        pytest.param("", False, str(CLASSES), False, id="nothing told"),
+        pytest.param("77", False, "77", True, id="told", marks=pytest.mark.slow),
+        pytest.param("", True, "100", True, id="too late", marks=pytest.mark.slow),
+    ],
+)
+def test_plans_are_compiled_once(told: str, kept: str, *, early: bool, again: bool) -> None:
+    given = f"--conf {SETTING}={told} " if told else ""
+    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": f"{given}--master local[1] pyspark-shell"}
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK.replace("EARLY", str(early))],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    value, all_compiled, second = done.stdout.split()
+    assert (value, all_compiled, int(second) > 0) == (kept, "True", again)
+    assert ("keeps few compiled classes" in done.stderr) is early

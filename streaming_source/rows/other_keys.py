@@ -27,5 +27,7 @@ def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan
             if part.delivered is not None and part.read is None:
                 tables = tables_in(part.catalog, plan).tables
                 carried = part.carried_groups()
-                found |= unfit_keys(part.data(), tables, part.delivered, checksum=part.checksum, carried=carried)
+                found |= unfit_keys(
+                    part.data(), tables, part.delivered, checksum=part.checksum, carried=carried, ends=part.ends
+                )
     return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.errors import KeyChangedError
+from replica.rows.decode.open_ends import WHOLE, OpenEnds
 from replica.rows.decode.row_keys import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.scan.scan import scan_until
@@ -35,15 +36,16 @@ def unfit_keys(
     *,
     checksum: bool,
     carried: Sequence[CarriedGroup] = (),
+    ends: OpenEnds = WHOLE,
 ) -> set[TableName]:
-    """Return the tables with rows of another key, of those that `delivered` has a part of. What else is wrong with a
-    range is for the task that decodes it to say.
+    """Return the tables with rows of another key, of those that `delivered` has a part of. The range is given as
+    `RangeDecoder.decode` gets it. What else is wrong with it is for the task that decodes it to say.
     """
     columns = {table.name: table.columns for table in delivered.open if table.upto is not None}
     tables = TableCache(resolver, None, ValuePolicy())
     found, _ = scan_until(data, checksum=checksum)
     names: set[TableName] = set()
-    for part in deliver(found, carried, unprepared=[]):
+    for part in [found] if ends.committed else deliver(found, carried, unprepared=[]):
         slots = tables.slots(part)
         unfit: dict[int, SchemaError] = {}
         RowKeys(slots, columns.get, unfit)

@@ -93,17 +93,21 @@ def alter(feed: TableFeed, gtid: str, sql: str = "ALTER TABLE d.t DROP PRIMARY K
     receive(feed._writer, feed.primary.wire())
 
 
-def insert_wide(feed: TableFeed, gtid: str, *values: int) -> None:
-    """Have rows of d.t arrive whose key is a BIGINT."""
+def insert_wide(feed: TableFeed, gtid: str, *values: int, commit: str | None = None) -> None:
+    """Have rows of d.t arrive whose key is a BIGINT; `commit`: in an XA transaction, with this GTID of its COMMIT."""
     primary = feed.primary
     primary.connect()
-    primary.begin(Gtid.parse(gtid))
+    primary.begin(Gtid.parse(gtid), xa=commit and "wide")
     primary.event(EventType.TABLE_MAP, table_map(1, [Column("a", BIGINT)], table="t"), inside=True)
     wide = b"".join(b"\xfe" + value.to_bytes(8, "little") for value in values)
     primary.event(INSERT, rows(1, 1, wide), inside=True)
-    primary.xid()
+    if commit is None:
+        primary.xid()
+    else:
+        primary.xa_prepared("wide")
+        primary.xa_end("wide", "COMMIT", Gtid.parse(commit))
     receive(feed._writer, primary.wire())
-    feed.inserted |= dict.fromkeys(values, Gtid.parse(gtid).seq_no)
+    feed.inserted |= dict.fromkeys(values, Gtid.parse(commit or gtid).seq_no)
 
 
 class FakeTables:

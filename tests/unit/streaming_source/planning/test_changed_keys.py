@@ -120,15 +120,16 @@ TO_BIGINT, TO_INT = "ALTER TABLE d.t MODIFY a BIGINT", "ALTER TABLE d.t MODIFY a
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_rows": 1}], ids=["statements in the batch", "in others"])
-def test_a_key_that_is_in_the_end_what_it_was(begun: Begun, limits: dict[str, int]) -> None:
+@pytest.mark.parametrize("commit", [None, "0-1-6"], ids=["a transaction", "XA"])
+def test_a_key_that_is_in_the_end_what_it_was(begun: Begun, commit: str | None, limits: dict[str, int]) -> None:
     """The catalog says nothing of it then: rows of another key are in the log. They are left out of their batch, and
     the next one reads the table.
     """
     planner = reading_planner(begun.feed, requests=begun.requests, **limits)
     alter(begun.feed, "0-1-4", TO_BIGINT)
-    insert_wide(begun.feed, "0-1-5", 7, 3950)
-    alter(begun.feed, "0-1-6", TO_INT)
-    begun.feed.insert(*small(7, 8))
+    insert_wide(begun.feed, "0-1-5", 7, 3950, commit=commit)
+    alter(begun.feed, "0-1-7", TO_INT)
+    begun.feed.insert(*small(8, 9))
     start, waiting = begun.offset, []
     while not waiting:
         end = planner.latest_offset(again(start), bounded=True)

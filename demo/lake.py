@@ -41,10 +41,11 @@ CONTROL: Final = "lake.mirror_control"
 GOODBYE_S: Final = 20.0
 """A replica that is told to stop needs well under one, a Java machine that is killed too."""
 FOR_A_MINUTE: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss16m",
     **INTERPRETED,
 }
-"""A session that lives for a minute or two: compiling code well would take longer than running it. And a query that is
+"""A session that lives for a minute or two: compiling code well would take longer than running it. The compiler that is
+left has room for 48 MB by itself, which the plans fill: then code is thrown out and compiled again. And a query that is
 stopped inside of foreachBatch needs a large stack (docs/spark.md)."""
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def session_settings(folder: Path) -> dict[str, str]:
-    java = CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+    java = CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:+UseSerialGC"
     return {
         **CONFIGURATION,
         **delta_settings(),

@@ -68,10 +68,8 @@ def workbench(primary: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Ite
         CONFIGURATION
         | tables
         | {
-            # C1 alone has room for 48 MB of code: these queries fill it, and compile again what was thrown out. In a
-            # heap of 1 GB, each of Parquet's buffers is huge to G1, which marks the whole heap for them each time.
-            "spark.driver.extraJavaOptions": CONFIGURATION["spark.driver.extraJavaOptions"]
-            + " -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+            # In a heap of 1 GB, each of Parquet's buffers is huge to G1, which marks the whole heap for them each time.
+            "spark.driver.extraJavaOptions": CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:+UseSerialGC",
             # A few hundred rows are read sooner than classes for reading them are compiled.
             **INTERPRETED,
             "spark.sql.pipelines.maxFlowRetryAttempts": "0",

@@ -26,9 +26,10 @@ CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # Most queries here run for a second or two: compiling them well would take longer than running them.
+    # Most queries here run for a second or two: compiling them well would take longer than running them. The compiler
+    # that is left has room for 48 MB by itself, which the plans fill: then code is thrown out and compiled again.
     # And a query that is stopped inside of foreachBatch needs a large stack: see docs/spark.md.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xss16m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xss16m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

@@ -62,7 +62,9 @@ class Driver:
     def _configuration(self) -> list[str]:
         settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # A life of ten seconds: compiling well, or collecting in parallel, would take longer than it saves.
-        settings["spark.driver.extraJavaOptions"] = "'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m'"
+        settings["spark.driver.extraJavaOptions"] = (
+            "'-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss16m'"
+        )
         if any(query["kind"] == "delta" for query in self.queries):
             settings |= delta_settings()
         return ["--driver-memory 1g", *(f"--conf {key}={value}" for key, value in settings.items())]

@@ -38,4 +38,5 @@ def keep_compiled_classes(spark: SparkSession) -> None:
         )
         return
     spark._jsparkSession.sessionState().conf().setConfString(SETTING, str(CLASSES))  # noqa: SLF001
+    # Compiles for the first time here, as no thread or session of someone else's may.
     spark.range(1).where("id >= 0").count()

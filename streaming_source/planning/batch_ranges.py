@@ -77,7 +77,7 @@ class BatchRanges:
             delivered = None if self._rows is None else self._rows.delivered(start)
             log = self._feed.log
             cut = self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
-            if self._rows is None or self._rows.tells_apart(start, cut):
+            if self._rows is None or not self._rows.asks_again(start, cut):
                 return cut
 
     def _of_tables(

@@ -74,9 +74,7 @@ class ChangedKeys:
         named = named_between(log, begin, end, partly)
         if named:
             changed |= set(self._keys().changed(frontier, named))
-        if changed:
-            self._ask(self._requests, changed, frontier)
-        return bool(changed)
+        return self._ask(self._requests, changed, frontier)
 
     def delivered(self, start: SourceOffset, frontier: Frontier) -> DeliveredKeys:
         """Return what is delivered as of an offset, `frontier`, with keys that rows are compared with.
@@ -99,16 +97,13 @@ class ChangedKeys:
                 self._ask(self._requests, changed, frontier)
         return self._keys().delivered(frontier.again(changed))
 
-    def met(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
+    def asked_for_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
         """Ask for the tables that partitions have rows of another key of, and tell whether there is one: a key that was
         changed and changed back since, so that the catalog does not tell. Never without `requests`.
         """
         if self._requests is None or not frontier.partly:
             return False
-        changed = self._in_rows(partitions)
-        if changed:
-            self._ask(self._requests, changed, frontier)
-        return bool(changed)
+        return self._ask(self._requests, self._in_rows(partitions), frontier)
 
     def _read_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
         asked: set[TableName] = set()
@@ -122,8 +117,12 @@ class ChangedKeys:
         ]
 
     @staticmethod
-    def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> None:
-        """Ask for tables. The request is on disk, so that it outlives this process; the same one is there once."""
+    def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
+        """Ask for tables, and tell whether there is one. The request is on disk, so that it outlives this process; the
+        same one is there once.
+        """
+        if not names:
+            return False
         told = repr([(name, frontier.reached(name)) for name in sorted(names)])
         word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
         requests.put(ReadingRequest(word, tuple(sorted(names))))
@@ -131,3 +130,4 @@ class ChangedKeys:
             "the key of %s was changed while a part of its rows was delivered: it is read again from its first row on",
             ", ".join(map(".".join, sorted(names)[:NAMED])),
         )
+        return True

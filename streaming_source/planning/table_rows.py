@@ -295,11 +295,11 @@ class SnapshotRows:
         frontier = start.snapshot
         return None if frontier is None or frontier.finished else self._changed.delivered(start, frontier)
 
-    def tells_apart(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
-        """Tell whether tasks can compare the rows of a batch's partitions with what is delivered; if not, the tables
-        that they cannot tell apart are read from their first rows on, and count as not delivered from here on.
+    def asks_again(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
+        """Ask for the tables whose rows in a batch's partitions cannot be compared with what is delivered, and tell
+        whether there is one: it is read from its first row on behind the batch, and counts as not delivered in it.
         """
-        return start.snapshot is None or not self._changed.met(start.snapshot, partitions)
+        return start.snapshot is not None and self._changed.asked_for_rows(start.snapshot, partitions)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges

@@ -1,7 +1,7 @@
 """The tables of which a batch has rows with another key than the one that a part of the table was delivered by.
 
-In: the partitions of a batch, as its tasks get them. Out: the names of such tables. A task that met one would have to
-end the query, each time again: the planner looks before it gives the tasks out.
+In: the partitions of a batch's changes, as its tasks get them. Out: the names of such tables. A task that met one would
+have to end the query, each time again: the planner looks before it gives the tasks out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan
     found: set[TableName] = set()
     for partition in partitions:
         for part in partition.ranges:
-            if part.delivered is not None and part.read is None:
+            if part.delivered is not None:
                 tables = tables_in(part.catalog, plan).tables
                 carried = part.carried_groups()
                 found |= unfit_keys(

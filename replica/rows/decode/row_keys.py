@@ -14,6 +14,7 @@ import numpy as np
 from replica.errors import KeyChangedError, SchemaError
 from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
+from replica.rows.tables.match import disagreement
 from replica.rows.types.keys import READ_AGAIN, key_part, key_records
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class RowKeys:
     def _ask(self, slot: int, table: CompiledTable, key: Sequence[ColumnSchema]) -> None:
         indexes = key_columns(table.table_map, [plan.name for plan in table.layout.columns], key)
         columns = table.table_map.columns
+        for number, declared in zip(indexes, key, strict=True):
+            if what := disagreement(columns[number], declared):
+                told = f"column {declared.name} is {declared.column_type}, and its {what} in the binlog is another."
+                raise _other_key(table.table_map, told)
         ranks = np.full(len(columns), -1, np.int64)
         ranks[indexes] = np.arange(len(indexes))
         try:

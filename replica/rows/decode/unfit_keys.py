@@ -42,6 +42,8 @@ def unfit_keys(
     `RangeDecoder.decode` gets it. What else is wrong with it is for the task that decodes it to say.
     """
     columns = {table.name: table.columns for table in delivered.open if table.upto is not None}
+    if not columns:
+        return set()
     tables = TableCache(resolver, None, ValuePolicy())
     found, _ = scan_until(data, checksum=checksum)
     names: set[TableName] = set()

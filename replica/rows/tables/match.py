@@ -39,7 +39,7 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
         by_name = {column.name.casefold(): column for column in schema.columns}
         candidates = [by_name.get((column.name or "").casefold()) for column in table_map.columns]
         return [
-            known if known is not None and not _disagreement(column, known) else None
+            known if known is not None and not disagreement(column, known) else None
             for column, known in zip(table_map.columns, candidates, strict=True)
         ]
     name = f"{table_map.database}.{table_map.table}"
@@ -51,7 +51,7 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
             hint=_HINT,
         )
     for column, known in zip(table_map.columns, expected, strict=True):
-        what = _disagreement(column, known)
+        what = disagreement(column, known)
         if what:
             raise SchemaError(
                 f"Column {known.name} of table {name} is {known.column_type} in the catalog, but its {what} "
@@ -91,7 +91,7 @@ def _hash(number: int) -> ColumnSchema:
     )
 
 
-def _disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
+def disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
     """Return what the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
     code = ColumnType(column.type)
     if type_named(PREPARED.get(code, code), schema.data_type) is None:

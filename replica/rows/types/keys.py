@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import SchemaError
-from replica.protocol.charset import BINARY, charset_named, charset_of
 from replica.protocol.column_def import value_extent
-from replica.protocol.constants import ColumnType
 from replica.rows.types.kinds import KeyForm
 from replica.rows.types.plan_record import KeyRecord
 from replica.rows.types.types import type_named
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 _UNORDERED: Final = frozenset({KeyForm.TEXT})
 _SIZES: Final = {KeyForm.BYTES: 0, KeyForm.TEXT: 0, KeyForm.UUID: 16, KeyForm.OLD_DATETIME: 5, KeyForm.OLD_TIME: 3}
-_WITH_FRACTIONS: Final = frozenset({ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2})
 _DATETIME_OFFSET: Final = 0x8000000000
 _TIME_OFFSET: Final = 0x800000
 
@@ -67,38 +64,16 @@ def key_part(number: int, column: ColumnDef, declared: Declared) -> KeyPart:
     SchemaError if the two are not of one type, or no key can be read by it.
     """
     entry = type_named(column.type, declared.data_type)
-    if entry is None or entry.key is None or _is_another_type(column, declared, entry.key):
+    if entry is None or entry.key is None:
         raise SchemaError(
-            f"Column {declared.name} is {_told(declared)}, and {_logged(column)} in a row image: no key is read by it.",
+            f"Column {declared.name} is {declared.column_type}, and of type {column.type} in a row image: "
+            "no key is read by it.",
             hint="The table was changed after its key was chosen: read its definition again.",
         )
     form = KeyForm.UNSIGNED if entry.key == KeyForm.SIGNED and declared.unsigned else entry.key
     width, prefix = value_extent(column)
     size = _SIZES.get(form, width or column.length)
     return KeyPart(number, form, width or -prefix, size, is_ordered(form, declared))
-
-
-def _is_another_type(column: ColumnDef, declared: Declared, form: KeyForm) -> bool:
-    """Tell whether types of one name are not the same, so that equal bytes are not equal values."""
-    if column.type == ColumnType.NEWDECIMAL:
-        return (column.precision, column.scale) != (declared.precision, declared.scale)
-    if column.type in _WITH_FRACTIONS:
-        return column.fsp != (declared.fsp or 0)
-    if form == KeyForm.SIGNED and column.unsigned is not None:
-        return column.unsigned != declared.unsigned
-    if declared.charset is not None and column.collation is not None:
-        return column.collation == BINARY or charset_of(column.collation) != charset_named(declared.charset)
-    return False
-
-
-def _told(declared: Declared) -> str:
-    return declared.column_type + ("" if declared.charset is None else f" in {declared.charset}")
-
-
-def _logged(column: ColumnDef) -> str:
-    facts = {"precision": column.precision, "scale": column.scale, "fsp": column.fsp, "collation": column.collation}
-    told = "".join(f", {name} {value}" for name, value in facts.items() if value)
-    return f"of type {column.type}{', unsigned' if column.unsigned else ''}{told}"
 
 
 def is_ordered(form: KeyForm, declared: Declared) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -135,28 +135,3 @@ def test_only_what_sorts_as_the_server_sorts_is_ordered(column: ColumnSchema, *,
 def test_what_no_key_is_read_by_is_refused(code: T, data_type: str) -> None:
     with pytest.raises(SchemaError, match="no key is read by it"):
         key_part(0, ColumnDef(type=code, metadata=b"", length=4), declared(data_type))
-
-
-DECIMAL = declared("decimal", column_type="decimal(10,2)", precision=10, scale=2)
-TEXT = declared("varchar", charset="latin1", collation="latin1_bin")
-
-
-@pytest.mark.parametrize(
-    ("column", "same", "other"),
-    [
-        (DECIMAL, {"type": T.NEWDECIMAL, "precision": 10, "scale": 2}, {"scale": 4}),
-        (declared("datetime", fsp=1), {"type": T.DATETIME2, "length": 6, "fsp": 1}, {"fsp": 2}),
-        (declared("int"), {"type": T.LONG, "unsigned": False}, {"unsigned": True}),
-        (declared("int", unsigned=True), {"type": T.LONG, "unsigned": True}, {"unsigned": False}),
-        (TEXT, {"type": T.VARCHAR, "collation": 8}, {"collation": 45}),
-        (TEXT, {"type": T.VARCHAR, "collation": 47}, {"collation": 63}),
-    ],
-)
-def test_another_type_of_the_same_name_is_refused(
-    column: ColumnSchema, same: dict[str, Any], other: dict[str, Any]
-) -> None:
-    """Its values take as many bytes, and mean other things."""
-    wire = {"metadata": b"", "length": 4} | same
-    assert key_part(0, ColumnDef(**wire), column).column == 0
-    with pytest.raises(SchemaError, match="no key is read by it"):
-        key_part(0, ColumnDef(**wire | other), column)

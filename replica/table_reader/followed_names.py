@@ -80,7 +80,8 @@ class FollowedNames:
             if outline is None:
                 continue
             again |= not outline.tables
-            self._list.add(name for name in outline.defined if frontier.reached(name) == NOTHING and self._wanted(name))
+            made = [name for name in outline.defined if frontier.reached(name) is not None and self._wanted(name)]
+            self._list.make(made, statement.gtid)
         if again and not frontier.done:
             self.list_again(frontier)
         self.upto = v.location
@@ -89,7 +90,7 @@ class FollowedNames:
         """Ask the server for the names once more."""
         with self._at_the_place() as connection:
             names = list_tables(connection, self._wanted)
-        self._list.add(name for name in names if frontier.reached(name) == NOTHING)
+        self._list.add(name for name in names if frontier.reached(name) is not None)
 
     @contextmanager
     def _at_the_place(self) -> Iterator[SnapshotConnection]:

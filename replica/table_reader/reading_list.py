@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.table_reader.chunks import FIRST_ROWS, starts
 from replica.table_reader.frontier import NOTHING
 from replica.table_reader.table_end import TableEnd
@@ -22,6 +22,7 @@ from replica.table_reader.table_end import TableEnd
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from replica.protocol.gtid import Gtid
     from replica.relay_log.location import RelayLocation
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunks import TableChunk
@@ -100,9 +101,12 @@ class ReadingList:
         self._needed: RelayLocation | None = None
         self.total = 0
         self.named_at = GtidPosition()
+        self._made: dict[TableName, GtidPosition] = {}
 
     def add(self, names: Iterable[TableName], kept: Mapping[TableName, bytes] | None = None) -> None:
-        """Add tables that are to be read, behind the keys of `kept`; those that are known already are left alone."""
+        """Add tables that are to be read, behind the keys of `kept`. Of those that are known already, one that was gone
+        is read again, and others are left alone.
+        """
         with self.changed:
             for name in names:
                 place = bisect.bisect_left(self._names, name)
@@ -115,6 +119,13 @@ class ReadingList:
                 if kept is not None and kept.get(name):
                     self._kept[name] = kept[name]
             self.changed.notify_all()
+
+    def make(self, names: Iterable[TableName], made: Gtid) -> None:
+        """Add tables that a statement made. A thread that found one gone before that reads it again."""
+        names = list(names)
+        with self.changed:
+            self._made |= dict.fromkeys(names, GtidPosition((made,)))
+            self.add(names)
 
     def close(self) -> None:
         """Let no thread take another table, and drop all chunks."""
@@ -170,7 +181,9 @@ class ReadingList:
             table.lower = None
             if gone is not None and life == table.life:
                 first = self._restarted(table)
-                first.gone, first.ended, first.refused = gone, True, refused
+                made = self._made.get(table.name)
+                if refused or made is None or covers(gone, made):
+                    first.gone, first.ended, first.refused = gone, True, refused
             self.changed.notify_all()
 
     def refuse(self, table: TableReading, life: int, why: str) -> None:
@@ -240,15 +253,28 @@ class ReadingList:
         with self.changed:
             return not self._names
 
-    def delivered(self, table: TableReading, chunks: int, *, ended: bool) -> None:
-        """Take the first chunks of a table away; `ended`: nothing is left of it."""
+    def delivered(self, table: TableReading, chunks: Sequence[TableChunk]) -> None:
+        """Take the first chunks of a table away, and the table with its last one.
+
+        A thread may have had the table begin again while a batch took them: then it begins behind them.
+        """
+        end = chunks[-1].end
         with self.changed:
-            for _ in range(chunks):
-                chunk = table.chunks.popleft()
-                table.delivered = chunk.end or table.delivered
-                chunk.drop()
-            if ended:
-                self._begun.pop((table.name, table.lane), None)
+            if not _begins_with(table.chunks, chunks):
+                self._delivered_up_to(table.name, end)
+            elif end == table.upto:
+                _drop_chunks(table)
+                del self._begun[table.name, table.lane]
+            else:
+                for _ in chunks:
+                    table.chunks.popleft().drop()
+                table.delivered = end or table.delivered
+            self.changed.notify_all()
+
+    def leave(self, name: TableName) -> None:
+        """Take away a table of which nothing is to be delivered any more."""
+        with self.changed:
+            self._delivered_up_to(name, None)
             self.changed.notify_all()
 
     def read_again(
@@ -263,15 +289,7 @@ class ReadingList:
         """Bring the tables to what a frontier says is delivered of them, where that is not what was delivered."""
         with self.changed:
             for name, kept in opened.items():
-                lanes = self._lanes(name)
-                if lanes:
-                    if lanes[0].delivered != kept:
-                        self._restarted(lanes[0], kept)
-                elif self._kept.get(name, NOTHING) != kept or name not in self._names:
-                    self._kept[name] = kept
-                    if name not in self._names:
-                        bisect.insort(self._names, name)
-                        self.total += 1
+                self._delivered_up_to(name, kept)
             self.changed.notify_all()
 
     def needed_from(self, later: RelayLocation | None) -> RelayLocation | None:
@@ -317,6 +335,23 @@ class ReadingList:
         kept = self._kept.pop(name, NOTHING)
         table = self._begun[name, 0] = TableReading(name, kept=kept, delivered=kept)
         return table
+
+    def _delivered_up_to(self, name: TableName, kept: bytes | None) -> None:
+        """Bring a table to what is delivered of it: all up to this key; None: all of it."""
+        lanes = self._lanes(name)
+        if kept is None:
+            for lane in lanes:
+                _drop_chunks(lane)
+                lane.life += 1
+                del self._begun[name, lane.lane]
+        elif lanes:
+            if lanes[0].delivered != kept:
+                self._restarted(lanes[0], kept)
+        elif self._kept.get(name, NOTHING) != kept or name not in self._names:
+            self._kept[name] = kept
+            if name not in self._names:
+                bisect.insort(self._names, name)
+                self.total += 1
 
     def _return_of(self, name: TableName) -> None:
         """Begin a table again that was gone and is there again."""
@@ -376,6 +411,11 @@ class ReadingList:
         table.end = TableEnd()
         table.not_before = not_before
         table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows
+
+
+def _begins_with(waiting: deque[TableChunk], chunks: Sequence[TableChunk]) -> bool:
+    """Tell whether the chunks that wait begin with these very ones."""
+    return len(waiting) >= len(chunks) and all(one is other for one, other in zip(waiting, chunks, strict=False))
 
 
 def _drop_chunks(table: TableReading) -> None:

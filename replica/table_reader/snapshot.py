@@ -352,9 +352,9 @@ class TableSnapshot:
             raise
         for group, table in taken:
             self._unmoved.forget(table)
-            self._list.delivered(table, len(group.chunks), ended=group.chunks[-1].end == table.upto)
+            self._list.delivered(table, group.chunks)
         for table in gone:
-            self._list.delivered(table, 0, ended=True)
+            self._list.leave(table.name)
         if new.finished:
             self._mover.forget()
         self._reached = new

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.location import RelayLocation
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.table_reader import reading_list
@@ -47,7 +47,7 @@ def partly_delivered(tables: ReadingList, spool: Spool) -> TableReading:
     tables.add([A])
     table = take(tables)
     tables.put(table, table.life, chunk(spool))
-    tables.delivered(table, 1, ended=False)
+    tables.delivered(table, list(table.chunks))
     return take(tables)
 
 
@@ -77,9 +77,9 @@ def test_chunks_are_delivered_in_order_until_the_table_is_done(spool: Spool) -> 
     assert take(tables).kept == b"1"
     tables.put(table, table.life, chunk(spool, b"1", None))
     assert tables.take(HERE, 0) is None
-    tables.delivered(table, 1, ended=False)
+    tables.delivered(table, [table.chunks[0]])
     assert table.delivered == b"1"
-    tables.delivered(table, 1, ended=True)
+    tables.delivered(table, [table.chunks[0]])
     assert tables.finished
     assert list(spool.folder.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_a_reading_that_began_again_takes_no_chunk_of_its_earlier_life(spool: Sp
     tables.add([A], {A: b"0"})
     table, life = take(tables), 0
     tables.put(table, life, chunk(spool, b"0", b"1"))
-    tables.delivered(table, 1, ended=False)
+    tables.delivered(table, list(table.chunks))
     take(tables)
     tables.read_again(table, not_before=RelayLocation(2, 0))
     assert not tables.put(table, life, chunk(spool, b"1", b"2"))
@@ -110,6 +110,59 @@ def test_a_table_whose_key_is_changed_before_a_row_of_it_is_delivered_begins_aga
     assert not tables.put(lane, life, chunk(spool, b"1", b"4")), "of the life before"
     assert list(spool.folder.iterdir()) == []
     assert take(tables).kept == NOTHING
+
+
+@pytest.mark.parametrize("read_on", [False, True])
+def test_a_table_that_began_again_while_a_batch_took_its_chunks_goes_on_behind_them(
+    spool: Spool, *, read_on: bool
+) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool), [b"4"])
+    first, other = take(tables), take(tables)
+    tables.give_back(first)
+    taken = list(table.chunks)
+    assert not tables.rekey(other, other.life)
+    if read_on:
+        one = take(tables)
+        tables.put(one, one.life, chunk(spool, end=b"2"))
+    tables.delivered(table, taken)
+    assert (table.delivered, list(table.chunks), tables.known()) == (b"1", [], [A])
+    assert take(tables).kept == b"1", "where the thread finds that the key is another one"
+    assert tables.rekey(table, table.life)
+    assert list(spool.folder.iterdir()) == []
+
+
+def test_a_table_that_began_again_while_a_batch_took_the_last_of_it_is_done(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool), [b"4"])
+    first, last = take(tables), take(tables)
+    tables.put(first, first.life, chunk(spool, b"1", b"4"))
+    tables.put(last, last.life, chunk(spool, b"4", None))
+    taken = [(lane, list(lane.chunks)) for lane in tables.deliverable()]
+    tables.read_again(table)
+    late = take(tables)
+    life = late.life
+    for lane, chunks in taken:
+        tables.delivered(lane, chunks)
+    assert tables.finished
+    assert not tables.put(late, life, chunk(spool)), "of a table that is done"
+    assert list(spool.folder.iterdir()) == []
+
+
+def test_no_lane_is_left_of_a_table_that_is_taken_away(spool: Spool) -> None:
+    tables = ReadingList()
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool), [b"4"])
+    _, last = take(tables), take(tables)
+    tables.leave(A)
+    assert (tables.finished, tables.deliverable()) == (True, [])
+    assert not tables.put(last, 0, chunk(spool, b"4", None))
+    assert list(spool.folder.iterdir()) == []
 
 
 def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_asked_for(spool: Spool) -> None:
@@ -133,7 +186,7 @@ def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_
     tables.refuse(table, table.life, "it has no key")
     assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
     assert tables.take(HERE, 0) is None
-    tables.delivered(table, 0, ended=True)
+    tables.leave(A)
     assert tables.finished
     tables.follow({A: NOTHING})
     assert (take(tables).refused, table.gone) == ("", GtidPosition())
@@ -147,7 +200,7 @@ def test_what_is_read_ahead_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyP
     tables.put(table, 0, chunk(spool))
     tables.put(take(tables), 0, chunk(spool, b"1", b"2"))
     assert tables.take(HERE, 0) is None
-    tables.delivered(table, 1, ended=False)
+    tables.delivered(table, [table.chunks[0]])
     assert take(tables) is table
     monkeypatch.setattr(reading_list, "CHUNKS_AHEAD", 1)
     tables.give_back(table)
@@ -188,8 +241,21 @@ def test_a_table_that_is_gone_waits_to_be_taken_off_and_may_come_back(spool: Spo
     assert table.gone is None
     assert take(tables) is table
     tables.give_back(table, gone=U, life=table.life)
-    tables.delivered(table, 0, ended=True)
+    tables.leave(A)
     assert tables.finished
+
+
+def test_a_table_that_a_thread_found_gone_before_it_was_made_again_is_read_again(spool: Spool) -> None:
+    tables = ReadingList()
+    table = partly_delivered(tables, spool)
+    tables.make([A], Gtid(0, 1, 2))
+    tables.give_back(table, gone=GtidPosition.parse("0-1-1"), life=table.life)
+    assert table.gone is None
+    assert take(tables).kept == b"1"
+    tables.give_back(table, gone=GtidPosition.parse("0-1-3"), life=table.life)
+    assert (table.gone, tables.deliverable()) == (GtidPosition.parse("0-1-3"), [table])
+    tables.make([A], Gtid(0, 1, 4))
+    assert table.gone is None
 
 
 def test_a_frontier_that_says_otherwise_is_followed(spool: Spool) -> None:
@@ -230,11 +296,11 @@ def test_lanes_are_read_side_by_side_and_delivered_one_behind_the_other(spool: S
     assert tables.deliverable() == [first]
     tables.put(first, 0, chunk(spool, b"1", b"4"))
     assert tables.deliverable() == [first, second, third]
-    tables.delivered(first, 2, ended=True)
-    tables.delivered(second, 1, ended=True)
+    tables.delivered(first, list(first.chunks))
+    tables.delivered(second, list(second.chunks))
     tables.follow({A: b"7"})
     assert tables.deliverable() == [third]
-    tables.delivered(third, 1, ended=True)
+    tables.delivered(third, list(third.chunks))
     assert tables.finished
 
 
@@ -244,7 +310,7 @@ def test_a_table_that_is_read_again_has_one_lane_until_it_is_divided_again(spool
     first = take(tables)
     tables.put(first, 0, chunk(spool), [b"4"])
     first, second = take(tables), take(tables)
-    tables.delivered(first, 1, ended=False)
+    tables.delivered(first, list(first.chunks))
     tables.read_again(second)
     assert not tables.put(second, 0, chunk(spool, b"4", None))
     assert (first.kept, first.upto, first.divided, tables.known()) == (b"1", None, False, [A])
@@ -261,7 +327,7 @@ def test_the_first_lane_is_read_on_when_others_have_taken_all_room(
     first, second = take(tables), take(tables)
     monkeypatch.setattr(reading_list, "CHUNKS_AHEAD", 1)
     tables.put(second, 0, chunk(spool, b"4", b"5"))
-    tables.delivered(first, 1, ended=False)
+    tables.delivered(first, list(first.chunks))
     tables.give_back(first)
     assert take(tables) is first
     assert tables.take(HERE, 0) is None
@@ -275,7 +341,7 @@ def test_the_log_is_kept_from_what_a_chunk_in_the_middle_of_its_reading_sees(spo
     assert tables.needed_from(later) == HERE, "what the thread took holds the log, though later ones see more"
     assert tables.put(reading, reading.life, chunk(spool))
     assert tables.needed_from(last) == HERE, "so does its chunk that waits"
-    tables.delivered(reading, 1, ended=False)
+    tables.delivered(reading, list(reading.chunks))
     assert tables.needed_from(last) == last
 
 

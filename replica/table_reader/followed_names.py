@@ -7,8 +7,7 @@ passes their names. A replica that may not have a table yet is waited for; one t
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
@@ -17,7 +16,7 @@ from replica.table_reader.frontier import NOTHING
 from replica.table_reader.lagging import await_position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection
 
     from replica.option_values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -26,6 +25,17 @@ if TYPE_CHECKING:
     from replica.table_reader.frontier import Frontier
     from replica.table_reader.log_view import LogView
     from replica.table_reader.reading_list import ReadingList
+
+
+Answer = TypeVar("Answer")
+
+
+class Ask(Protocol):
+    """The asking of a server over a connection for this one question, again where the connection is lost."""
+
+    def __call__(self, question: Callable[[SnapshotConnection], Answer], /) -> Answer:
+        """Return what the question returns of a connection."""
+        ...
 
 
 class FirstNames(NamedTuple):
@@ -47,13 +57,13 @@ class FollowedNames:
         view: LogView,
         names: ReadingList,
         wanted: Callable[[TableName], bool],
-        connect: Callable[[], SnapshotConnection],
+        ask: Ask,
         replica: Endpoint | None,
     ) -> None:
         self._view = view
         self._list = names
         self._wanted = wanted
-        self._connect = connect
+        self._ask = ask
         self._replica = replica
         self.upto: RelayLocation | None = None
 
@@ -62,12 +72,11 @@ class FollowedNames:
         head = self._view.head()
         self.upto, self._list.named_at = head.location, head.position
         opened = dict(frontier.open)
-        with self._at_the_place() as connection:
-            names = list_tables(connection, self._wanted)
-            left = [name for name in names if frontier.reached(name) == NOTHING]
-            self._list.add([*left, *(name for name in opened if name not in left)], opened)
-            delivered = sum(frontier.reached(name) is None for name in names)
-            return FirstNames(delivered, count_rows(connection, {*left, *opened}))
+        names = self._ask(self._names)
+        left = [name for name in names if frontier.reached(name) == NOTHING]
+        self._list.add([*left, *(name for name in opened if name not in left)], opened)
+        delivered = sum(frontier.reached(name) is None for name in names)
+        return FirstNames(delivered, self._ask(lambda connection: count_rows(connection, {*left, *opened})))
 
     def follow(self, frontier: Frontier, v: RelayHead) -> None:
         """Add the tables that were made since the last look, up to `v`."""
@@ -88,17 +97,11 @@ class FollowedNames:
 
     def list_again(self, frontier: Frontier) -> None:
         """Ask the server for the names once more."""
-        with self._at_the_place() as connection:
-            names = list_tables(connection, self._wanted)
+        names = self._ask(self._names)
         self._list.add(name for name in names if frontier.reached(name) is not None)
 
-    @contextmanager
-    def _at_the_place(self) -> Iterator[SnapshotConnection]:
-        """Open a connection to a server that has got to the place that names are asked for."""
-        connection = self._connect()
-        try:
-            if self._replica is not None:
-                await_position(connection, self._list.named_at, self._replica, self._view)
-            yield connection
-        finally:
-            connection.close()
+    def _names(self, connection: SnapshotConnection) -> Collection[TableName]:
+        """Return the names that a server has, which has got to the place that they are asked for."""
+        if self._replica is not None:
+            await_position(connection, self._list.named_at, self._replica, self._view)
+        return list_tables(connection, self._wanted)

@@ -9,6 +9,7 @@ method.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DisconnectedError, ReplicaError
@@ -17,7 +18,7 @@ from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
 from replica.table_reader.chunk_choice import ALL, choose_chunks
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.followed_names import FirstNames, FollowedNames
+from replica.table_reader.followed_names import Answer, FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from replica.table_reader.rows_events import LastTransaction
     from replica.table_reader.snapshot_progress import SnapshotProgress
 
-CONNECT_POLL_S: Final = 0.2
-"""How often a connection is tried that names of tables are asked for over."""
+ASK_POLL_S: Final = 0.2
+"""How often a server is asked for names of tables until one answers."""
 
 
 class Advance(NamedTuple):
@@ -105,7 +106,7 @@ class TableSnapshot:
         self._ranges = RangeReader(
             config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
         )
-        self._names = FollowedNames(*(view, self._list, self._wanted), self._connect_to_any, pace.host)
+        self._names = FollowedNames(*(view, self._list, self._wanted), self._ask, pace.host)
         self.held_back: tuple[TableName, ...] = ()
         self.forward_only: tuple[TableName, ...] = ()
         self._unmoved = UnmovedTables(pace, self._list, self._mover)
@@ -252,17 +253,18 @@ class TableSnapshot:
         pace = self._pace
         return TableConnection.open(self._config, host, statement_s=pace.statement_s, lock_wait_s=pace.lock_wait_s)
 
-    def _connect_to_any(self) -> SnapshotConnection:
-        """Connect to the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
+    def _ask(self, question: Callable[[SnapshotConnection], Answer]) -> Answer:
+        """Ask the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
         deadline = time.monotonic() + self._config.connect_retry_s
         while True:
             self._check()
             try:
-                return self._connect(self._watch.host)
+                with closing(self._connect(self._watch.host)) as connection:
+                    return question(connection)
             except ReplicaError as error:
                 if not (isinstance(error, DisconnectedError) or passes(error)) or time.monotonic() > deadline:
                     raise
-            time.sleep(CONNECT_POLL_S)
+            time.sleep(ASK_POLL_S)
 
     def _wake(self) -> None:
         with self._list.changed:

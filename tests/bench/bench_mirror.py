@@ -9,15 +9,17 @@
               for many tables of docs/recipes.md, which reads the same changes with the same settings. `held` is what
               no MERGE a table goes below: those of the mirror, its settings too, with the last change of each key in
               Spark's memory, where the mirror's commit of its control table and the reading are left out. In rounds,
-              each with as many new changes, and with a start of both: the median of them, and each of them
+              each with as many new changes, and with a start of both: the median of them, and each of them. `debezium`
+              is Debezium Embedded, which writes the changes as lines of JSON into a file, and Spark, which reads it
+              and brings the last change of each key in by the same MERGEs as `held`, one behind the other: without the
+              start of the engine, which has read all of them once before, and where Maven reaches its registry
     latency   from the answer to a COMMIT to the moment when the file of the Delta commit that has it was written, while
               one row a transaction comes at a steady rate; p50 and p99
     size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
 
 All run in one session, so that they all have what mirror() sets in it. CPU seconds are those of JVM and Python
 processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3 times the recipe's rate with 12 tables.
-Debezium is left out: `bench pipeline` measures Debezium Embedded, but nothing here brings its changes into Spark, where
-the same MERGE could take them. The defaults are meant to take about half an hour on two cores at rest; a target of 100
+The defaults are meant to take about half an hour on two cores at rest; a target of 100
 million rows (`--sizes`) wants some 60 GB of disk.
 """
 
@@ -36,7 +38,9 @@ from typing import TYPE_CHECKING, Any
 from demo.written import covers
 from streaming_source.mirroring.compiled_classes import SETTING
 from streaming_source.mirroring.shuffle_size import SNAPSHOT_PARTS
+from tests.bench.debezium_changes import debezium_changes
 from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
+from tests.bench.peer_programs import debezium_program
 from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tests.fixtures.jars import delta_settings, mariadb_driver
 from tests.fixtures.mariadb import MariaDb
@@ -82,35 +86,47 @@ def load(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
 
 def changes(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     """Changes of the same tables by both ways and from memory, in rounds, after a small run that warms both up."""
-    _changes(bench, 1, WARM_ROWS, WARM_ROWS, rounds=1)
+    engine = debezium_program() if args.debezium else None
+    _changes(bench, 1, WARM_ROWS, WARM_ROWS, rounds=1, engine=engine)
     told: dict[str, Any] = {}
     for tables in args.tables:
         rows = max(1_000, args.target_rows // tables)
-        found = _changes(bench, tables, rows, args.changes, rounds=args.rounds)
+        found = _changes(bench, tables, rows, args.changes, rounds=args.rounds, engine=engine)
         told[str(tables)] = {way: _middle(runs) for way, runs in found.items()}
         for way, runs in found.items():
             one = told[str(tables)][way]
             print(
-                f"changes  {way:7} {tables:4} tables  {one['rate']:9,.0f} rows/s  {one['cpu_us']:8.1f} CPU us/row  "
+                f"changes  {way:8} {tables:3} tables  {one['rate']:9,.0f} rows/s  {one['cpu_us']:8.1f} CPU us/row  "
                 f"rounds: {', '.join(f'{run.rate:,.0f} and {run.cpu_us:.0f}' for run in runs)}",
                 flush=True,
             )
     return told
 
 
-def _changes(bench: Bench, tables: int, rows: int, changes: int, *, rounds: int) -> dict[str, list[Measured]]:
+def _changes(
+    bench: Bench, tables: int, rows: int, changes: int, *, rounds: int, engine: Path | None
+) -> dict[str, list[Measured]]:
     names = bench.fill(tables, rows)
     folders = {"mirror": bench.folder(), "recipe": bench.folder()}
     bench.mirror(folders["mirror"]).awaitTermination()
     bench.recipe(folders["recipe"], names).awaitTermination()
     found: dict[str, list[Measured]] = {"mirror": [], "recipe": [], "held": []}
+    if engine is not None:
+        folders["debezium"] = bench.copied(folders["mirror"])
+        found["debezium"] = []
     for _ in range(rounds):
+        skipped = bench.changed
         made = bench.change(names, rows, changes)
         before = bench.copied(folders["mirror"])
         found["mirror"].append(triggers(bench.mirror(folders["mirror"]), made))
         found["recipe"].append(triggers(bench.recipe(folders["recipe"], names), made))
         found["held"].append(bench.held_changes(before, folders["mirror"], names, made))
         shutil.rmtree(before)
+        if engine is not None:
+            lake = folders["debezium"]
+            found["debezium"].append(debezium_changes(bench, engine, lake, names, made, skipped=skipped))
+            if differ := bench.differences(folders["mirror"], lake, names):
+                raise SystemExit(f"{differ} rows differ between the targets of the mirror and those of Debezium")
     for folder in folders.values():
         shutil.rmtree(folder)
     return found
@@ -208,6 +224,7 @@ def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
         "recipe": None,
         "recipe_held": None,
         "debezium": None,
+        "debezium_cpu": None,
     }
     with suppress(KeyError):
         ratio["jdbc_cpu"] = found["load"]["jdbc"]["cpu_us"] / found["load"]["mirror"]["cpu_us"]
@@ -216,6 +233,8 @@ def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
         compared = found["changes"][str(COMPARED_TABLES)]
         ratio["recipe"] = compared["mirror"]["rate"] / compared["recipe"]["rate"]
         ratio["recipe_held"] = compared["held"]["rate"] / compared["recipe"]["rate"]
+        ratio["debezium"] = compared["mirror"]["rate"] / compared["debezium"]["rate"]
+        ratio["debezium_cpu"] = compared["debezium"]["cpu_us"] / compared["mirror"]["cpu_us"]
     return ratio
 
 
@@ -231,6 +250,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--target-rows", type=int, default=600_000, help="in all tables together, before the changes")
     parser.add_argument("--changes", type=int, default=240_000, help="row changes in all tables together")
     parser.add_argument("--rounds", type=int, default=3, help="of changes, all ways in turn")
+    parser.add_argument(
+        "--debezium", action=argparse.BooleanOptionalAction, default=True, help="changes by Debezium Embedded, too"
+    )
     parser.add_argument("--latency-tables", type=_numbers, default=[1, 12])
     parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of commits that are not counted")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from streaming_source.queries.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,8 @@ class Bench:
         self.server = server
         self._folder = folder
         self._runs = 0
+        self.changed = 0
+        """Row changes in the binlog."""
         user, password = server.add_user(grants="SELECT, REPLICATION SLAVE, BINLOG MONITOR")
         self.login = {"user": user, "password": password}
         server.sql(f"CREATE DATABASE {DATABASE}")
@@ -120,6 +123,7 @@ class Bench:
         for name in names:
             given = f"SET @changes = {each}, @rows = {rows}"
             self.server.sql(f"USE {DATABASE}", given, CHANGES.format(table=name))
+        self.changed += each * len(names)
         return each * len(names)
 
     # -- who brings them into Delta tables --------------------------------------------------------------------------
@@ -180,28 +184,42 @@ class Bench:
         """Measure the MERGEs of the mirror, side by side, where the last change of each key is in Spark's memory
         already, as it brought one folder's targets to those of the other: what no MERGE a table goes below.
         """
-        old = self.spark.table(_delta(before, names[0])).count()
+        with self.as_the_mirror(before, names, changes):
+            rows = {name: self._between(before, after, name).persist() for name in names}
+            for changed in rows.values():
+                changed.count()
+            return measured(changes, lambda: self.merge_all(before, rows))
+
+    @contextmanager
+    def as_the_mirror(self, lake: Path, names: list[str], changes: int) -> Iterator[None]:
+        """Give the session what a mirror sets for MERGEs into these targets, and clear its cache behind them."""
+        old = self.spark.table(_delta(lake, names[0])).count()
         given = {name: self.spark.conf.get(name, None) for name in (*COMPILED, PARTS, SNAPSHOT_PARTS)}
         try:
             for settings in (InterpretedPlans(), ShuffleSize()):
                 settings.fit(self.spark, old + changes // len(names))
-            rows = {name: self._between(before, after, name).persist() for name in names}
-            for changed in rows.values():
-                changed.count()
-
-            def merge(name: str) -> None:
-                columns = [column for column in rows[name].columns if column != "_op"]
-                statement = merge_statement(_delta(before, name), ["id"], columns, partial=False)
-                self.spark.sql(statement, changes=rows[name])
-
-            def merge_all() -> None:
-                side_by_side(self.spark, merge, names, at_once=PARALLEL, name="held")
-
-            return measured(changes, merge_all)
+            yield
         finally:
             self.spark.catalog.clearCache()
             for setting, value in given.items():  # the others are measured with what the session came with
                 self.spark.conf.unset(setting) if value is None else self.spark.conf.set(setting, value)
+
+    def merge_all(self, lake: Path, rows: Mapping[str, DataFrame]) -> None:
+        """Bring the last changes of each key into their targets, side by side, by the MERGE that a mirror takes."""
+
+        def merge(name: str) -> None:
+            columns = [column for column in rows[name].columns if column != "_op"]
+            self.spark.sql(merge_statement(_delta(lake, name), ["id"], columns, partial=False), changes=rows[name])
+
+        side_by_side(self.spark, merge, list(rows), at_once=PARALLEL, name="held")
+
+    def differences(self, one: Path, other: Path, names: list[str]) -> int:
+        """Count the rows that the targets of one folder have and those of another have not, and the other way round."""
+        found = 0
+        for name in names:
+            ours, theirs = self.spark.table(_delta(one, name)), self.spark.table(_delta(other, name))
+            found += ours.exceptAll(theirs).count() + theirs.exceptAll(ours).count()
+        return found
 
     def _between(self, before: Path, after: Path, name: str) -> DataFrame:
         old, new = self.spark.table(_delta(before, name)), self.spark.table(_delta(after, name))

@@ -83,10 +83,14 @@ class TableReading:
         self.replica.start(None)
         wait_until(self.replica.log.head, "the relay log has begun")
         if self.caught_up:
-            goal = GtidPosition.parse(self.server.gtid_binlog_pos())
-            wait_until(lambda: covers(self.replica.head().position, goal), "the relay log has what is there")
+            self.receive_all()
         self.snapshot = self._snapshot()
         self.snapshot.start(self.frontier)
+
+    def receive_all(self) -> None:
+        """Wait until the relay log has all that the server has committed by now."""
+        goal = GtidPosition.parse(self.server.gtid_binlog_pos())
+        wait_until(lambda: covers(self.replica.head().position, goal), "the relay log has what is there")
 
     def end(self) -> None:
         self.snapshot.close()

@@ -10,8 +10,8 @@ import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DiskFullError, PrerequisiteError
-from replica.table_reader import reading_errors
-from replica.table_reader.catalog import describe_table
+from replica.table_reader import followed_names, reading_errors
+from replica.table_reader.catalog import describe_table, list_tables
 from replica.table_reader.chunk_choice import ReadLimit
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.frontier import Frontier
@@ -20,10 +20,12 @@ from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import pymysql
+
+    from replica.table_reader.chunk_reader import SnapshotConnection
 
 pytestmark = pytest.mark.server
 
@@ -50,6 +52,24 @@ def server(running: MariaDb) -> MariaDb:
         "INSERT INTO d.b SELECT seq, REPEAT('x', 1500) FROM seq_1_to_2000",
     )
     return running
+
+
+def test_the_names_are_asked_for_again_where_the_connection_ends(
+    server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def lost_once(connection: SnapshotConnection, wanted: Callable[[tuple[str, str]], bool]) -> object:
+        asked.append(connection)
+        if len(asked) == 1:
+            connection.close()
+        return list_tables(connection, wanted)
+
+    monkeypatch.setattr(followed_names, "list_tables", lost_once)
+    with TableReading(server, tmp_path, TABLES) as reading:
+        reading.to_the_end()
+    assert len(asked) >= 2
+    assert reading.delivered == {("d", "a"): 3000, ("d", "b"): 2000}
 
 
 def test_connections_that_end_are_made_again(server: MariaDb, tmp_path: Path) -> None:

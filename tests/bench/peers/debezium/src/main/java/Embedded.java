@@ -43,7 +43,7 @@ public final class Embedded {
         return error == null || error.getCause() == null ? error : rootOf(error.getCause());
     }
 
-    private static Properties settings(String[] args) {
+    static Properties settings(String[] args) {
         Properties settings = new Properties();
         settings.setProperty("name", "bench");
         settings.setProperty("connector.class", "io.debezium.connector.mariadb.MariaDbConnector");

@@ -7,7 +7,7 @@ passes their names. A replica that may not have a table yet is waited for; one t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
     from replica.option_values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
+    from replica.table_reader.asking import Answer
     from replica.table_reader.chunk_reader import SnapshotConnection
     from replica.table_reader.frontier import Frontier
     from replica.table_reader.log_view import LogView
     from replica.table_reader.reading_list import ReadingList
-
-
-Answer = TypeVar("Answer")
 
 
 class Ask(Protocol):

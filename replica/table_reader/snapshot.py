@@ -8,22 +8,19 @@ method.
 
 from __future__ import annotations
 
-import time
-from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from replica.errors import DisconnectedError, ReplicaError
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
+from replica.table_reader.asking import asked
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
 from replica.table_reader.chunk_choice import ALL, choose_chunks
 from replica.table_reader.connection import TableConnection
-from replica.table_reader.followed_names import Answer, FirstNames, FollowedNames
+from replica.table_reader.followed_names import FirstNames, FollowedNames
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
 from replica.table_reader.partial_rows import PartialRowError
-from replica.table_reader.reading_errors import passes
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.same_rows import RangeReader
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from replica.option_values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
+    from replica.table_reader.asking import Answer
     from replica.table_reader.batches import SpoolPart
     from replica.table_reader.chunk_choice import ReadLimit
     from replica.table_reader.chunk_reader import SnapshotConnection
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
     from replica.table_reader.reading_list import TableReading
     from replica.table_reader.rows_events import LastTransaction
     from replica.table_reader.snapshot_progress import SnapshotProgress
-
-ASK_POLL_S: Final = 0.2
-"""How often a server is asked for names of tables until one answers."""
 
 
 class Advance(NamedTuple):
@@ -253,18 +248,13 @@ class TableSnapshot:
         pace = self._pace
         return TableConnection.open(self._config, host, statement_s=pace.statement_s, lock_wait_s=pace.lock_wait_s)
 
+    def _connect_now(self) -> SnapshotConnection:
+        """Connect to the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
+        self._check()
+        return self._connect(self._watch.host)
+
     def _ask(self, question: Callable[[SnapshotConnection], Answer]) -> Answer:
-        """Ask the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
-        deadline = time.monotonic() + self._config.connect_retry_s
-        while True:
-            self._check()
-            try:
-                with closing(self._connect(self._watch.host)) as connection:
-                    return question(connection)
-            except ReplicaError as error:
-                if not (isinstance(error, DisconnectedError) or passes(error)) or time.monotonic() > deadline:
-                    raise
-            time.sleep(ASK_POLL_S)
+        return asked(self._connect_now, question, self._config.connect_retry_s)
 
     def _wake(self) -> None:
         with self._list.changed:

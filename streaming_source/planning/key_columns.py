@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
+from replica.table_reader.asking import asked
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
 from replica.table_reader.kept_key import key_bytes
@@ -95,18 +96,18 @@ class KeyColumns:
     def _ask(self, names: Collection[TableName]) -> None:
         if not names:
             return
-        connection = TableConnection.open(self._config, self._host)
-        try:
-            for name in names:
-                self._unreadable.pop(name, None)
-                try:
-                    found = describe_table(connection, name, unkeyed=self._unkeyed)
-                except (PrerequisiteError, SchemaError) as error:
-                    if not self._table_by_table:
-                        raise
-                    self._unreadable[name] = error.message
-                    continue
-                if found is not None:
-                    self._known[name] = found
-        finally:
-            connection.close()
+        patience = self._config.connect_retry_s
+        asked(lambda: TableConnection.open(self._config, self._host), lambda one: self._describe(one, names), patience)
+
+    def _describe(self, connection: TableConnection, names: Collection[TableName]) -> None:
+        for name in names:
+            self._unreadable.pop(name, None)
+            try:
+                found = describe_table(connection, name, unkeyed=self._unkeyed)
+            except (PrerequisiteError, SchemaError) as error:
+                if not self._table_by_table:
+                    raise
+                self._unreadable[name] = error.message
+                continue
+            if found is not None:
+                self._known[name] = found

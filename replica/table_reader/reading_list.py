@@ -105,7 +105,7 @@ class ReadingList:
 
     def add(self, names: Iterable[TableName], kept: Mapping[TableName, bytes] | None = None) -> None:
         """Add tables that are to be read, behind the keys of `kept`. Of those that are known already, one that was gone
-        is read again, and others are left alone.
+        is read again; others, and those that cannot be read, are left alone.
         """
         with self.changed:
             for name in names:
@@ -121,10 +121,12 @@ class ReadingList:
             self.changed.notify_all()
 
     def make(self, names: Iterable[TableName], made: Gtid) -> None:
-        """Add tables that a statement made. A thread that found one gone before that reads it again."""
+        """Add tables that a statement made. One that was gone before that, or could not be read, is read again."""
         names = list(names)
         with self.changed:
             self._made |= dict.fromkeys(names, GtidPosition((made,)))
+            for name in names:
+                self._return_of(name, refused=True)
             self.add(names)
 
     def close(self) -> None:
@@ -353,10 +355,10 @@ class ReadingList:
                 bisect.insort(self._names, name)
                 self.total += 1
 
-    def _return_of(self, name: TableName) -> None:
-        """Begin a table again that was gone and is there again."""
+    def _return_of(self, name: TableName, *, refused: bool = False) -> None:
+        """Begin a table again that was gone and is there again; `refused`: also where it could not be read."""
         for table in self._lanes(name):
-            if table.gone is not None:
+            if table.gone is not None and (refused or not table.refused):
                 self._reset(table, table.delivered, None)
 
     def _in_order(self) -> list[tuple[tuple[TableName, int], TableReading]]:

@@ -186,6 +186,8 @@ def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_
     tables.refuse(table, table.life, "it has no key")
     assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
     assert tables.take(HERE, 0) is None
+    tables.add([A])
+    assert table.refused, "that it is there tells nothing"
     tables.leave(A)
     assert tables.finished
     tables.follow({A: NOTHING})
@@ -256,6 +258,9 @@ def test_a_table_that_a_thread_found_gone_before_it_was_made_again_is_read_again
     assert (table.gone, tables.deliverable()) == (GtidPosition.parse("0-1-3"), [table])
     tables.make([A], Gtid(0, 1, 4))
     assert table.gone is None
+    tables.refuse(take(tables), table.life, "it has no key")
+    tables.make([A], Gtid(0, 1, 5))
+    assert (table.gone, table.refused) == (None, "")
 
 
 def test_a_frontier_that_says_otherwise_is_followed(spool: Spool) -> None:

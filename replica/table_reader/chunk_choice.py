@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.chunks import ReadTable, TableChunk
     from replica.table_reader.log_view import LogView
-    from replica.table_reader.reading_list import TableReading
+    from replica.table_reader.table_reading import TableReading
 
 BATCH_BYTES: Final = 256 << 20
 """What one batch takes of the chunks that wait, unless it is told less."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections import deque
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.gtid import GtidPosition, covers
-from replica.table_reader.chunks import FIRST_ROWS, starts
+from replica.table_reader.chunks import starts
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.table_end import TableEnd
+from replica.table_reader.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,57 +31,6 @@ BYTES_AHEAD: Final = 512 << 20
 """The bytes that wait: some seconds of what Spark takes, and of what a chunk's window in the relay log grows by."""
 TABLES_AHEAD: Final = 64
 """Tables that are begun and not delivered; those that are delivered in parts stand in the offset by name."""
-
-
-@dataclass(slots=True)
-class TableReading:
-    """A table that is begun, or a lane of it. `kept`: the key up to which it was read, `delivered`: is delivered.
-
-    `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
-    is not read while the lower position lies before this place. `gone`: at this position there was no such table.
-    `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
-    `end`: whether chunks are to grow. `upto`: the kept key that a lane ends at, None for the last one; `divided`:
-    whether lanes were thought of. `rekeyed`: its key is another one than that which a part of it was delivered by.
-    `failures`: how often in a row it could not be read; `refused`: why it cannot be read at all.
-    """
-
-    name: TableName
-    lane: int = 0
-    upto: bytes | None = None
-    divided: bool = False
-    kept: bytes = NOTHING
-    delivered: bytes = NOTHING
-    next_rows: int = FIRST_ROWS
-    lower: RelayLocation | None = None
-    ended: bool = False
-    life: int = 0
-    not_before: RelayLocation | None = None
-    gone: GtidPosition | None = None
-    whole: bool = False
-    end: TableEnd = field(default_factory=TableEnd)
-    rekeyed: bool = False
-    failures: int = 0
-    refused: str = ""
-    chunks: deque[TableChunk] = field(default_factory=deque)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a thread reads it."""
-        return self.lower is not None
-
-    @property
-    def deliverable(self) -> bool:
-        """Whether chunks of it can be delivered."""
-        return bool(self.chunks) and (self.ended or not self.whole)
-
-    def may_be_read(self, lower: RelayLocation) -> bool:
-        """Tell whether the lower position has got to where it may be read."""
-        return self.not_before is None or self.not_before <= lower
-
-    @property
-    def waiting(self) -> int:
-        """The bytes of its chunks that count as read ahead."""
-        return 0 if self.whole else sum(chunk.size for chunk in self.chunks)
 
 
 class ReadingList:
@@ -134,7 +81,7 @@ class ReadingList:
         with self.changed:
             self._closed = True
             for table in self._begun.values():
-                _drop_chunks(table)
+                table.drop_chunks()
             self.changed.notify_all()
 
     # -- what threads do -----------------------------------------------------------------------------------------
@@ -262,10 +209,10 @@ class ReadingList:
         """
         end = chunks[-1].end
         with self.changed:
-            if not _begins_with(table.chunks, chunks):
+            if not table.begins_with(chunks):
                 self._delivered_up_to(table.name, end)
             elif end == table.upto:
-                _drop_chunks(table)
+                table.drop_chunks()
                 del self._begun[table.name, table.lane]
             else:
                 for _ in chunks:
@@ -343,7 +290,7 @@ class ReadingList:
         lanes = self._lanes(name)
         if kept is None:
             for lane in lanes:
-                _drop_chunks(lane)
+                lane.drop_chunks()
                 lane.life += 1
                 del self._begun[name, lane.lane]
         elif lanes:
@@ -359,7 +306,7 @@ class ReadingList:
         """Begin a table again that was gone and is there again; `refused`: also where it could not be read."""
         for table in self._lanes(name):
             if table.gone is not None and (refused or not table.refused):
-                self._reset(table, table.delivered, None)
+                table.reset(table.delivered, None)
 
     def _in_order(self) -> list[tuple[tuple[TableName, int], TableReading]]:
         return sorted(self._begun.items(), key=lambda item: item[0])
@@ -386,7 +333,7 @@ class ReadingList:
         """Make one of the lanes of a table, the first of those that are left."""
         first, *others = self._lanes(table.name) or [table]
         for other in others:
-            _drop_chunks(other)
+            other.drop_chunks()
             other.life += 1
             del self._begun[other.name, other.lane]
         if self._begun.pop((first.name, first.lane), None) is not None:
@@ -400,27 +347,5 @@ class ReadingList:
     ) -> TableReading:
         """Begin a table again, in one lane, behind what is delivered or behind `kept`; return that lane."""
         first = self._undivided(table)
-        self._reset(first, first.delivered if kept is None else kept, not_before)
+        first.reset(first.delivered if kept is None else kept, not_before)
         return first
-
-    @staticmethod
-    def _reset(table: TableReading, kept: bytes, not_before: RelayLocation | None) -> None:
-        _drop_chunks(table)
-        table.kept = table.delivered = kept
-        table.life += 1
-        table.ended = table.whole = table.divided = table.rekeyed = False
-        table.gone, table.refused, table.failures = None, "", 0
-        table.end = TableEnd()
-        table.not_before = not_before
-        table.next_rows = FIRST_ROWS if starts(kept) else table.next_rows
-
-
-def _begins_with(waiting: deque[TableChunk], chunks: Sequence[TableChunk]) -> bool:
-    """Tell whether the chunks that wait begin with these very ones."""
-    return len(waiting) >= len(chunks) and all(one is other for one, other in zip(waiting, chunks, strict=False))
-
-
-def _drop_chunks(table: TableReading) -> None:
-    for chunk in table.chunks:
-        chunk.drop()
-    table.chunks.clear()

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from replica.option_values import Endpoint
     from replica.table_reader.chunk_reader import Read, SnapshotConnection
     from replica.table_reader.pace import Pace
-    from replica.table_reader.reading_list import ReadingList, TableReading
+    from replica.table_reader.reading_list import ReadingList
     from replica.table_reader.spool import Spool
+    from replica.table_reader.table_reading import TableReading
     from replica.table_reader.watch import Seen, SourceWatch
 
 IDLE_S: Final = 0.1

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk_reader import SnapshotConnection
     from replica.table_reader.log_view import LogView
     from replica.table_reader.pace import Pace
-    from replica.table_reader.reading_list import TableReading
     from replica.table_reader.rows_events import LastTransaction
     from replica.table_reader.snapshot_progress import SnapshotProgress
+    from replica.table_reader.table_reading import TableReading
 
 
 class Advance(NamedTuple):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.moving import ChunkMover
     from replica.table_reader.pace import Pace
-    from replica.table_reader.reading_list import ReadingList, TableReading
+    from replica.table_reader.reading_list import ReadingList
+    from replica.table_reader.table_reading import TableReading
 
 MOST_UNKNOWN: Final = 10
 """How often a table is read again because row images leave out columns of rows that it did not have yet: each time a

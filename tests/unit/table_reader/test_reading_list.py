@@ -13,12 +13,14 @@ from replica.table_reader import reading_list
 from replica.table_reader.chunk import TableKey
 from replica.table_reader.chunks import ReadTable, TableChunk
 from replica.table_reader.frontier import NOTHING
-from replica.table_reader.reading_list import ReadingList, TableReading
+from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.spool import Spool
 from tests.unit.table_reader.blocks import block_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from replica.table_reader.table_reading import TableReading
 
 A, B, C = ("d", "a"), ("d", "b"), ("d", "c")
 HERE = RelayLocation(1, 100)
@@ -49,6 +51,14 @@ def partly_delivered(tables: ReadingList, spool: Spool) -> TableReading:
     tables.put(table, table.life, chunk(spool))
     tables.delivered(table, list(table.chunks))
     return take(tables)
+
+
+def divided(tables: ReadingList, spool: Spool) -> tuple[TableReading, TableReading]:
+    """Add a table, read its first chunk, and take the two lanes that are left of it."""
+    tables.add([A])
+    table = take(tables)
+    tables.put(table, table.life, chunk(spool), [b"4"])
+    return take(tables), take(tables)
 
 
 def test_threads_take_tables_in_order_and_go_on_with_those_begun() -> None:
@@ -117,11 +127,8 @@ def test_a_table_that_began_again_while_a_batch_took_its_chunks_goes_on_behind_t
     spool: Spool, *, read_on: bool
 ) -> None:
     tables = ReadingList()
-    tables.add([A])
-    table = take(tables)
-    tables.put(table, table.life, chunk(spool), [b"4"])
-    first, other = take(tables), take(tables)
-    tables.give_back(first)
+    table, other = divided(tables, spool)
+    tables.give_back(table)
     taken = list(table.chunks)
     assert not tables.rekey(other, other.life)
     if read_on:
@@ -136,14 +143,11 @@ def test_a_table_that_began_again_while_a_batch_took_its_chunks_goes_on_behind_t
 
 def test_a_table_that_began_again_while_a_batch_took_the_last_of_it_is_done(spool: Spool) -> None:
     tables = ReadingList()
-    tables.add([A])
-    table = take(tables)
-    tables.put(table, table.life, chunk(spool), [b"4"])
-    first, last = take(tables), take(tables)
+    first, last = divided(tables, spool)
     tables.put(first, first.life, chunk(spool, b"1", b"4"))
     tables.put(last, last.life, chunk(spool, b"4", None))
     taken = [(lane, list(lane.chunks)) for lane in tables.deliverable()]
-    tables.read_again(table)
+    tables.read_again(first)
     late = take(tables)
     life = late.life
     for lane, chunks in taken:
@@ -155,10 +159,7 @@ def test_a_table_that_began_again_while_a_batch_took_the_last_of_it_is_done(spoo
 
 def test_no_lane_is_left_of_a_table_that_is_taken_away(spool: Spool) -> None:
     tables = ReadingList()
-    tables.add([A])
-    table = take(tables)
-    tables.put(table, table.life, chunk(spool), [b"4"])
-    _, last = take(tables), take(tables)
+    _, last = divided(tables, spool)
     tables.leave(A)
     assert (tables.finished, tables.deliverable()) == (True, [])
     assert not tables.put(last, 0, chunk(spool, b"4", None))

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.types.types import OutputColumn
 
-OPERATIONS: Final = pa.array(["insert", "update", "delete"])
+OPERATIONS: Final = array_of_values(["insert", "update", "delete"], pa.string())
 """The operations by the decoder's number."""
 NAMES: Final = pa.list_(pa.string())
 _MICROSECONDS: Final = 1_000_000
@@ -67,22 +69,21 @@ def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array
     domain, server = groups.domain[met].astype(np.uint32), groups.server_id[met].astype(np.uint32)
     number = groups.sequence_numbers[met]
     if gtids is None:
-        texts = pc.binary_join_element_wise(
-            *(pa.array(part).cast(pa.string()) for part in (domain, server, number)), "-"
-        )
+        parts = [array_of(part).cast(pa.string()) for part in (domain, server, number)]
+        texts = pc.binary_join_element_wise(*parts, repeated("-", len(met)))
     else:
-        texts = gtids.take(pa.array(met)).cast(pa.string())
-    moment = pa.array(groups.commit_ts[changes.group] * _MICROSECONDS).view(schema.field("commit_time").type)
+        texts = gtids.take(array_of(met)).cast(pa.string())
+    moment = array_of(groups.commit_ts[changes.group] * _MICROSECONDS).view(schema.field("commit_time").type)
     nothing = pa.nulls(changes.rows, NAMES)
     columns = {
-        "op": OPERATIONS.take(pa.array(changes.op)),
-        "gtid": texts.take(pa.array(row_of_met)),
-        "domain_id": pa.array(domain[row_of_met]),
-        "server_id": pa.array(server[row_of_met]),
-        "sequence_number": pa.array(number[row_of_met]),
+        "op": OPERATIONS.take(array_of(changes.op)),
+        "gtid": texts.take(array_of(row_of_met)),
+        "domain_id": array_of(domain[row_of_met]),
+        "server_id": array_of(server[row_of_met]),
+        "sequence_number": array_of(number[row_of_met]),
         "commit_time": moment,
-        "ordinal": pa.array(changes.ordinal),
-        "last": pa.array(changes.last),
+        "ordinal": array_of(changes.ordinal),
+        "last": array_of(changes.last),
         "before": _image(changes.before, schema.field("before").type, changes.before_valid),
         "after": _image(changes.after, schema.field("after").type, changes.after_valid),
         "absent_before": nothing if changes.absent_before is None else changes.absent_before.cast(NAMES),

@@ -20,6 +20,7 @@ from replica.dump.kernel_escapes import JSON
 from replica.dump.templates import Program, piece
 from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,13 +221,13 @@ class RowTexts:
 
 
 def _shortest(numbers: npt.NDArray[np.float64] | npt.NDArray[np.float32], *, json: bool) -> pa.StringArray:
-    texts = pa.array(numbers).cast(pa.string())
+    texts = array_of(numbers).cast(pa.string())
     negative_zero = (numbers == 0) & np.signbit(numbers)
     if negative_zero.any():  # "-0" reads as the integer 0, which has no sign
-        texts = pc.if_else(pa.array(negative_zero), "-0.0", texts)
+        texts = pc.if_else(array_of(negative_zero), repeated("-0.0", len(numbers)), texts)
     finite = np.isfinite(numbers)
     if json and not finite.all():  # no server stores them, but damaged bytes may
-        texts = pa.array(
+        texts = array_of_values(
             [t if f else f'"{t}"' for t, f in zip(texts.to_pylist(), finite.tolist(), strict=True)], pa.string()
         )
     return texts

@@ -32,6 +32,7 @@ from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGr
 from replica.rows.decode.faults import DAMAGED
 from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
+from replica.rows.types.arrow_arrays import array_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -292,7 +293,7 @@ def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
     starts = groups.start.tolist()
     if not starts or data[starts[0] + TYPE_AT] == EventType.GTID:
         return None
-    return pa.array([gtid_at(part, groups, number) for number in range(len(starts))], pa.large_string())
+    return array_of_values([gtid_at(part, groups, number) for number in range(len(starts))], pa.large_string())
 
 
 def gtid_text(event: Event) -> str:

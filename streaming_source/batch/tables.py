@@ -146,9 +146,10 @@ class TablesReader(PlannedReader):
 def _read(partition: ChangePartition, plan: TablesPlan) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
+    from replica.rows.types.arrow_arrays import repeated
     from streaming_source.schema.arrow import arrow_schema
 
     schema, position = arrow_schema(plan.schema), str(plan.begin.position)
     for batch in read_changes(partition, plan.rows):
-        arrays = [pa.repeat(position, batch.num_rows) if name is None else batch.column(name) for name in plan.taken]
+        arrays = [repeated(position, batch.num_rows) if name is None else batch.column(name) for name in plan.taken]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica.errors import SchemaError
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
 from streaming_source.rows.group_columns import Numbers, numbers
 from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
 
@@ -69,7 +70,7 @@ class ChangeRows:
         values, told = self.number(name), self._taken().told[name]
         if not told:
             return self.nulls(pa.int64())
-        return pa.array(values) if told == len(values) else pa.array(values, mask=values == 0)
+        return array_of(values) if told == len(values) else array_of(values, values == 0)
 
     def _taken(self) -> Numbers:
         if self._numbers is None:
@@ -89,7 +90,7 @@ class ChangeRows:
 @lru_cache(maxsize=16)
 def _repeated(text: str, times: int) -> pa.Array:
     """Return an array of one value, made once for all batches; some megabytes altogether."""
-    return pa.repeat(text, times)
+    return repeated(text, times)
 
 
 @lru_cache(maxsize=16)
@@ -121,7 +122,7 @@ def _name(part: int) -> Builder:
             return rows.constant(names[0])
         if "" in distinct:
             names = [name or None for name in names]
-        return pa.array(names, pa.string()).take(pa.array(rows.changes.table))
+        return array_of_values(names, pa.string()).take(array_of(rows.changes.table))
 
     return build
 
@@ -166,7 +167,7 @@ def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
             hint="Set sequenceNumbers=decimal: then sequence_number and _commit_version are DECIMAL(20,0). The texts "
             "gtid and _sequence hold any number. In the flat shape the column can be left out with .schema(...).",
         )
-    return pa.array(sequence)
+    return array_of(sequence)
 
 
 def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
@@ -179,13 +180,13 @@ def _sequence(rows: ChangeRows, _: pa.DataType) -> pa.Array:
 def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     if rows.facts.read is not None and not rows.facts.read.timestamp:
         return rows.nulls(kind)
-    return pa.array(rows.number("timestamp")).view(kind)
+    return array_of(rows.number("timestamp")).view(kind)
 
 
 def _position(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
     if rows.facts.read is not None:  # no transaction has written them at a place
         return rows.nulls(kind)
-    return pa.array(rows.number("position"))
+    return array_of(rows.number("position"))
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
@@ -220,13 +221,13 @@ def _struct(builders: Mapping[str, Builder]) -> Builder:
 
 TRANSACTION: Mapping[str, Builder] = {
     "gtid": _gtid,
-    "domain_id": lambda rows, _: pa.array(rows.number("domain")),
-    "server_id": lambda rows, _: pa.array(rows.number("server")),
+    "domain_id": lambda rows, _: array_of(rows.number("domain")),
+    "server_id": lambda rows, _: array_of(rows.number("server")),
     "sequence_number": _sequence_number,
     "commit_timestamp": _commit_timestamp,
     "xid": lambda rows, _: rows.number_or_null("xid"),
-    "ordinal": lambda rows, _: pa.array(rows.changes.ordinal),
-    "is_last": lambda rows, _: pa.array(rows.changes.last),
+    "ordinal": lambda rows, _: array_of(rows.changes.ordinal),
+    "is_last": lambda rows, _: array_of(rows.changes.last),
 }
 SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),

@@ -21,6 +21,7 @@ from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
 from replica.rows.decode.batch import ChangeBatch, Groups, TableName
 from replica.rows.scan import records as r
+from replica.rows.types.arrow_arrays import array_of_values
 from replica.schema.session import text_of
 from streaming_source.rows.change_rows import OP_DDL
 from streaming_source.rows.changes_in_texts import changed_names, description_of_texts, texts_of_changes
@@ -106,7 +107,7 @@ class DdlRows:
             last=np.arange(count) == (count - 1 if ends else count),
             tables=[TableName(row.database, row.table) for row in rows],
             groups=self._groups,
-            sql=pa.array([row.sql for row in rows], pa.string()),
+            sql=array_of_values([row.sql for row in rows], pa.string()),
         )
 
     def _found(self, groups: Groups) -> Iterator[DdlRow]:

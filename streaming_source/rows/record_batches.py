@@ -71,14 +71,14 @@ class RecordBatches:
         self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
     ) -> Iterator[pa.RecordBatch]:
         """Yield what the decoder gives, less the rows that are not wanted, with statements between."""
-        import pyarrow as pa
+        from replica.rows.types.arrow_arrays import array_of
 
         for changes in decoded:
             batch, wanted, done = self._batch(changes, facts, self._memory), choice.rows(changes), 0
             for row, statements in [*choice.before(changes), (changes.rows, None)]:
                 part = batch.slice(done, row - done) if (done, row) != (0, batch.num_rows) else batch
                 if wanted is not None:
-                    part = part.filter(pa.array(wanted[done:row]))
+                    part = part.filter(array_of(wanted[done:row]))
                 if part.num_rows:
                     yield part
                 if statements is not None:

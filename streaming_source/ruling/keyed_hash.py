@@ -63,7 +63,9 @@ class _KeyedHash:
     def _of_values(self, values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
+        from replica.rows.types.arrow_arrays import array_of_values
+
         # As bytes: a value of VARBINARY need not be UTF-8.
         raw = values.cast(pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary())
         made = [None if value is None else self._key.hash(value) for value in raw.to_pylist()]
-        return pa.array(made, type=values.type)
+        return array_of_values(made, values.type)

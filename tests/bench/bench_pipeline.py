@@ -20,7 +20,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.peer_programs import debezium_program, go_program, java_program, python_packages
+from tests.bench.peer_programs import (
+    answer,
+    debezium_program,
+    go_program,
+    java_answer,
+    java_program,
+    python_packages,
+)
 from tests.bench.relay_workloads import SERVER_OPTIONS, write
 from tests.bench.workloads import WORKLOADS
 from tests.fixtures.mariadb import MariaDb
@@ -86,7 +93,7 @@ class Contenders:
         if "asyncmy" in wanted and (packages := python_packages()):
             ways["asyncmy"] = lambda: self._python("asyncmy", seconds=self._seconds, packages=str(packages))
         if "go-mysql" in wanted and (program := go_program()):
-            ways["go-mysql"] = lambda: _told([str(program / "peer"), json.dumps(self._asked)])
+            ways["go-mysql"] = lambda: answer([str(program / "peer"), json.dumps(self._asked)])
         if "mysql-binlog-connector-java" in wanted and (classes := java_program()):
             names = ("host", "port", "user", "password", "file", "end", "passes")
             ways["mysql-binlog-connector-java"] = lambda: self._java(classes, "Connector", names)
@@ -97,7 +104,7 @@ class Contenders:
         return {name: ways[name] for name in DOES if name in ways and name in (OURS, *wanted)}
 
     def _python(self, name: str, **more: Any) -> dict[str, Any]:
-        told = _told([sys.executable, "-m", "tests.bench.pipeline_clients", name, json.dumps(self._asked | more)])
+        told = answer([sys.executable, "-m", "tests.bench.pipeline_clients", name, json.dumps(self._asked | more)])
         if name == OURS:
             last = told["passes"][-1]
             self._asked |= {"rows": last["rows"], "received_bytes": last["received_bytes"]}
@@ -105,8 +112,7 @@ class Contenders:
         return told
 
     def _java(self, folder: Path, name: str, arguments: Sequence[str]) -> dict[str, Any]:
-        path = f"{folder}/target/classes:{folder}/jars/*"
-        return _told(["java", "-cp", path, name, *(str(self._asked[one]) for one in arguments)])
+        return java_answer(folder, name, *(self._asked[one] for one in arguments))
 
     def _tool(self) -> dict[str, Any]:
         command = [self._server.binary("mariadb-binlog"), "--no-defaults", "-v", "--read-from-remote-server"]
@@ -117,11 +123,6 @@ class Contenders:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return {"start_cpu": 0.0, "passes": [{"rows": self.rows, "cpu": cpu, "wall": time.perf_counter() - wall}]}
-
-
-def _told(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def measure(server: MariaDb, span: Span, rounds: int, seconds: float, wanted: Sequence[str]) -> dict[str, Any]:

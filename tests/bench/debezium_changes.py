@@ -7,13 +7,12 @@ change of each key, and brings the tables up side by side. One comes behind the 
 
 from __future__ import annotations
 
-import json
-import subprocess
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
 from tests.bench.mirror_runs import Measured, measured
+from tests.bench.peer_programs import java_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,9 +40,7 @@ def debezium_changes(
     """
     lines = lake / "changes.json"
     at = (bench.server.host, bench.server.port, *bench.login.values())
-    path = f"{program}/target/classes:{program}/jars/*"
-    command = ["java", "-cp", path, "Lines", *map(str, (*at, skipped, changes, lines))]
-    engine = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    engine = java_answer(program, "Lines", *at, skipped, changes, lines)
     with bench.as_the_mirror(lake, names, changes):
         spark = measured(changes, lambda: bench.merge_all(lake, last_changes(bench, lines, names)))
     return Measured(changes, engine["wall"] + spark.seconds, engine["cpu"] + spark.cpu)

@@ -7,12 +7,13 @@ cannot be reached, or its language is not installed, None is returned and a line
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.bench.workloads import CACHE
 
@@ -53,6 +54,18 @@ def java_program() -> Path | None:
 def debezium_program() -> Path | None:
     """The folder with the class `Embedded`, which reads with Debezium's embedded engine, and its jars."""
     return _maven_program("debezium")
+
+
+def java_answer(program: Path, name: str, *arguments: object) -> dict[str, Any]:
+    """Run a class of a Java program, and return the object that it prints as its last line."""
+    path = f"{program}/target/classes:{program}/jars/*"
+    return answer(["java", "-cp", path, name, *map(str, arguments)])
+
+
+def answer(command: list[str]) -> dict[str, Any]:
+    """Run a program, and return the object that it prints as its last line."""
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _maven_program(name: str) -> Path | None:

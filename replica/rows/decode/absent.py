@@ -16,6 +16,7 @@ from replica.native.arrays import address
 from replica.protocol.wire import is_set
 from replica.rows.decode.kernel_absent import number_choices
 from replica.rows.scan.records import EventRecord
+from replica.rows.types.arrow_arrays import array_of, array_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ class AbsentColumns:
         partial = np.array([*(name is not None for name in names), False], np.bool_)
         if not partial[taken].any():
             return None
-        return pa.array(names, NAMES).take(pa.array(taken, pa.int32(), mask=taken < 0))
+        return array_of_values(names, NAMES).take(array_of(taken, taken < 0))
 
     def _of(self, field: str) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
         """Return, per event, the number of its choice of columns, -1 for all of them, and per number the names that it

@@ -16,6 +16,7 @@ from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.records import RowColumns
 from replica.rows.decode.texts import bad_text, damaged_row, repaired
 from replica.rows.types import plan_record as pr
+from replica.rows.types.arrow_arrays import array_of, array_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ class RowMeta:
         if flat:  # an after image without row_end has that of the before image, one row up
             silent = np.flatnonzero((history == pr.HISTORY_UNKNOWN) & (self.op[:rows] == d.FLAT_AFTER))
             history[silent] = history[silent - 1]
-        return pa.array(history == pr.HISTORY_CLOSED, mask=history == pr.HISTORY_UNKNOWN)
+        return array_of(history == pr.HISTORY_CLOSED, history == pr.HISTORY_UNKNOWN)
 
     def batch(self, rows: int, found: Scan, slots: SlotTable, groups: Groups, *, want_sql: bool) -> ChangeBatch:
         return ChangeBatch(
@@ -247,4 +248,4 @@ def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
         if start and start not in texts:
             texts[start] = bytes(data[start:end]).decode("utf-8", "replace")
         rows.append(texts.get(start))
-    return pa.array(rows, pa.string())
+    return array_of_values(rows, pa.string())

@@ -58,6 +58,9 @@ def outline_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     """Return rows, each with some of the columns, as Arrow."""
     import pyarrow as pa
 
+    from replica.rows.types.arrow_arrays import array_of_values
     from streaming_source.schema.arrow import arrow_schema
 
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(outline_schema()))
+    schema = arrow_schema(outline_schema())
+    arrays = [array_of_values([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

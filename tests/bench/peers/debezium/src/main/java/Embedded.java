@@ -35,7 +35,7 @@ public final class Embedded {
         this.seconds = seconds;
     }
 
-    private static double cpuSeconds() {
+    static double cpuSeconds() {
         return PROCESS.getProcessCpuTime() / 1e9;
     }
 

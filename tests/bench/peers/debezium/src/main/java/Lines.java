@@ -1,9 +1,7 @@
-import com.sun.management.OperatingSystemMXBean;
 import io.debezium.engine.ChangeEvent;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.format.Json;
 import java.io.BufferedWriter;
-import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
@@ -14,8 +12,6 @@ import java.util.logging.LogManager;
 
 /** Writes the change events of a server's binlog into a file, as lines of JSON, with Debezium's embedded engine. */
 public final class Lines {
-    private static final OperatingSystemMXBean PROCESS =
-        (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static final long MOST_MINUTES = 15;
 
     private final long skipped;
@@ -35,10 +31,6 @@ public final class Lines {
         this.file = file;
     }
 
-    private static double cpuSeconds() {
-        return PROCESS.getProcessCpuTime() / 1e9;
-    }
-
     private static Properties settings(String[] args) {
         Properties settings = Embedded.settings(args);
         settings.setProperty("converter.schemas.enable", "false");
@@ -48,7 +40,7 @@ public final class Lines {
 
     private void took(ChangeEvent<String, String> event) throws Exception {
         if (rows == skipped) {
-            startCpu = cpuSeconds();
+            startCpu = Embedded.cpuSeconds();
             startWall = System.nanoTime();
             lines = Files.newBufferedWriter(file);
         }
@@ -59,7 +51,7 @@ public final class Lines {
         }
         if (rows == skipped + wanted) {
             lines.close();
-            told = String.format(Locale.ROOT, "{\"cpu\": %f, \"wall\": %f}", cpuSeconds() - startCpu,
+            told = String.format(Locale.ROOT, "{\"cpu\": %f, \"wall\": %f}", Embedded.cpuSeconds() - startCpu,
                 (System.nanoTime() - startWall) / 1e9);
             done.countDown();
         }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import tenacity
 
-from replica.errors import DisconnectedError, ReplicaError
 from replica.table_reader.reading_errors import passes
 
 if TYPE_CHECKING:
@@ -38,13 +37,9 @@ def asked(connect: Callable[[], Connection], question: Callable[[Connection], An
             return question(connection)
 
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes),
+        retry=tenacity.retry_if_exception(passes),
         wait=tenacity.wait_fixed(POLL_S),
         stop=tenacity.stop_after_delay(patience_s),
         reraise=True,
     )
     return retrying(once)
-
-
-def _passes(error: BaseException) -> bool:
-    return isinstance(error, DisconnectedError) or (isinstance(error, ReplicaError) and passes(error))

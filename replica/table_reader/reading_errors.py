@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import (
     AuthenticationError,
+    DisconnectedError,
     PrerequisiteError,
     ReplicaError,
     SchemaError,
@@ -59,9 +60,9 @@ def redefined(error: Exception) -> bool:
     return isinstance(error, SchemaError) and not isinstance(error, UnsupportedColumnError)
 
 
-def passes(error: Exception) -> bool:
-    """Tell whether a server's error is one that passes by itself."""
-    return isinstance(error, ServerError) and error.code in TRANSIENT
+def passes(error: BaseException) -> bool:
+    """Tell whether an error passes by itself: no connection, or what the server says of a moment."""
+    return isinstance(error, DisconnectedError) or (isinstance(error, ServerError) and error.code in TRANSIENT)
 
 
 def asks_again(error: ReplicaError, count: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import DataLossError, DisconnectedError, KeyChangedError, ReplicaError, ServerError
+from replica.errors import DataLossError, KeyChangedError, ReplicaError
 from replica.relay_log.ddl import statements_between
 from replica.schema.outline import outline_of
 from replica.table_reader.batches import BatchWriter
@@ -24,7 +24,7 @@ from replica.table_reader.log_view import place_behind
 from replica.table_reader.moving import BlockLostError, ChunkRun, Fit
 from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
-from replica.table_reader.reading_errors import REDEFINED, SAME_MISFIT, passes, redefined
+from replica.table_reader.reading_errors import asks_again, passes
 from replica.table_reader.transaction import transaction_at
 from replica.table_reader.whole_rows import UnlikeRowsError, unsettled_error
 from replica.table_reader.window import location_at
@@ -110,7 +110,7 @@ class RangeReader:
             except ReplicaError as error:
                 writer.abandon()
                 failed += 1
-                if not _passes(error, failed) or time.monotonic() > deadline:
+                if not (passes(error) or asks_again(error, failed)) or time.monotonic() > deadline:
                     raise
             except BaseException:
                 writer.abandon()
@@ -264,13 +264,6 @@ def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
     if writer.rows != wanted:
         raise _changed(f"{wanted} rows were delivered, and {writer.rows} are found")
     return writer.finish(name)
-
-
-def _passes(error: ReplicaError, count: int) -> bool:
-    code = error.code if isinstance(error, ServerError) else 0
-    if isinstance(error, DisconnectedError) or passes(error) or code in REDEFINED:
-        return True
-    return redefined(error) and count < SAME_MISFIT
 
 
 class _UnsettledError(Exception):

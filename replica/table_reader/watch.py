@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from replica.errors import DisconnectedError, PrerequisiteError, ReplicaError
+from replica.errors import PrerequisiteError, ReplicaError
 from replica.table_reader.reading_errors import passes
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class SourceWatch:
             self._refused.add(self.host)
             if len(self._refused) == len(set(self._hosts)) and now - self._failing_since >= self._patience_s:
                 raise error
-        elif not (isinstance(error, DisconnectedError) or passes(error)) or self._tried_enough(now):
+        elif not passes(error) or self._tried_enough(now):
             raise error
         self.waits_for = "a connection"
         self._hang_up()

@@ -26,13 +26,13 @@ from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pa
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.hadoop_text import hadoop_text
-from streaming_source.mirroring.interpreted_plans import InterpretedPlans, is_small
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
+from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
-from streaming_source.mirroring.shuffle_size import ShuffleSize
+from streaming_source.mirroring.sized_work import LARGE, SizedWork
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.statement_scope import statements_of, widen_views
 from streaming_source.mirroring.table_work import RESYNC, TableWork, kept_in
@@ -78,8 +78,7 @@ class MirrorSink:
         self._repairs = Repairs(settings)
         self._alone = Alone()
         self._presence = Presence(settings.parallel)
-        self._shuffles = ShuffleSize()
-        self._plans = InterpretedPlans()
+        self._work = SizedWork(settings.parallel)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -101,6 +100,7 @@ class MirrorSink:
                 self._begin(spark, mirror)
             self._apply(batch, number, end)
             self._first, self._end = False, end
+            self._work.fit(spark, LARGE)
             self._repairs.serve(spark, self._rows)
             forget_ended(spark)
 
@@ -176,7 +176,7 @@ class MirrorSink:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
         self._refuse_unreadable(waited)
-        self._fit(batch.sparkSession, len(self._rows))
+        self._work.fit(batch.sparkSession, TargetSize(len(self._rows), len(self._rows)))
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
@@ -238,10 +238,8 @@ class MirrorSink:
         return works
 
     def _run(self, works: list[TableWork]) -> dict[TableName, ControlRow]:
-        """Do the work of all tables, first of the small ones; return their rows."""
-        small = [work for work in works if is_small(work.most_rows)]
-        large = [work for work in works if not is_small(work.most_rows)]
-        done = {work.row.name: (work, result) for some in (small, large) for work, result in self._side_by_side(some)}
+        """Do the work of all tables, and return their rows."""
+        done = {work.row.name: (work, result) for work, result in self._work.done(works)}
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
         if fault is not None:
@@ -251,20 +249,6 @@ class MirrorSink:
             name: result if isinstance(result, ControlRow) else self._put_aside(work, result)
             for name, (work, result) in done.items()
         }
-
-    def _side_by_side(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
-        """Do the work of several tables at a time, with the session's settings for targets of their size."""
-        if not works:
-            return []
-        spark, rows = works[0].batch.sparkSession, max(work.most_rows for work in works)
-        self._fit(spark, rows)
-        done = side_by_side(spark, _done, works, at_once=self._settings.parallel, name="mirror")
-        return list(zip(works, done, strict=True))
-
-    def _fit(self, spark: SparkSession, rows: int) -> None:
-        """Set the session for a table of so many rows that is written next."""
-        self._shuffles.fit(spark, rows)
-        self._plans.fit(spark, rows)
 
     def _put_aside(self, work: TableWork, error: Exception) -> ControlRow:
         """Set a table aside, with the name of the error alone where its text may have values that rules hide."""
@@ -362,14 +346,6 @@ def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str
         if (fault := fault_of_all([error], written=0)) is not None:
             raise fault from None
         return _aside(targets.row(name, table, position, again=again), error)
-
-
-def _done(work: TableWork) -> ControlRow | Exception:
-    """Do the work; return the table's row, or what went wrong."""
-    try:
-        return work.done()
-    except (ReplicaError, *SPARK_ERRORS) as error:
-        return error
 
 
 def _aside(row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None) -> ControlRow:

@@ -101,14 +101,13 @@ class TableWork:
             self._of_one_definition()
         self._target.finish(self.facts.rows)
         return self.row._replace(
-            rows=self.most_rows,
+            rows=self.row.rows + self.facts.rows,
             committed_at=self.facts.committed_at or self.row.committed_at,
         )
 
-    @property
-    def most_rows(self) -> int:
-        """How many rows the target may have behind the batch; one that changed counts again."""
-        return self.row.rows + self.facts.rows
+    def count(self) -> int | None:
+        """Return how many rows the target has before the batch; None where only reading them would tell."""
+        return self._target.count()
 
     @property
     def _new(self) -> bool:

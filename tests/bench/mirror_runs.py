@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as f
 
 from streaming_source import mirror, upsert_into
-from streaming_source.mirroring.interpreted_plans import COMPILED, InterpretedPlans
+from streaming_source.mirroring.merge_settings import COMPILED, MARKED_ROWS, TargetSize
 from streaming_source.mirroring.settings import PARALLEL
-from streaming_source.mirroring.shuffle_size import PARTS, SNAPSHOT_PARTS, ShuffleSize
+from streaming_source.mirroring.shuffle_size import PARTS, SNAPSHOT_PARTS
+from streaming_source.mirroring.sized_work import SizedWork
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.queries.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter
@@ -194,10 +195,9 @@ class Bench:
     def as_the_mirror(self, lake: Path, names: list[str], changes: int) -> Iterator[None]:
         """Give the session what a mirror sets for MERGEs into these targets, and clear its cache behind them."""
         old = self.spark.table(_delta(lake, names[0])).count()
-        given = {name: self.spark.conf.get(name, None) for name in (*COMPILED, PARTS, SNAPSHOT_PARTS)}
+        given = {name: self.spark.conf.get(name, None) for name in (*COMPILED, *MARKED_ROWS, PARTS, SNAPSHOT_PARTS)}
         try:
-            for settings in (InterpretedPlans(), ShuffleSize()):
-                settings.fit(self.spark, old + changes // len(names))
+            SizedWork(PARALLEL).fit(self.spark, TargetSize(old + changes // len(names), changes // len(names)))
             yield
         finally:
             self.spark.catalog.clearCache()

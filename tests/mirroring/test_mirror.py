@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.interpreted_plans import COMPILED, INTERPRETED
+from streaming_source.mirroring.merge_settings import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -25,29 +25,31 @@ result = [int(number) for number in kept if executions.getQueryExecution(int(num
 """Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
 
 _SIZES = """
-from streaming_source.mirroring import interpreted_plans, sink
-kept = {name: spark.conf.get(name) for name in interpreted_plans.INTERPRETED}
-limit, side_by_side, seen = interpreted_plans.MOST_ROWS, sink.MirrorSink._side_by_side, []
+from streaming_source.mirroring import merge_settings, sized_work, target_sizes
+kept = {name: spark.conf.get(name) for name in merge_settings.INTERPRETED}
+limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, sized_work.side_by_side, [], {}
 for name in kept:
     spark.conf.unset(name)
-interpreted_plans.MOST_ROWS = 600
-def told(self, works):
-    done = side_by_side(self, works)
-    for work in works:
-        of_tasks = work.batch.sparkSession.range(1).mapInArrow(as_a_task_has_it, "wholeStage STRING, factory STRING")
-        seen.append([work.row.name[1], *of_tasks.first()])
+merge_settings.MOST_ROWS = target_sizes.MOST_ROWS = 600
+def told(spark, work, items, **rest):
+    done = side_by_side(spark, work, items, **rest)
+    if rest["name"] == "mirror-size":
+        counted.update({each.row.name[1]: each.count() for each in items if each.row.rows > 600})
+    for each in items if rest["name"] == "mirror" else ():
+        of_tasks = spark.range(1).mapInArrow(as_a_task_has_it, "wholeStage STRING, factory STRING, marks STRING")
+        seen.append([each.row.name[1], *of_tasks.first()])
     return done
-def as_a_task_has_it(_batches, names=tuple(interpreted_plans.INTERPRETED)):
+def as_a_task_has_it(_batches, names=(*merge_settings.INTERPRETED, *merge_settings.WHOLE_FILES)):
     import pyarrow as pa
     from pyspark import TaskContext
     told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
-    yield pa.RecordBatch.from_arrays(told, names=["wholeStage", "factory"])
-sink.MirrorSink._side_by_side = told
+    yield pa.RecordBatch.from_arrays(told, names=["wholeStage", "factory", "marks"])
+sized_work.side_by_side = told
 """
 _SEEN = """
-interpreted_plans.MOST_ROWS = limit
-sink.MirrorSink._side_by_side = side_by_side
-result = seen, [spark.conf.get(name, None) for name in kept]
+merge_settings.MOST_ROWS = target_sizes.MOST_ROWS = limit
+sized_work.side_by_side = side_by_side
+result = seen, counted, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():
     spark.conf.set(name, value)
 """
@@ -271,11 +273,12 @@ def test_a_name_that_the_catalog_does_not_take_sets_its_table_aside(
 
 
 @pytest.mark.slow
-def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
+def test_each_target_is_written_with_the_settings_of_its_size_and_all_end_equal(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
 ) -> None:
     mirror = mirrored(primary, shop)
     mirror.run()
+    between = int(primary.sql("SELECT COUNT(*) FROM shop.`lines` WHERE order_id <> 4")[0][0])
     for order in (4, 5):
         primary.sql(
             "USE shop",
@@ -286,11 +289,12 @@ def test_plans_are_interpreted_for_small_targets_alone_and_both_end_equal(
             "COMMIT",
         )
     mirror.run(before=_SIZES, maxRowsPerTrigger=1)  # a batch for each transaction: one finds what the other has set
-    seen, left = mirror.workbench.run(_SEEN)
+    seen, counted, left = mirror.workbench.run(_SEEN)
     mirror.assert_equal("orders", "lines", "codes")
-    small = [["codes", *INTERPRETED.values()], ["orders", *INTERPRETED.values()]]
-    batch = [small, [["lines", *COMPILED.values()]]]
+    small = [[name, *INTERPRETED.values(), *WHOLE_FILES.values()] for name in ("codes", "orders")]
+    batch = [small, [["lines", *COMPILED.values(), *MARKED_ROWS.values()]]]
     assert [sorted(seen[0:2]), seen[2:3], sorted(seen[3:5]), seen[5:]] == [*batch, *batch]
+    assert counted == {"lines": between}, "the others have had fewer changes than a small target has rows"
     assert left == [None, None], "what the mirror sets is for its query alone"
 
 

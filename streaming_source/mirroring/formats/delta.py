@@ -85,6 +85,10 @@ class DeltaTarget(DeltaTable):
 
     __slots__ = ()
 
+    def count(self) -> int:
+        """Return how many rows it has, which Delta's log tells."""
+        return self.spark.table(self.name).count()
+
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make it, or replace it with its history kept."""
         folder = self._folder

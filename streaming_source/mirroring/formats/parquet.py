@@ -105,6 +105,9 @@ class ParquetTarget(ParquetFolder):
     batch: str = ""
     _waiting: list[DataFrame] = field(default_factory=list)
 
+    def count(self) -> None:
+        """Return nothing: no MERGE is run on it."""
+
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make the folder, or remove the batches of one that is there."""
         _check_names(self._folders.folder, columns)

@@ -42,6 +42,9 @@ class OpenTarget(Protocol):
     def properties(self) -> Mapping[str, str]:
         """Return the properties that it was made with."""
 
+    def count(self) -> int | None:
+        """Return how many rows it has; None where only reading them would tell."""
+
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make it without rows, also in the place of one of this mirror that is there."""
 

@@ -1,0 +1,63 @@
+"""The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
+
+In: the works of a batch. Out: for each, the table's row behind the batch, or what went wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ReplicaError
+from streaming_source.mirroring.faults import SPARK_ERRORS
+from streaming_source.mirroring.merge_settings import MergeSettings, TargetSize
+from streaming_source.mirroring.shuffle_size import ShuffleSize
+from streaming_source.mirroring.target_sizes import TargetSizes
+from streaming_source.queries.side_by_side import side_by_side
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.control_row import ControlRow
+    from streaming_source.mirroring.table_work import TableWork
+
+LARGE = TargetSize(rows=1 << 62, changes=0)
+"""What is assumed of a target that no one counted."""
+
+
+class SizedWork:
+    """One per start of a mirror."""
+
+    def __init__(self, parallel: int) -> None:
+        self._parallel = parallel
+        self._sizes = TargetSizes()
+        self._shuffles = ShuffleSize()
+        self._settings = MergeSettings()
+
+    def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
+        """Do the work of all tables, several at a time."""
+        if not works:
+            return []
+        spark = works[0].batch.sparkSession
+        sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
+        groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
+        for work, size in zip(works, sizes, strict=True):
+            groups.setdefault((size.small, size.written_whole), []).append((work, size))
+        done: list[tuple[TableWork, ControlRow | Exception]] = []
+        for _, group in sorted(groups.items(), reverse=True):
+            self.fit(spark, max(size for _, size in group))
+            some = [work for work, _ in group]
+            results = side_by_side(spark, _done, some, at_once=self._parallel, name="mirror")
+            done += zip(some, results, strict=True)
+        return done
+
+    def fit(self, spark: SparkSession, size: TargetSize) -> None:
+        """Set the session for what is written next."""
+        self._shuffles.fit(spark, size.rows)
+        self._settings.fit(spark, size)
+
+
+def _done(work: TableWork) -> ControlRow | Exception:
+    try:
+        return work.done()
+    except (ReplicaError, *SPARK_ERRORS) as error:
+        return error

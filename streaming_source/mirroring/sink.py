@@ -32,7 +32,7 @@ from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
-from streaming_source.mirroring.sized_work import LARGE, SizedWork
+from streaming_source.mirroring.sized_work import SizedWork
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.statement_scope import statements_of, widen_views
 from streaming_source.mirroring.table_work import RESYNC, TableWork, kept_in
@@ -100,7 +100,7 @@ class MirrorSink:
                 self._begin(spark, mirror)
             self._apply(batch, number, end)
             self._first, self._end = False, end
-            self._work.fit(spark, LARGE)
+            self._work.fit(spark, TargetSize(max((row.rows for row in self._rows.values()), default=0), 0))
             self._repairs.serve(spark, self._rows)
             forget_ended(spark)
 

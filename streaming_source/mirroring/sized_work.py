@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
 from streaming_source.mirroring.faults import SPARK_ERRORS
-from streaming_source.mirroring.merge_settings import MergeSettings, TargetSize
+from streaming_source.mirroring.merge_settings import MergeSettings
 from streaming_source.mirroring.shuffle_size import ShuffleSize
 from streaming_source.mirroring.target_sizes import TargetSizes
 from streaming_source.queries.side_by_side import side_by_side
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.control_row import ControlRow
+    from streaming_source.mirroring.merge_settings import TargetSize
     from streaming_source.mirroring.table_work import TableWork
-
-LARGE = TargetSize(rows=1 << 62, changes=0)
-"""What is assumed of a target that no one counted."""
 
 
 class SizedWork:

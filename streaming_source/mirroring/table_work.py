@@ -35,6 +35,7 @@ from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.outlines.latest_rows import fits_one_task, latest_rows
 from streaming_source.mirroring.outlines.table_rows import by_name_alone, rows_of_table, typed_columns, values_read
 from streaming_source.mirroring.reread import waiting
 from streaming_source.mirroring.rule_check import checked_rule, ruled_table
@@ -162,12 +163,26 @@ class TableWork:
             # A new target begins with the batch, in which the table may have changes from before it was read.
             self._merge(self._rows())
         else:
-            if self.facts.changes:
+            if self.facts.changes and not self._merge_latest():
                 self._merge(self._rows().where("op <> 'read'"))
             if self.facts.reads and self._mode.can_append(self._target):
                 self._append(self._reads())
             elif self.facts.reads:
                 self._merge(self._rows().where("op = 'read'"))
+
+    def _merge_latest(self) -> bool:
+        """Bring in the last change of each key, as one task finds it; tell whether that could be done."""
+        columns, ruled = self._columns, ruled_table(self._spark, self.row.table, self.settings)
+        as_it_is = not ruled.rule.named and ruled.rule.where is None
+        if columns is None or not (as_it_is and self._mode.takes_reduced and by_name_alone(self.row.name)):
+            return False
+        keys = target_keys(self.row.keys, ruled.columns)
+        if not fits_one_task(self.facts, columns, keys):
+            return False
+        latest = latest_rows(self.batch, self.row.name, columns, keys, self.facts)
+        names = [column.name for column in ruled.columns]
+        self._mode.change(BatchPart(latest, self._target, keys, names, partial=False, domains=False, reduced=True))
+        return True
 
     def _once(self) -> None:
         """Bring in all of the batch by one commit, unless an earlier try did."""

@@ -29,6 +29,7 @@ class AppendLog:
 
     append_only = True
     repeatable = False
+    takes_reduced = False
     appends_values = False
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:

@@ -27,6 +27,7 @@ class CountedRows(CurrentRows):
     """One MERGE with the number by which each row becomes more or less."""
 
     repeatable = False
+    takes_reduced = False
 
     def change(self, part: BatchPart) -> None:
         """Take away and add rows."""

@@ -23,6 +23,7 @@ class CurrentRows:
 
     append_only = False
     repeatable = True
+    takes_reduced = True
     appends_values = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
@@ -35,7 +36,9 @@ class CurrentRows:
 
     def change(self, part: BatchPart) -> None:
         """Insert, update and delete by the last change of each key."""
-        latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
+        latest = part.rows
+        if not part.reduced:
+            latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
         merge = merge_statement(part.target.name, part.keys, part.columns, partial=part.partial)
         part.rows.sparkSession.sql(merge, changes=latest)
 

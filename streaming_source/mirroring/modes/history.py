@@ -35,6 +35,7 @@ class History:
 
     append_only = False
     repeatable = True
+    takes_reduced = False
     appends_values = False
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class BatchPart(NamedTuple):
-    """Change rows of one table: envelope rows with STRUCT images. `partial`: an image may lack columns; `domains`: the
-    changes may be of several replication domains.
+    """Change rows of one table: envelope rows with STRUCT images, or with `reduced` the last change of each key.
+    `partial`: an image may lack columns; `domains`: the changes may be of several replication domains.
     """
 
     rows: DataFrame
@@ -30,6 +30,7 @@ class BatchPart(NamedTuple):
     columns: Sequence[str]
     partial: bool
     domains: bool
+    reduced: bool = False
 
 
 class Mode(Protocol):
@@ -42,6 +43,10 @@ class Mode(Protocol):
     @property
     def repeatable(self) -> bool:
         """Whether changes that come again change nothing; else who calls takes care that they come once."""
+
+    @property
+    def takes_reduced(self) -> bool:
+        """Whether `change` needs no more than the last change of each key."""
 
     @property
     def appends_values(self) -> bool:

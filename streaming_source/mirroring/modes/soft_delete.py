@@ -32,6 +32,7 @@ class SoftDelete:
 
     append_only = False
     repeatable = True
+    takes_reduced = False
     appends_values = True
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:

@@ -58,8 +58,8 @@ class _Outlined:
         }
 
 
-def read_outline(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the outline of one partition.
+def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the outline of one partition; `number`: its place among those of its micro-batch.
 
     Raises:
         ReplicaError: any of the decoder's errors, with the partition named in a note.
@@ -84,7 +84,7 @@ def read_outline(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     ]
     without = replace(plan, tables=replace(plan.tables, catalog={}))
     if rows or statements:
-        yield outline_batch([{RANGE: pickle.dumps((partition, without))}, *rows, *statements])
+        yield outline_batch([{RANGE: pickle.dumps((number, partition, without))}, *rows, *statements])
     exempt_imports_from_collection()
 
 

@@ -6,7 +6,10 @@ session by itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
 
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import outline_schema
@@ -17,21 +20,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
     from streaming_source.options.source_options import SourceOptions
+    from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
+
+
+@dataclass(frozen=True)
+class NumberedPartition(InputPartition):
+    """A partition, and its place among those of its micro-batch, which are in the order of the stream."""
+
+    number: int
+    partition: ChangePartition
 
 
 class OutlineStreamReader(ChangeStreamReader):
     """The stream's reader, of which tasks make outlines."""
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [NumberedPartition(number, part) for number, part in enumerate(super().partitions(start, end))]
+
+    def read(self, partition: NumberedPartition) -> Iterator[pa.RecordBatch]:
         from streaming_source.mirroring.outlines.outline_reader import read_outline
 
         with spark_border():
-            yield from read_outline(partition, self._plan)
+            yield from read_outline(partition.partition, self._plan, partition.number)
 
 
 class OutlineSource(MariaDbBinlogSource):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
@@ -71,7 +71,7 @@ def rows_of_table(
 
     read = RowsOfTable(*name, columns)
     schema = envelope_schema(columns, wide_sequence=wide_sequence)
-    found = _parts(batch, name, changes.rows).mapInArrow(read, schema)
+    found = parts_of_table(batch, name, changes.rows).mapInArrow(read, schema)
     rows = found.where((f.col("database") == name[0]) & (f.col("table") == name[1]))
     return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
 
@@ -83,7 +83,9 @@ def values_read(
     from pyspark.sql import functions as f
 
     envelope = envelope_schema(columns, wide_sequence=wide_sequence)
-    found = _parts(batch, name, changes.reads).mapInArrow(RowsOfTable(*name, columns, values=True), numbered(columns))
+    found = parts_of_table(batch, name, changes.reads).mapInArrow(
+        RowsOfTable(*name, columns, values=True), numbered(columns)
+    )
     values = f.struct(*(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)))
     told = {"op": f.lit("read"), "database": f.lit(name[0]), "table": f.lit(name[1]), "after": values}
     nothing = {field.name: f.lit(None).cast(field.dataType) for field in envelope}
@@ -105,7 +107,7 @@ def numbered(columns: tuple[TableColumn, ...]) -> StructType:
     return schema
 
 
-def _parts(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
+def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
     """Return the partitions of a batch, and behind each what it has of a table, in tasks for so many rows."""
     from pyspark.sql import functions as f
 
@@ -119,6 +121,28 @@ def tasks_for(rows: int, cores: int) -> int:
     """Return in how many tasks so many rows are read and written."""
     most = max(TASKS_A_CORE * cores, -(-rows // MOST_ROWS_A_TASK))
     return max(1, min(-(-rows // ROWS_A_TASK), most))
+
+
+class ToldPart(NamedTuple):
+    """A partition of a micro-batch that has rows of a table, as its outline tells: `number` is its place among the
+    others, `known` what is known of the table there.
+    """
+
+    number: int
+    partition: ChangePartition
+    plan: ReadPlan
+    known: TableSchema | None
+
+
+def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
+    """Yield the partitions that `parts_of_table` leaves of outlines."""
+    told: tuple[int, ChangePartition, ReadPlan] | None = None
+    for batch in batches:
+        for packed, known in zip(batch.column(RANGE).to_pylist(), batch.column(KNOWN).to_pylist(), strict=True):
+            if packed is not None:
+                told = pickle.loads(packed)  # noqa: S301  (another task of this query has made it)
+            elif told is not None:
+                yield ToldPart(*told, known=pickle.loads(known))  # noqa: S301
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +159,9 @@ class RowsOfTable:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streaming_source.rows.reader import read_changes
 
-        partition = plan = None
-        for batch in batches:
-            for packed, known in zip(batch.column(RANGE).to_pylist(), batch.column(KNOWN).to_pylist(), strict=True):
-                if packed is not None:
-                    partition, plan = pickle.loads(packed)  # noqa: S301  (another task of this query has made it)
-                elif partition is not None and plan is not None:
-                    with spark_border():
-                        yield from read_changes(self._wanted(partition), self._plan(plan, pickle.loads(known)))  # noqa: S301
+        for part in told_parts(batches):
+            with spark_border():
+                yield from read_changes(self._wanted(part.partition), self._plan(part.plan, part.known))
 
     def _wanted(self, partition: ChangePartition) -> ChangePartition:
         if not self.values:
@@ -150,16 +169,22 @@ class RowsOfTable:
         return replace(partition, ranges=tuple(part for part in partition.ranges if part.read is not None))
 
     def _plan(self, plan: ReadPlan, known: TableSchema | None) -> ReadPlan:
-        tables = replace(
-            plan.tables,
-            patterns=(f"{self.database}.{self.table}",),
-            catalog={} if known is None else {(self.database, self.table): known},
-            exclude=(),
-            include_ddl=False,
-            shadows=True,  # the outline has no rows of those that are not wanted
-        )
+        plan = plan_of_table(plan, (self.database, self.table), known)
         if self.columns is None:
-            return replace(plan, tables=tables, shape="variant", columns=None)
+            return replace(plan, shape="variant", columns=None)
         if self.values:
-            return replace(plan, tables=tables, shape="flat", columns=self.columns, schema=numbered(self.columns))
-        return replace(plan, tables=tables, shape="envelope", columns=self.columns)
+            return replace(plan, shape="flat", columns=self.columns, schema=numbered(self.columns))
+        return replace(plan, shape="envelope", columns=self.columns)
+
+
+def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) -> ReadPlan:
+    """Return the plan by which a task reads the rows of one table."""
+    tables = replace(
+        plan.tables,
+        patterns=(".".join(name),),
+        catalog={} if known is None else {name: known},
+        exclude=(),
+        include_ddl=False,
+        shadows=True,  # the outline has no rows of those that are not wanted
+    )
+    return replace(plan, tables=tables)

@@ -10,7 +10,7 @@ from replica.errors import ConfigError
 from streaming_source.driver.refused_stream import RefusedStream
 from streaming_source.mirroring.outlines.outline_columns import outline_schema
 from streaming_source.mirroring.outlines.outline_reader import read_outline
-from streaming_source.mirroring.outlines.outline_source import OutlineSource, OutlineStreamReader
+from streaming_source.mirroring.outlines.outline_source import NumberedPartition, OutlineSource, OutlineStreamReader
 from streaming_source.options.source_options import SourceOptions
 from tests.unit.streaming_source.mirroring.outlines.test_outline_reader import PLAN, partition
 
@@ -23,8 +23,8 @@ def test_tasks_make_outlines_and_have_no_options() -> None:
     assert isinstance(reader, OutlineStreamReader)
     packed = pickle.dumps(reader)
     assert b"secret word" not in packed
-    found = list(pickle.loads(packed).read(partition()))  # noqa: S301  (it was made above)
-    assert found == list(read_outline(partition(), PLAN))
+    found = list(pickle.loads(packed).read(NumberedPartition(7, partition())))  # noqa: S301  (it was made above)
+    assert found == list(read_outline(partition(), PLAN, 7)) != list(read_outline(partition(), PLAN))
 
 
 def test_what_streams_refuse_it_refuses() -> None:

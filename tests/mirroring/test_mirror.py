@@ -294,6 +294,12 @@ def test_each_target_is_written_with_the_settings_of_its_size_and_all_end_equal(
     small = [[name, *INTERPRETED.values(), *WHOLE_FILES.values()] for name in ("codes", "orders")]
     batch = [small, [["lines", *COMPILED.values(), *MARKED_ROWS.values()]]]
     assert [sorted(seen[0:2]), seen[2:3], sorted(seen[3:5]), seen[5:]] == [*batch, *batch]
+    last = [
+        f"spark.sql('DESCRIBE HISTORY {mirror.lake}.{table}').first()['operationMetrics']"
+        for table in ("orders", "lines")
+    ]
+    metrics = mirror.workbench.run(f"result = [{', '.join(last)}]")
+    assert [int(of["numTargetDeletionVectorsAdded"]) for of in metrics] == [0, 1], "files again, and rows marked"
     assert counted == {"lines": between}, "the others have had fewer changes than a small target has rows"
     assert left == [None, None], "what the mirror sets is for its query alone"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated, validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,5 +94,4 @@ def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array
 
 
 def _image(arrays: Sequence[pa.Array], kind: pa.DataType, valid: npt.NDArray[np.bool_]) -> pa.Array:
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.StructArray.from_buffers(kind, len(valid), [bits], children=list(arrays))
+    return pa.StructArray.from_buffers(kind, len(valid), [validity(valid)], children=list(arrays))

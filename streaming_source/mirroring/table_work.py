@@ -172,15 +172,12 @@ class TableWork:
 
     def _merge_latest(self) -> bool:
         """Bring in the last change of each key, as one task finds it; tell whether that could be done."""
-        columns, ruled = self._columns, ruled_table(self._spark, self.row.table, self.settings)
-        as_it_is = not ruled.rule.named and ruled.rule.where is None
-        if columns is None or not (as_it_is and self._mode.takes_reduced and by_name_alone(self.row.name)):
-            return False
-        keys = target_keys(self.row.keys, ruled.columns)
-        if not fits_one_task(self.facts, columns, keys):
+        columns, keys, rule = self._columns, self.row.keys, self.settings.rule_of(self.row.name)
+        plain = rule.where is None and not rule.named and by_name_alone(self.row.name)
+        if columns is None or not (plain and self._mode.takes_reduced and fits_one_task(self.facts, columns, keys)):
             return False
         latest = latest_rows(self.batch, self.row.name, columns, keys, self.facts)
-        names = [column.name for column in ruled.columns]
+        names = [column.name for column in ruled_table(self._spark, self.row.table, self.settings).columns]
         self._mode.change(BatchPart(latest, self._target, keys, names, partial=False, domains=False, reduced=True))
         return True
 

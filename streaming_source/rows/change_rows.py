@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replica.errors import SchemaError
-from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated, validity
 from streaming_source.rows.group_columns import Numbers, numbers
 from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
 
@@ -140,8 +140,7 @@ def _image(arrays: list[pa.Array], kind: pa.DataType, valid: np.ndarray[Any, np.
         return _nulls(kind, 1 << len(valid).bit_length())[: len(valid)]
     if len(arrays) == 1 and arrays[0].type == kind:
         return arrays[0]  # VARIANT: the decoder makes the struct itself
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.StructArray.from_buffers(kind, len(valid), [bits], children=arrays)
+    return pa.StructArray.from_buffers(kind, len(valid), [validity(valid)], children=arrays)
 
 
 def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:

@@ -16,7 +16,7 @@ from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.records import RowColumns
 from replica.rows.decode.texts import bad_text, damaged_row, repaired
 from replica.rows.types import plan_record as pr
-from replica.rows.types.arrow_arrays import array_of, array_of_values
+from replica.rows.types.arrow_arrays import array_of, array_of_values, validity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -234,8 +234,7 @@ class VariantWriter(Writer):
 
 
 def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.StructArray.from_buffers(VARIANT, len(valid), [bits], children=columns)
+    return pa.StructArray.from_buffers(VARIANT, len(valid), [validity(valid)], children=columns)
 
 
 def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:

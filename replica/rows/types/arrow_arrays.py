@@ -27,7 +27,7 @@ def array_of(values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None
     truths = values.dtype == np.bool_
     data = np.packbits(values, bitorder="little") if truths else np.ascontiguousarray(values)
     kind = pa.bool_() if truths else pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [None if null is None else _valid(~null), pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(values), [None if null is None else validity(~null), pa.py_buffer(data)])
 
 
 def repeated(text: str, times: int) -> pa.Array:
@@ -47,21 +47,22 @@ def array_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             array_of_values([None if value is None else value.get(field.name) for value in values], field.type)
             for field in kind
         ]
-        return pa.Array.from_buffers(kind, len(values), [_valid(valid)], children=children)
+        return pa.Array.from_buffers(kind, len(values), [validity(valid)], children=children)
     if pa.types.is_list(kind):
         items = [item for value in values if value is not None for item in value]
         offsets = _offsets([0 if value is None else len(value) for value in values], np.dtype(np.int32))
-        buffers = [_valid(valid), offsets]
+        buffers = [validity(valid), offsets]
         return pa.Array.from_buffers(kind, len(values), buffers, children=[array_of_values(items, kind.value_type)])
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return array_of(np.array([value or 0 for value in values], np.dtype(str(kind))), ~valid)
     whole = [value.encode() if isinstance(value, str) else value or b"" for value in values]
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     offsets = _offsets([len(value) for value in whole], np.dtype(np.int64 if wide else np.int32))
-    return pa.Array.from_buffers(kind, len(values), [_valid(valid), offsets, pa.py_buffer(b"".join(whole))])
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), offsets, pa.py_buffer(b"".join(whole))])
 
 
-def _valid(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+def validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """Return the bits by which an array tells what is not NULL."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
-from replica.rows.types.arrow_arrays import array_of
+from replica.rows.types.arrow_arrays import array_of, validity
 from replica.rows.types.entry import (
     Json,
     KindEntry,
@@ -42,8 +42,7 @@ def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer
     wkb_ends = ends - v.SRID_BYTES * np.concatenate(([0], np.cumsum(valid)))
     wkb = [None, pa.py_buffer(wkb_ends.astype(np.int32)), pa.py_buffer(stored[rest])]
     children = [array_of(srid), pa.Array.from_buffers(pa.binary(), rows, wkb)]
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.StructArray.from_buffers(kind, rows, [bits], children=children)
+    return pa.StructArray.from_buffers(kind, rows, [validity(valid)], children=children)
 
 
 KINDS = (

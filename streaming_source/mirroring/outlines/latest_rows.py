@@ -3,7 +3,7 @@
 In: a batch of outlines, a table whose rows are whole, few, and of one replication domain. Out: a DataFrame with a row
 for each key: the columns as the last change left them, and `_op`, `upsert` or `delete`, as MERGE takes them. The order
 of the stream is the order of the changes, so that nothing of their transactions is needed: Spark would copy it with
-each row, sort the rows by their keys and have two stages more, for each table of each batch.
+each row, and sort the rows by their keys, for each table of each batch.
 
 An image of a key that comes last decides. Where that is the image before an update, the update has changed the key, and
 the row is gone from under it. The end of a version that is over already says nothing of the row that is valid.
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.table_rows import (
-    BROADCAST_BYTES,
     numbered,
     parts_of_table,
     plan_of_table,
     told_parts,
+    without_broadcast,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ MOST_BYTES: Final = 64 << 20
 _NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
 """Beginnings of types that Arrow does not group as Spark does, or not at all: -0.0 and NaN, and what has parts."""
 _CHANGE, _HISTORY = "_change_type", "_history"
-_DENSE: Final = 4
-"""How many places for each row are worth it, instead of sorting the codes of keys."""
 
 
 def fits_one_task(changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str]) -> bool:
@@ -71,7 +69,7 @@ def latest_rows(
         *(f.col(str(number)).alias(name) for number, name in enumerate(names)),
         f.when(f.col(_gone(columns)), "delete").otherwise("upsert").alias("_op"),
     )
-    return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
+    return without_broadcast(rows, changes)
 
 
 def _gone(columns: Sequence[TableColumn]) -> str:
@@ -145,17 +143,13 @@ def _last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
 
     from replica.rows.types.arrow_arrays import array_of
 
-    codes, most = np.zeros(rows.num_rows, np.int64), 1
+    codes = np.zeros(rows.num_rows, np.int64)
     for key in keys:
         encoded = rows.column(key).dictionary_encode(null_encoding="encode")
-        if most > 1:  # as few as there are rows, so that no product is too large
-            codes, most = np.unique(codes, return_inverse=True)[1], rows.num_rows
         codes = codes * len(encoded.dictionary) + _numbers(encoded.indices)
-        most *= len(encoded.dictionary)
-    last = np.full(most, -1) if most <= _DENSE * rows.num_rows else None
-    if last is None:
-        codes = np.unique(codes, return_inverse=True)[1]
-        last = np.full(rows.num_rows, -1)
+        if len(keys) > 1:  # no more codes than rows
+            codes = np.unique(codes, return_inverse=True)[1]
+    last = np.full(rows.num_rows, -1)
     last[codes] = np.arange(rows.num_rows)  # of several places, the last one stays
     return array_of(np.sort(last[last >= 0]))
 

@@ -73,6 +73,11 @@ def rows_of_table(
     schema = envelope_schema(columns, wide_sequence=wide_sequence)
     found = parts_of_table(batch, name, changes.rows).mapInArrow(read, schema)
     rows = found.where((f.col("database") == name[0]) & (f.col("table") == name[1]))
+    return without_broadcast(rows, changes)
+
+
+def without_broadcast(rows: DataFrame, changes: TableChanges) -> DataFrame:
+    """Keep Spark from sending rows to every task of a join, where they are too many for that."""
     return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.control_row import ControlRow
 
+RESYNC: Final = 'Have the table read again: mirror_resync(spark, tables=["{table}"], into=…).'
+"""The hint behind what only that mends."""
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 600.0
 """Each try waits twice as long as the one before: a table that is altered all the time costs no more than that."""

@@ -31,11 +31,12 @@ from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
-from streaming_source.mirroring.reread import MOST_TRIES, ask_again, wait_s, waiting
+from streaming_source.mirroring.reread import MOST_TRIES, RESYNC, ask_again, wait_s, waiting
 from streaming_source.mirroring.sized_work import SizedWork
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.statement_scope import statements_of, widen_views
-from streaming_source.mirroring.table_work import RESYNC, TableWork, kept_in
+from streaming_source.mirroring.table_part import TablePart, kept_in
+from streaming_source.mirroring.table_work import TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.offsets.offset import SourceOffset
@@ -233,8 +234,8 @@ class MirrorSink:
                 )
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
-                work = TableWork(self._settings, batch, number, row, changes, statements, self._first)
-                works.append(work)
+                part = TablePart(self._settings, batch, number, row, changes, self._first)
+                works.append(TableWork(part, statements))
         return works
 
     def _run(self, works: list[TableWork]) -> dict[TableName, ControlRow]:
@@ -254,20 +255,20 @@ class MirrorSink:
         """Set a table aside, with the name of the error alone where its text may have values that rules hide."""
         hides = self._settings.rule_of(work.row.name).hides
         hint = RESYNC.format(table=".".join(work.row.name))
-        if isinstance(error, AnalysisException) and not is_target_there(work.batch.sparkSession, work.row):
+        if isinstance(error, AnalysisException) and not is_target_there(work.part.spark, work.row):
             return _aside(work.row, gone_error(work.row, hint))
         refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
         if refused is not None:
             return _aside(work.row, SchemaError(refused, hint=hint))
         if hides and isinstance(error, SPARK_ERRORS):
             named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
-            return _aside(work.row, error, work.number, why=str(SchemaError(named, hint=hint)))
+            return _aside(work.row, error, work.part.number, why=str(SchemaError(named, hint=hint)))
         full = full_disk(error, work.row.target)
         why = None if full is None else str(full)
         if isinstance(error, SPARK_ERRORS) and not may_pass(error):
             told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
             why = f"{told[: _LONGEST_ERROR - len(hint) - 1]} {hint}"
-        return _aside(work.row, error, work.number, why=why)
+        return _aside(work.row, error, work.part.number, why=why)
 
     def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names."""

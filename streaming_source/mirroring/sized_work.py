@@ -35,7 +35,7 @@ class SizedWork:
         """Do the work of all tables, several at a time."""
         if not works:
             return []
-        spark = works[0].batch.sparkSession
+        spark = works[0].part.spark
         sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
         groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
         for work, size in zip(works, sizes, strict=True):

@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 LOST = """
 import shutil
-from streaming_source.mirroring import table_work as work
-kept = work.rows_of_table
-def lost(*arguments, **more):
+from streaming_source.mirroring.sized_work import SizedWork
+kept = SizedWork.done
+def lost(work, works):
     shutil.rmtree({relay!r})
-    return kept(*arguments, **more)
-work.rows_of_table = lost
+    return kept(work, works)
+SizedWork.done = lost
 """
 
 
@@ -92,5 +92,5 @@ def test_rows_that_are_gone_end_the_query_and_come_again(mirrored: Callable[...,
         with pytest.raises(AssertionError, match=r"RelayError|DataLossError"):
             mirror.run(before=LOST.format(relay=mirror.arguments["relayDir"]))
         assert mirror.states()["a"] == ("current", None)
-        mirror.run(before="work.rows_of_table = kept")
+        mirror.run(before="SizedWork.done = kept")
         mirror.assert_equal("a")

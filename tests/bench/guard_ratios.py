@@ -22,6 +22,8 @@ from tests.bench.workloads import OPTIONS, WORKLOADS, binlog
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import SparkSession
 
     Table = dict[str, dict[str, float]]
@@ -60,10 +62,30 @@ def measured() -> Table:
     """Measure the ratios of every workload, and those of no workload."""
     found = {name: _live(name) | _decoded(name) | _batches(name) for name in WORKLOADS}
     for name in DUMPED:
-        found[name][DUMP] = bench_dump.measure(name, MEGABYTES, ROUNDS, None)["cpu_ratio"]
-    for name, ratios in _into_spark().items():
+        found[name] |= _dumped(name)
+    for name, ratios in _into_spark(*SPARK).items():
         found[name] |= ratios
-    return found | {"tables": {TABLES: _tables()}, "plan": {PLAN: _plan()}}
+    return found | {"tables": _tables(), "plan": _plan()}
+
+
+def measured_again(section: str, peers: Collection[str]) -> dict[str, float]:
+    """Measure some ratios of a section once more, with the others that come with them."""
+    found: dict[str, float] = {}
+    for measure_some, gives in {
+        _live: {*PEERS, RECEIVE, RELAY},
+        _decoded: {*DECODE.values()},
+        _batches: {TASK.format(shape) for shape in SHAPES},
+        _dumped: {DUMP},
+    }.items():
+        if not gives.isdisjoint(peers):
+            found |= measure_some(section)
+    if section in SPARK and not {READY.format(SPARK[section]), READY_PYTHON}.isdisjoint(peers):
+        found |= _into_spark(section)[section]
+    if section == "tables":
+        found |= _tables()
+    if section == "plan":
+        found |= _plan()
+    return found
 
 
 def _live(workload: str) -> dict[str, float]:
@@ -91,10 +113,14 @@ def _batches(workload: str) -> dict[str, float]:
     return found
 
 
-def _into_spark() -> Table:
+def _dumped(workload: str) -> dict[str, float]:
+    return {DUMP: bench_dump.measure(workload, MEGABYTES, ROUNDS, None)["cpu_ratio"]}
+
+
+def _into_spark(*workloads: str) -> Table:
     spark = open_session(UNIX_SOCKETS | PLAIN_CHECKPOINTS)
     try:
-        return {name: _of_shape(spark, name, shape) for name, shape in SPARK.items()}
+        return {name: _of_shape(spark, name, SPARK[name]) for name in workloads}
     finally:
         spark.stop()
 
@@ -114,15 +140,15 @@ def _of_shape(spark: SparkSession, workload: str, shape: str) -> dict[str, float
     }
 
 
-def _tables() -> float:
+def _tables() -> dict[str, float]:
     paths = {count: binlog_of_tables(count, TABLES_ROWS) for count in (1, MANY_TABLES)}
-    return 1 / float(bench_tables.measure(paths, RANGE_BYTES, PASSES)["ratio"])
+    return {TABLES: 1 / float(bench_tables.measure(paths, RANGE_BYTES, PASSES)["ratio"])}
 
 
-def _plan() -> float:
+def _plan() -> dict[str, float]:
     """Compare the CPU time of all that is planned in a trigger."""
     few, many = (_a_trigger(count) for count in (bench_plan.FEW, MANY_FILES))
-    return few / many
+    return {PLAN: few / many}
 
 
 def _a_trigger(files: int) -> float:

@@ -3,8 +3,9 @@
 ready-made  a source that hands batches like ours to Spark from memory, without making them (ready_made.py): the ceiling
 client      python-mysql-replication feeding createDataFrame, a DataFrame a batch, noop sink (spark_peer.py)
 
-For each workload and row shape: the relay log is filled first, then both sources run in turn in one session, local[2],
-with the same schema, rows, batches, partitions a micro-batch and micro-batches, after a run of each that warms up.
+For each workload and row shape: the relay log is filled first, then both sources run in turn in one session, on two
+cores, or with `--cores 1` on one, with the same schema, rows, batches, partitions a micro-batch and micro-batches,
+after a run of each that warms up.
 Wanted, for noop: 0.75 of the ready-made source's rate or more, and 50 times the client's.
 """
 
@@ -237,14 +238,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", action="append", choices=SHAPES, help="repeatable; default all")
     parser.add_argument("--sink", action="append", choices=SINKS, help="repeatable; default noop")
     parser.add_argument("--client-seconds", type=float, default=6.0, help="how long the client runs; 0 leaves it out")
+    parser.add_argument("--cores", type=int, choices=(1, 2), default=2, help="for tasks, and all of Spark's processes")
     parser.add_argument("--jars", type=Path, default=JARS, help="folder with Delta's jars")
     options = parser.parse_args(argv)
     started = time.monotonic()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     jars = sorted(options.jars.glob("*delta-*.jar"))
     if not jars and "delta" in (options.sink or DEFAULT_SINKS):
         print(f"NO DELTA: there are no jars of it in {options.jars}.", flush=True)
         options.sink = [sink for sink in options.sink or DEFAULT_SINKS if sink != "delta"]
-    spark = open_session(UNIX_SOCKETS | PLAIN_CHECKPOINTS, jars if "delta" in (options.sink or DEFAULT_SINKS) else ())
+    jars = jars if "delta" in (options.sink or DEFAULT_SINKS) else []
+    spark = open_session(UNIX_SOCKETS | PLAIN_CHECKPOINTS, jars, cores=options.cores)
     results = []
     try:
         for workload in options.workload or TABLES:
@@ -258,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         spark.stop()
     met = _verdict(results)
-    print(f"{time.monotonic() - started:.0f} s, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    print(f"{time.monotonic() - started:.0f} s, {options.cores} cores, load {os.getloadavg()[0]:.1f} at the end")
     if options.json:
         print(json.dumps({"benchmark": "spark", "met": met, "wanted": WANTED, "results": results}))
     return 0

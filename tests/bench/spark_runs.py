@@ -53,11 +53,11 @@ DELTA = {
 }
 
 
-def open_session(settings: Mapping[str, str], jars: Sequence[Path] = ()) -> SparkSession:
-    """A session on both cores; `jars` make Delta's sink known."""
+def open_session(settings: Mapping[str, str], jars: Sequence[Path] = (), *, cores: int = 2) -> SparkSession:
+    """A session with tasks for so many cores; `jars` make Delta's sink known."""
     os.environ["PYSPARK_PYTHON"] = spark_python()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog bench")
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("mariadb-binlog bench")
     delta = DELTA | {"spark.jars": ",".join(map(str, jars))} if jars else {}
     for key, value in (QUIET | dict(settings) | delta).items():
         builder = builder.config(key, value)

@@ -23,6 +23,12 @@ def test_half_of_a_peer_and_three_quarters_of_our_own_hold() -> None:
     assert low == {"tiny": {TOOL}, "tables": {TABLES}}
 
 
+def test_the_line_of_a_ratio_that_fell_says_so_and_no_other_does() -> None:
+    found = {"tiny": {TOOL: 8.9, RELAY: 5.1}, "tables": {TABLES: 0.6}}
+    fallen = [line for line in lines_of(found, RECORDED, too_low(found, RECORDED)) if "TOO LOW" in line]
+    assert [line.split()[:3] for line in fallen] == [["tiny", *TOOL.split()]]
+
+
 def test_a_peer_that_cannot_be_had_is_told_and_not_judged() -> None:
     found = {"tiny": {RELAY: 7.0}}
     assert too_low(found, RECORDED) == {}

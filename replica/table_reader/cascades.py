@@ -24,19 +24,24 @@ QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
 
 _NAME: Final = r"`((?:[^`]|``)*)`"
 # Of all names, 10.5 and 11.8 leave the quotes in a constraint's own as they are; 10.11 doubles them.
+_COLUMNS: Final = r"\((`(?:[^`]|``)*`(?:, `(?:[^`]|``)*`)*)\)"
 _CONSTRAINT: Final = re.compile(
-    rf"^  CONSTRAINT `([^\n]*?)` FOREIGN KEY \([^\n]*?\) REFERENCES (?:{_NAME}\.)?{_NAME} \([^\n]*?\)([^\n]*?),?$",
+    rf"^  CONSTRAINT `([^\n]*?)` FOREIGN KEY {_COLUMNS} REFERENCES (?:{_NAME}\.)?{_NAME} {_COLUMNS}([^\n]*?),?$",
     re.MULTILINE,
 )
 _ACTION: Final = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
 
 
 class Cascade(NamedTuple):
-    """A constraint whose rows change with another table's; `actions` as SQL has them: ON DELETE CASCADE."""
+    """A constraint whose rows change with another table's; `actions` as SQL has them: ON DELETE CASCADE. `columns` of
+    the table name a row by its `parent_columns`.
+    """
 
     constraint: str
     parent: tuple[str, str]
     actions: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    parent_columns: tuple[str, ...] = ()
 
 
 def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
@@ -54,10 +59,15 @@ def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
 
 def read_cascades(definition: str, database: str) -> Iterator[Cascade]:
     """Yield the constraints of a CREATE TABLE that change rows; a parent without a database is in `database`."""
-    for constraint, of, parent, rest in _CONSTRAINT.findall(definition):
+    for constraint, columns, of, parent, parent_columns, rest in _CONSTRAINT.findall(definition):
         actions = tuple(f"ON {event} {action}" for event, action in _ACTION.findall(rest))
         if actions:
-            yield Cascade(_plain(constraint), (_plain(of) or database, _plain(parent)), actions)
+            owner = (_plain(of) or database, _plain(parent))
+            yield Cascade(_plain(constraint), owner, actions, _listed(columns), _listed(parent_columns))
+
+
+def _listed(columns: str) -> tuple[str, ...]:
+    return tuple(_plain(name) for name in re.findall(_NAME, columns))
 
 
 def _plain(name: str) -> str:

@@ -295,9 +295,10 @@ def _whole(table: ListedTable) -> Reason:
 def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
     what = (
         f"the foreign key {cascade.constraint} ({', '.join(cascade.actions)}) changes its rows with those of "
-        f"{'.'.join(cascade.parent)}, and such changes are in no binlog: they never come"
+        f"{'.'.join(cascade.parent)}, and such changes are in no binlog: no stream has them"
     )
-    return Reason("cascade", what, f"let the application delete and change the rows of {'.'.join(table.name)} itself")
+    fix = f"let the application change the rows of {'.'.join(table.name)} itself; a mirror of both tables does it, too"
+    return Reason("cascade", what, fix)
 
 
 def key_words(verdict: InitialVerdict) -> str:

@@ -56,6 +56,8 @@ __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "cou
 Shape = Literal["envelope", "flat", "variant"]
 GroupChoice: TypeAlias = "Callable[[Groups], npt.NDArray[np.bool_]]"
 """Says of the groups of a range which are wanted."""
+Walked: TypeAlias = "Callable[[Scan, SlotTable], None]"
+"""Takes a range's rows events, with the tables of their slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class RangeDecoder:
         ends: OpenEnds = WHOLE,
         unreadable: list[UnreadableGroup] | None = None,
         delivered: DeliveredKeys | None = None,
+        walked: Walked | None = None,
     ) -> Iterator[ChangeBatch]:
         """Yield all wanted row changes of a range of whole event groups. Offsets in errors count from its start.
 
@@ -149,7 +152,8 @@ class RangeDecoder:
         from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
         range; without it the first of them is a DataLossError. `only`: which groups are wanted at all; the others are
         not decoded. `ends`: of a range that was cut inside a transaction. `delivered`: how far tables are delivered
-        that are being read meanwhile; None: they all are.
+        that are being read meanwhile; None: they all are. `walked` is told of all rows events first, also those of
+        tables that are not wanted, or not delivered.
         """
         found, stop = scan_until(data, checksum=checksum, memory=self._records)
         groups = Groups(found.groups, found.expansion)
@@ -158,7 +162,7 @@ class RangeDecoder:
             left: npt.NDArray[np.bool_] | None = wanted
             while True:
                 try:
-                    for batch in self._decode(part, groups, left, ends.rows_before, delivered):
+                    for batch in self._decode(part, groups, left, ends.rows_before, delivered, walked):
                         if ends.rows_follow:
                             batch.last[batch.group == len(groups) - 1] = False
                         yield batch
@@ -176,6 +180,12 @@ class RangeDecoder:
         if stop is not None:
             raise stop
 
+    def _slots(self, found: Scan, walked: Walked | None) -> SlotTable:
+        slots = self._tables.slots(found)
+        if walked is not None:
+            walked(found, slots)
+        return slots
+
     def _decode(
         self,
         found: Scan,
@@ -183,9 +193,10 @@ class RangeDecoder:
         wanted: npt.NDArray[np.bool_] | None,
         rows_before: int,
         delivered: DeliveredKeys | None,
+        walked: Walked | None,
     ) -> Iterator[ChangeBatch]:
         self._unreadable = None
-        slots = self._tables.slots(found)
+        slots = self._slots(found, walked)
         open_rows = None if delivered is None else OpenRows(found, slots, delivered, rows_before)
         work, lengths = worklist(found, slots, wanted, open_rows)
         if not len(work):

@@ -97,6 +97,7 @@ def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active:
     store_u8(event + EventRecord.before, before - data)
     store_u8(event + EventRecord.after, after - data)
     store_u8(event + EventRecord.form, form)
+    store_u8(event + EventRecord.flags, flags)
     whole = all_set(before, width) and (after == before or all_set(after, width))
     store_u8(event + EventRecord.whole, 1 if whole else 0)
     return result | RECORDED

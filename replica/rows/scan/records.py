@@ -52,6 +52,7 @@ class EventRecord(Record):
     sql_end = word("offset after that text")
     form = word("FORM_*: how the images stand in the range")
     whole = word("1: every column is present in every image")
+    flags = word("flags of the event, RowsFlag")
 
 
 OP_INSERT: Final = 0

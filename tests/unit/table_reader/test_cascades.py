@@ -19,8 +19,8 @@ DEFINITION = """CREATE TABLE `lines` (
 
 def test_constraints_that_change_rows_are_found_with_their_parents() -> None:
     assert list(read_cascades(DEFINITION, "shop")) == [
-        Cascade("of_order", ("shop", "orders"), ("ON DELETE CASCADE",)),
-        Cascade("wei`rd)", ("c`rm", "cust)omers"), ("ON DELETE SET NULL", "ON UPDATE CASCADE")),
+        Cascade("of_order", ("shop", "orders"), ("ON DELETE CASCADE",), ("order_id", "id"), ("id", "n")),
+        Cascade("wei`rd)", ("c`rm", "cust)omers"), ("ON DELETE SET NULL", "ON UPDATE CASCADE"), ("x",), ("y",)),
     ]
 
 

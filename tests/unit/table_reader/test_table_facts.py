@@ -52,7 +52,7 @@ def test_everything_is_read_of_tables_in_the_order_of_their_names() -> None:
     assert b.indexes == (index("PRIMARY", "id"),)
     assert b.schema is not None
     assert b.schema.primary_key == (0,)
-    assert b.cascades == (Cascade("c", ("shop", "a"), ("ON DELETE CASCADE",)),)
+    assert b.cascades == (Cascade("c", ("shop", "a"), ("ON DELETE CASCADE",), ("x",), ("id",)),)
     assert (facts.account, facts.replicates_from, facts.was_replica) == ("repl@%", 1, True)
     assert (facts.expiry_s, facts.isolation, facts.repeatable) == (2 * 86_400.0, "REPEATABLE-READ", True)
     assert facts.variables == {"log_bin": "ON", "binlog_format": "ROW"}

@@ -83,7 +83,9 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     assert [page.name for page in site.glob("*.html") if loaded.search(page.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("link", ["[gone](gone.md)", "[gone](spark.md#no-such-section)"])
+@pytest.mark.parametrize(
+    "link", [pytest.param("[gone](gone.md)", marks=pytest.mark.slow), "[gone](spark.md#no-such-section)"]
+)
 def test_a_link_that_leads_nowhere_is_refused(tree: Path, site: Path, link: str) -> None:
     page = tree / "docs" / "faq.md"
     kept = page.read_text(encoding="utf-8")

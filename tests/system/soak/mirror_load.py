@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.fixtures.mariadb import MariaDb
 from tests.system.soak.load_programs import LoadPrograms
+from tests.system.soak.mirror_family import FAMILY, FILLED, change_family
 from tests.system.soak.mirror_statements import Alterations, next_statements
 from tests.system.soak.sysbench import WITHOUT_END, check_sysbench, sysbench
 from tests.system.soak.tpcc import DATABASE as TPCC
@@ -62,6 +63,7 @@ TABLES = {
     "twin": LoadTable(writes=False),
     "parts": LoadTable(f"({PLAIN}) PARTITION BY RANGE (id) ({RANGES})", beside=("side",)),
     "side": LoadTable(rows=SIDE_ROWS, writes=False),
+    "parents": LoadTable(),
 }
 FIXED = {f"{SHOP}.plain": ("id",), f"{SHOP}.pairs": ("a", "b"), f"{BENCH}.sbtest1": ("id",)}
 """With their keys."""
@@ -116,7 +118,12 @@ class MirrorLoad:
     def _fill(self) -> None:
         self.primary.add_user()
         self.primary.sql(*(f"CREATE DATABASE {database}" for database in self.databases))
+        if "parents" in self._tables:
+            made = (f"CREATE TABLE {name} {columns}" for name, columns in FAMILY.items())
+            self.primary.sql(f"USE {SHOP}", *made, *FILLED)
         for name in self._tables:
+            if name in FAMILY:
+                continue
             table = TABLES[name]
             key = "seq DIV 3, seq MOD 3" if name == "pairs" else "seq"
             self.primary.sql(
@@ -139,7 +146,7 @@ class MirrorLoad:
 
     def replaced(self) -> frozenset[TableName]:
         """Return the tables of which a statement may put other rows into the place of all."""
-        return frozenset((SHOP, name) for name in self._tables if f"{SHOP}.{name}" not in FIXED)
+        return frozenset((SHOP, name) for name in self._tables if name not in FAMILY and f"{SHOP}.{name}" not in FIXED)
 
     def check(self) -> None:
         """Raise what a writer ended with."""
@@ -170,6 +177,10 @@ class MirrorLoad:
         session = {"database": SHOP, "init_command": "SET sql_mode = ''"}
         with self.primary.connect(**session) as connection, connection.cursor() as cursor:
             while not self._ended.wait(PAUSE_S):
+                if table in FAMILY:
+                    change_family(cursor, chance)
+                    self.transactions += 1
+                    continue
                 if f"{SHOP}.{table}" not in FIXED and chance.random() < PAUSE_S / STATEMENT_EVERY_S:
                     kind, statements = next_statements(table, chance, alterations)
                     for statement in statements:

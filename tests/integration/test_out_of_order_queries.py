@@ -151,7 +151,7 @@ def test_strict_reads_up_to_it_and_says_how_to_go_on(primary: MariaDb, tmp_path:
         Query(primary, query.folder).run(0)
 
 
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("lost", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_restart_after_each_batch_reads_each_row_once(primary: MariaDb, tmp_path: Path, *, lost: bool) -> None:
     query = Query(primary, tmp_path / "relay", gtidStrictMode="false", **ONE)
     for at, numbers in enumerate([(3, 9), (2,), (3,), (), (4, 9, 9), (2,), (10,), (11, 5)]):

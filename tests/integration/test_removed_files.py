@@ -152,6 +152,7 @@ def test_files_lost_while_it_was_down_are_refused_with_the_position_from_which_i
     assert len(server_gtids(primary)) == had + 5
 
 
+@pytest.mark.slow
 def test_a_position_that_names_two_places_is_not_gone_on_from(start: Callable[..., Daemon]) -> None:
     """What `relay.order` tells outlives the relay files."""
     with MariaDb(None) as server:
@@ -204,7 +205,7 @@ def all_but_the_log(relay: Path) -> list[Path]:
     [
         newest,
         pytest.param(oldest, marks=pytest.mark.slow),
-        indexes,
+        pytest.param(indexes, marks=pytest.mark.slow),
         pytest.param(all_but_the_log, marks=pytest.mark.slow),
     ],
 )
@@ -250,7 +251,10 @@ def test_a_restored_backup_of_the_folder_is_gone_on_from(primary: MariaDb, start
     assert relay_gtids(primary, relay) == server_gtids(primary)
 
 
-@pytest.mark.parametrize("before_it", [(), ("RESET MASTER",)], ids=["some binlog", "an empty binlog"])
+@pytest.mark.parametrize(
+    "before_it",
+    [pytest.param((), id="some binlog", marks=pytest.mark.slow), pytest.param(("RESET MASTER",), id="an empty binlog")],
+)
 def test_a_daemon_that_received_nothing_yet_goes_on_where_it_began(
     start: Callable[..., Daemon], before_it: tuple[str, ...]
 ) -> None:

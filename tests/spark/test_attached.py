@@ -92,6 +92,7 @@ def test_with_a_server_its_catalog_tells_the_columns_and_a_checkpoint_can_move(s
         assert [row.id for row in run.drain(changes)] == [*range(number + 1)]
 
 
+@pytest.mark.slow
 def test_latest_is_the_end_of_the_log_with_what_is_prepared_there(shop: Shop, daemon: Daemon) -> None:
     run = shop.run()
     with shop.primary.connect() as connection, connection.cursor() as cursor:

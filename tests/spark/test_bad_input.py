@@ -130,6 +130,7 @@ def test_a_position_the_server_does_not_have_or_has_purged_fails_before_the_firs
         assert ids(run.rows) == [4, 5]
 
 
+@pytest.mark.slow
 def test_a_second_replica_with_our_server_id_ends_the_query_with_a_word_on_it(shop: Shop) -> None:
     run = shop.run("first")
     shop.insert(1)

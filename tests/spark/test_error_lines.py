@@ -193,6 +193,7 @@ def test_a_project_with_a_replica_of_its_own_is_told_what_hides_the_source(tmp_p
     assert f"is hidden: Python finds {tmp_path / 'replica.py'} first. Give that file or folder another name" in said[0]
 
 
+@pytest.mark.slow
 def test_a_query_that_is_stopped_in_upsert_into_says_so_in_few_words(shop: Shop, tmp_path: Path) -> None:
     """Spark looks through the whole of it with a regular expression that overflows its stack on longer ones."""
 

@@ -87,6 +87,7 @@ def test_a_typed_query_gets_the_columns_changes_and_statements_it_asks_for(shop:
         shop.changes(table=items, columns="nmae")
 
 
+@pytest.mark.slow
 def test_a_variant_query_leaves_out_tables_columns_and_operations(shop: Shop) -> None:
     history, temporary = f"{shop.database}.history", f"{shop.database}.tmp_1"
     shop.sql(

@@ -27,6 +27,7 @@ KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "onDrop": _TEXT,
     "onSwap": _TEXT,
     "onAlter": _TEXT,
+    "onCascade": _TEXT,
     "parallel": ("a whole number", (int,)),
     "tableProperties": _TABLE,
     "rules": _TABLE,

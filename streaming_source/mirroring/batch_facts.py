@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT
+from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, TOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,12 +59,14 @@ class StatementRow(NamedTuple):
 
 class BatchFacts(NamedTuple):
     """All tables of a batch, those with statements alone too. `databases`: statements that name a database, or no clear
-    table, by the database.
+    table, by the database; `touched`: what is done to tables, also those that the mirror does not select
+    (`touched_tables.py`).
     """
 
     tables: dict[TableName, TableChanges]
     statements: dict[TableName, list[StatementRow]]
     databases: dict[str, list[StatementRow]]
+    touched: dict[TableName, int]
 
 
 def look_through(batch: DataFrame) -> BatchFacts:
@@ -75,9 +77,12 @@ def look_through(batch: DataFrame) -> BatchFacts:
     found: dict[TableName, list[Row]] = {}
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
+    touched: dict[TableName, int] = {}
     for row in told:
         name, statement = (row["database"], row["table"]), row[STATEMENT]
-        if statement is None:
+        if row[TOUCHED] is not None:
+            touched[name] = touched.get(name, 0) | row[TOUCHED]
+        elif statement is None:
             found.setdefault(name, []).append(row)
         elif row["table"] is None:
             databases.setdefault(row["database"] or "", []).append(_statement(statement))
@@ -85,7 +90,7 @@ def look_through(batch: DataFrame) -> BatchFacts:
             tables.setdefault(name, []).append(_statement(statement))
     names = {*found, *tables}
     changes = {name: _changes(found.get(name, ()), tables.get(name, ())) for name in names}
-    return BatchFacts(changes, tables, databases)
+    return BatchFacts(changes, tables, databases, touched)
 
 
 def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:

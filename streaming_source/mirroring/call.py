@@ -43,6 +43,7 @@ def mirror(
     onDrop: str = "keep",  # noqa: N803
     onSwap: str = "apply",  # noqa: N803
     onAlter: str = "evolve",  # noqa: N803
+    onCascade: str = "apply",  # noqa: N803
     parallel: int = PARALLEL,
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
@@ -68,6 +69,8 @@ def mirror(
         onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
             table again, `stop` sets it aside.
         onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
+        onCascade: where a foreign key changed rows, which no binlog has, `apply` changes them in the target, `stop`
+            sets the table aside, `ignore` leaves them.
         parallel: how many tables are written at the same time.
         tableProperties: properties of new targets, beside and over the mirror's own.
         rules: what becomes of tables that are not copied as they are, by pattern:
@@ -96,6 +99,7 @@ def mirror(
         on_drop=onDrop,
         on_swap=onSwap,
         on_alter=onAlter,
+        on_cascade=onCascade,
         parallel=parallel,
         properties=tableProperties,
         rules=rules,

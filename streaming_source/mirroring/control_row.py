@@ -9,9 +9,11 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.schema.stored import tables_from_json, tables_to_json
+from replica.table_reader.cascades import Cascade
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Mapping, Sequence
 
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
@@ -24,6 +26,8 @@ DROPPED: Final = "dropped"
 NO_BATCH: Final = -1
 """The batch of a target that was just made."""
 _DEFAULTS: Final = "defaults"
+_CASCADES: Final = "cascades"
+_MISSED: Final = "missed"
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -44,7 +48,11 @@ COLUMNS: Final = (
     ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
     ("error", "STRING", "why the table was set aside, or is to be read again"),
-    ("definition", "STRING", "the table's definition at the position, and the defaults of its columns"),
+    (
+        "definition",
+        "STRING",
+        "the table's definition at the position, the defaults of its columns, and foreign keys that cascade",
+    ),
     ("defined_at", "STRING", "GTID position that the definition was first read at"),
     ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
     ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
@@ -102,9 +110,51 @@ class ControlRow(NamedTuple):
 
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
         """Return the row with another definition of its table."""
-        return self._replace(definition=defined(table, defaults))
+        known = json.loads(self.definition)
+        kept = {key: known[key] for key in (_CASCADES, _MISSED) if key in known}
+        return self._replace(definition=_more(defined(table, defaults), kept))
+
+    @property
+    def cascades(self) -> tuple[Cascade, ...] | None:
+        """The foreign keys by which the server changes rows of the table; None: not asked for yet."""
+        if f'"{_CASCADES}"' not in self.definition:
+            return None
+        found = json.loads(self.definition).get(_CASCADES)
+        return None if found is None else tuple(_cascade(*one) for one in found)
+
+    def with_cascades(self, keys: Sequence[Cascade]) -> ControlRow:
+        """Return the row with other foreign keys."""
+        return self._replace(definition=_more(self.definition, {_CASCADES: keys}))
+
+    @property
+    def missed(self) -> str | None:
+        """Why rows of the target may not be what a foreign key made of them, so that the table is to be read again."""
+        if f'"{_MISSED}"' not in self.definition:
+            return None
+        found: str | None = json.loads(self.definition).get(_MISSED)
+        return found
+
+    def with_missed(self, why: str) -> ControlRow:
+        """Return the row of a table that is to be read again for its foreign keys."""
+        return self._replace(definition=_more(self.definition, {_MISSED: why}))
 
     @property
     def live(self) -> bool:
         """Whether changes of the table go into its target."""
         return self.state in (READING, CURRENT) and self.waits_for is None
+
+
+def _more(definition: str, more: Mapping[str, object]) -> str:
+    return json.dumps(json.loads(definition) | more, separators=(",", ":"), ensure_ascii=False)
+
+
+def _cascade(
+    constraint: str,
+    parent: Sequence[str],
+    actions: Sequence[str],
+    columns: Sequence[str],
+    parent_columns: Sequence[str],
+) -> Cascade:
+    """Return a foreign key as JSON has it."""
+    database, table = parent
+    return Cascade(constraint, (database, table), tuple(actions), tuple(columns), tuple(parent_columns))

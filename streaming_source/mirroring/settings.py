@@ -34,6 +34,7 @@ OnTruncate = Literal["apply", "stop"]
 OnDrop = Literal["keep", "drop"]
 OnSwap = Literal["apply", "stop"]
 OnAlter = Literal["evolve", "stop"]
+OnCascade = Literal["apply", "ignore", "stop"]
 
 PARALLEL: Final = 4
 """Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
@@ -85,6 +86,7 @@ class MirrorSettings:
     on_drop: OnDrop
     on_swap: OnSwap
     on_alter: OnAlter
+    on_cascade: OnCascade
     parallel: int
     properties: Mapping[str, str]
     rules: TableRules
@@ -120,6 +122,7 @@ def mirror_settings(
     on_drop: str,
     on_swap: str,
     on_alter: str,
+    on_cascade: str,
     parallel: int,
     properties: Mapping[str, str] | None,
     rules: Mapping[str, Mapping[str, object]] | None,
@@ -188,6 +191,7 @@ def mirror_settings(
         on_drop=_word(OnDrop, "onDrop", on_drop),
         on_swap=_word(OnSwap, "onSwap", on_swap),
         on_alter=_word(OnAlter, "onAlter", on_alter),
+        on_cascade=_word(OnCascade, "onCascade", on_cascade),
         parallel=parallel,
         properties={**target_format.own_properties, **property_texts(properties)},
         rules=ruled,

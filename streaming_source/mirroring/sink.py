@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from replica.errors import ConfigError, PrerequisiteError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
+from streaming_source.mirroring.cascading.cascades import Cascades
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
@@ -80,6 +81,7 @@ class MirrorSink:
         self._alone = Alone()
         self._presence = Presence(settings.parallel)
         self._work = SizedWork(settings.parallel)
+        self._cascades = Cascades(settings)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -154,18 +156,18 @@ class MirrorSink:
             self._meet_new(batch.sparkSession, facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
-            done = self._run(works)
+            rows = {**self._rows, **self._run(works)}
+            rows = self._cascaded(batch, number, facts, rows, end)
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
         behind = lag_at(now, [table.committed_at for table in facts.tables.values()], end)
         waited = {row.waits_for for row in self._rows.values()}
-        rows = {**self._rows, **done}
         for name in self._hidden(rows, end):
             rows[name] = _aside(rows[name], ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name))))
         for name, row in rows.items():
             if row.live:
-                whole = end.snapshot is None or end.snapshot.reached(name) is None
+                whole = not _is_read(name, end) and row.missed is None
                 row = row._replace(  # noqa: PLW2901
                     state=CURRENT if whole else READING,
                     position=str(end.position),
@@ -182,6 +184,18 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _cascaded(
+        self,
+        batch: DataFrame,
+        number: int,
+        facts: BatchFacts,
+        rows: dict[TableName, ControlRow],
+        end: SourceOffset,
+    ) -> dict[TableName, ControlRow]:
+        """Bring in what foreign keys changed beside the batch."""
+        rows, stopped = self._cascades.follow(batch, number, facts, rows, lambda name: _is_read(name, end))
+        return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
 
     def _refuse(self, end: SourceOffset) -> None:
         """Set tables aside of which the stream brings no more rows: they cannot be read."""
@@ -204,7 +218,7 @@ class MirrorSink:
         have been left out, as if they were dropped.
         """
         begun = [name for name, row in rows.items() if row.live and row.state == READING]
-        over = [name for name in begun if end.snapshot is None or end.snapshot.reached(name) is None]
+        over = [name for name in begun if not _is_read(name, end)]
         return hidden(self._settings.options, over) if over else []
 
     def _waiting_since(self, waited: Collection[str | None]) -> list[ControlRow]:
@@ -336,6 +350,11 @@ def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
     if written is None:
         raise ConfigError(f"{path} is not there: the checkpoint was changed while its mirror runs.", hint=_NO_OFFSET)
     return SourceOffset.parse(json.loads(written.splitlines()[-1]))
+
+
+def _is_read(name: TableName, end: SourceOffset) -> bool:
+    """Tell whether rows of a table are still to be read behind a batch that ends there."""
+    return end.snapshot is not None and end.snapshot.reached(name) is not None
 
 
 def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:

@@ -169,22 +169,23 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
 def merge_head(table: str, keys: Sequence[str]) -> str:
     """Return how a MERGE of `{changes}` begins, up to the comparison of the keys."""
     same = " AND ".join(f"target.{sql_name(key)} <=> change.{sql_name(key)}" for key in keys)
-    return f"MERGE INTO {_in_braces(table)} AS target USING {{changes}} AS change ON {same}"
+    return f"MERGE INTO {in_braces(table)} AS target USING {{changes}} AS change ON {same}"
 
 
 def new_value(name: str, keys: Sequence[str], *, partial: bool) -> str:
     """Return the value of a column behind a change: that of the target where the change says nothing of it."""
     if not partial or name in keys:
         return f"change.{sql_name(name)}"
-    text = _in_braces(name.replace("\\", "\\\\").replace("'", "\\'"))
+    text = in_braces(name.replace("\\", "\\\\").replace("'", "\\'"))
     absent = f"coalesce(array_contains(change._absent, '{text}'), false)"
     return f"CASE WHEN {absent} THEN target.{sql_name(name)} ELSE change.{sql_name(name)} END"
 
 
 def sql_name(name: str) -> str:
     """Return a name in backquotes for SQL with parameters, where a brace would be taken for one."""
-    return "`" + _in_braces(name.replace("`", "``")) + "`"
+    return "`" + in_braces(name.replace("`", "``")) + "`"
 
 
-def _in_braces(text: str) -> str:
+def in_braces(text: str) -> str:
+    """Return a text for SQL with parameters as it is, with its braces."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.decode import Walked
     from replica.rows.scan.xa import XaGroup
     from streaming_source.rows.change_rows import RangeFacts
     from streaming_source.rows.partition import CatalogChanges, ChangePartition, ChangeRange
@@ -59,8 +60,8 @@ def interpret_little(partition: ChangePartition) -> None:
     COMPILING.interpret = partition.size <= INTERPRETED_TASK_BYTES
 
 
-def open_range(part: ChangeRange, plan: ReadPlan) -> OpenRange:
-    """Begin to decode a range of a partition."""
+def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) -> OpenRange:
+    """Begin to decode a range of a partition; `walked` is told of all rows events of the binlog in it."""
     tables = tables_in(part.catalog, plan)
     if part.read is not None:
         tables = _reading(tables)
@@ -77,6 +78,7 @@ def open_range(part: ChangeRange, plan: ReadPlan) -> OpenRange:
         only=choice.groups,
         ends=part.ends,
         delivered=part.delivered,
+        walked=walked if part.read is None else None,
     )
     if part.read is not None:
         from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does

@@ -1,8 +1,9 @@
-"""The columns of an outline: one row for a partition, and behind it one for each of its tables, and each statement.
+"""The columns of an outline: one row for a partition, and behind it one for each of its tables, each statement, and
+each table that it does something to.
 
 The row of the partition has `range` alone; one of a table has numbers and what is known of the table, with its share
-of the partition in `bytes`; one of a statement has `statement`. Their order within a partition is fixed, so that who
-reads the rows of a table meets the partition first.
+of the partition in `bytes`; one of a statement has `statement`; one of what is done to a table has `touched`. Their
+order within a partition is fixed, so that who reads the rows of a table meets the partition first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 RANGE: Final = "range"
 KNOWN: Final = "known"
 STATEMENT: Final = "statement"
+TOUCHED: Final = "touched"
 COLUMNS: Final = (
     ("database", "STRING"),
     ("table", "STRING"),
@@ -25,6 +27,7 @@ COLUMNS: Final = (
     ("partial", "BOOLEAN"),
     ("domains", "ARRAY<BIGINT>"),
     ("committed_us", "BIGINT"),
+    (TOUCHED, "BIGINT"),
     (KNOWN, "BINARY"),
     (RANGE, "BINARY"),
 )

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, outline_batch, outline_schema
+from streaming_source.mirroring.outlines.outline_columns import (
+    KNOWN,
+    RANGE,
+    STATEMENT,
+    TOUCHED,
+    outline_batch,
+    outline_schema,
+)
+from streaming_source.mirroring.outlines.touched_tables import TouchedTables
 from streaming_source.rows.reader import interpret_little, open_range
 from streaming_source.rows.record_batches import exempt_imports_from_collection, noted
 
@@ -68,9 +76,10 @@ def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) ->
     walked = replace(plan, shape="envelope", columns=(), schema=outline_schema())
     tables: dict[TableName, _Outlined] = {}
     statements: list[dict[str, Any]] = []
+    touched = TouchedTables()
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
-            opened = open_range(part, walked)
+            opened = open_range(part, walked, touched.add)
             for changes in opened.decoded:
                 for _, found in opened.choice.before(changes):
                     statements += _statements(found)
@@ -83,8 +92,12 @@ def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) ->
         each.row(name, pickle.dumps(catalog.get(name)), int(size * each.rows)) for name, each in sorted(tables.items())
     ]
     without = replace(plan, tables=replace(plan.tables, catalog={}))
-    if rows or statements:
-        yield outline_batch([{RANGE: pickle.dumps((number, partition, without))}, *rows, *statements])
+    ranges = [{RANGE: pickle.dumps((number, partition, without))}] if rows or statements else []
+    done = [
+        {"database": name.database, "table": name.table, TOUCHED: bits} for name, bits in sorted(touched.bits.items())
+    ]
+    if ranges or done:
+        yield outline_batch([*ranges, *rows, *statements, *done])
     exempt_imports_from_collection()
 
 

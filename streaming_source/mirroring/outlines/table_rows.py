@@ -42,7 +42,7 @@ busy to the end, unless that would be very large files."""
 BROADCAST_BYTES: Final = 2 << 20
 """Spark takes these rows for as few bytes as their outline has, and would send a million of them to every task of a
 join. Below this it is right to: in memory a byte of the binlog is some four, and Spark's own limit is 10 MB."""
-_OTHER_TYPES: Final = frozenset({"INTERVAL DAY TO SECOND", "GEOMETRY(ANY)"})
+OTHER_TYPES: Final = frozenset({"INTERVAL DAY TO SECOND", "GEOMETRY(ANY)"})
 """Types of rows that a target holds as something else, which VARIANT already has."""
 
 
@@ -53,7 +53,7 @@ def typed_columns(table: TableSchema, policy: ValuePolicy) -> tuple[TableColumn,
     if "*" in table.name or any(column.hidden for column in table.columns):  # a pattern; what VARIANT does not show
         return None
     columns = catalog_table_columns(table, policy)
-    return None if any(column.type in _OTHER_TYPES for column in columns) else columns
+    return None if any(column.type in OTHER_TYPES for column in columns) else columns
 
 
 def rows_of_table(

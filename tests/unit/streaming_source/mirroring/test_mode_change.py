@@ -28,6 +28,7 @@ def check(one: ControlRow, mode: str, **source: object) -> None:
         on_truncate="apply",
         on_drop="keep",
         on_swap="apply",
+        on_cascade="apply",
         on_alter="evolve",
         parallel=1,
         properties=None,

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streaming_source.mirroring.outlines.outline_columns import RANGE, STATEMENT, outline_schema
+from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, TOUCHED, outline_schema
 from streaming_source.mirroring.outlines.outline_reader import read_outline
 from streaming_source.mirroring.outlines.table_rows import RowsOfTable, numbered
+from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS, UPDATES
 from streaming_source.rows.partition import ChangePartition, MappedRange, ReadRows
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -43,7 +44,7 @@ def outline(read: ReadRows | None = None) -> list[dict[str, Any]]:
 def test_numbers_are_those_of_the_rows() -> None:
     expected = Counter((row["database"], row["table"]) for row in rows() if row["op"] != "ddl")
     first, *found = outline()
-    tables = [row for row in found if row[STATEMENT] is None]
+    tables = [row for row in found if row[KNOWN] is not None]
     assert first[RANGE] is not None
     assert first["table"] is None
     assert len(expected) > 10
@@ -87,9 +88,21 @@ def test_rows_that_were_read_count_as_such_and_bring_no_statement() -> None:
     assert all(row[STATEMENT] is None for row in found)
 
 
-def test_of_nothing_there_is_no_outline() -> None:
+def test_of_tables_that_are_not_selected_it_tells_what_is_done_to_them_and_no_more() -> None:
+    """A foreign key of a table that is selected may cascade it."""
+    bits = {"insert": INSERTS, "update": UPDATES, "delete": DELETES}
+    expected: Counter[tuple[str, str]] = Counter()
+    for row in rows():
+        if row["op"] != "ddl":
+            expected[row["database"], row["table"]] |= bits[row["op"]]
+    assert {bits & (DELETES | UPDATES) for bits in expected.values()} > {0, DELETES | UPDATES}
     nothing = ReadPlan("variant", SelectedTables(("none.*",), {}, include_ddl=True), None, "")
-    assert list(read_outline(partition(), nothing)) == []
+    for plan, tables in ((PLAN, len(expected)), (nothing, 0)):
+        (batch,) = read_outline(partition(), plan)
+        found = batch.to_pylist()
+        assert {(row["database"], row["table"]): row[TOUCHED] for row in found if row[TOUCHED] is not None} == expected
+        assert sum(row[KNOWN] is not None for row in found) == tables
+        assert sum(row[RANGE] is not None for row in found) == bool(tables)
 
 
 @pytest.mark.parametrize("read", [None, READ])
@@ -133,7 +146,7 @@ def _only(batches: list[Any], name: tuple[str, str]) -> list[Any]:
     kept = []
     for batch in batches:
         mask = pa.array(
-            row[RANGE] is not None or ((row["database"], row["table"]) == name and row[STATEMENT] is None)
+            row[RANGE] is not None or ((row["database"], row["table"]) == name and row[KNOWN] is not None)
             for row in batch.to_pylist()
         )
         kept.append(batch.filter(mask))

@@ -1,0 +1,82 @@
+"""The foreign keys by which the server changes rows of a mirror's tables, as they are known at its position.
+
+In: the rows of the control table, the server's definitions, the statements of a batch. Out: the keys of each table. The
+server tells of now, which may be later than the batch: a key comes and goes with the statement that names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.handshake.ask import ask
+from replica.handshake.registration import Query
+from replica.table_reader.cascades import QUOTED, Cascade, ask_cascades
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from replica.config import Endpoint
+    from replica.handshake.registration import Steps
+    from replica.schema.known_tables import TableName
+    from streaming_source.options.source_options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+
+class Link(NamedTuple):
+    """A foreign key of the table `child`."""
+
+    child: TableName
+    key: Cascade
+
+    def action(self, event: str) -> str | None:
+        """Return what an event of the parent does to rows of the child: CASCADE, SET NULL, or nothing."""
+        begin = f"ON {event} "
+        return next((one.removeprefix(begin) for one in self.key.actions if one.startswith(begin)), None)
+
+
+def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableName, list[Link]]:
+    """Return the keys of tables by the table that they refer to."""
+    found: dict[TableName, list[Link]] = {}
+    for name, some in keys.items():
+        for key in some:
+            found.setdefault(key.parent, []).append(Link(name, key))
+    return found
+
+
+def keys_behind(known: Sequence[Cascade] | None, now: Sequence[Cascade], texts: Iterable[str]) -> tuple[Cascade, ...]:
+    """Return the keys of a table behind statements on it or its parents; `now`: as the server has them."""
+    if known is None:
+        return tuple(now)
+    told = " ".join(texts).casefold()
+    there = {key.constraint: key for key in now}
+    kept = [there.pop(key.constraint, key) for key in known if key.constraint in there or _stays(key, told)]
+    added = [key for key in there.values() if "references" in told or key.constraint.casefold() in told]
+    return (*kept, *added)
+
+
+def _stays(key: Cascade, told: str) -> bool:
+    """Tell whether a key that the server has no more went by none of these statements, but by a later one."""
+    return key.constraint.casefold() not in told and "drop table" not in told and "create or replace" not in told
+
+
+def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, tuple[Cascade, ...]]:
+    """Ask the server for the keys of tables; one that is gone has none.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+
+    def steps(_: Endpoint) -> Steps[dict[TableName, tuple[Cascade, ...]]]:
+        yield Query(QUOTED)
+        found = {}
+        for name in sorted(names):
+            keys = yield from ask_cascades(name)
+            if keys is None:
+                _log.warning("%s.%s: the server does not tell whether a foreign key changes its rows", *name)
+            found[name] = keys or ()
+        return found
+
+    return asyncio.run(ask(options.connection, steps))

@@ -1,0 +1,159 @@
+"""The values by which rows of other tables named rows of a parent, and that these lost in a batch.
+
+In: the change rows of the parent, the columns that a foreign key refers to, which event cascades. Out: each combination
+of values, with the place of the last change that took it away. `back`: a later one brought it again; `doubt`: changes
+of several domains took it away, and these have no order.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+MOST_ROWS: Final = 500_000
+"""Rows that the driver takes: some 100 MB as Python has them. A transaction that deletes more is work for a reading of
+its table."""
+
+Place = tuple[int, int]
+"""The place of a change in its domain: sequence number and ordinal."""
+
+
+class TooManyRowsError(Exception):
+    """Says that more than MOST_ROWS rows are concerned."""
+
+
+class Lost(NamedTuple):
+    """Lost values: a row of `values` (columns v0, v1, …) each. The lists have an entry a row."""
+
+    values: pa.Table
+    at: list[Place]
+    domain: list[int]
+    doubt: list[bool]
+    back: list[bool]
+
+    def of(self, chosen: Sequence[int]) -> Lost:
+        """Return some of the losses, also one several times."""
+        return Lost(
+            self.values.take(numbers_of(chosen)),
+            [self.at[row] for row in chosen],
+            [self.domain[row] for row in chosen],
+            [self.doubt[row] for row in chosen],
+            [self.back[row] for row in chosen],
+        )
+
+
+def lost_values(rows: DataFrame, columns: Sequence[str], event: str, *, again: bool) -> Lost:
+    """Return what rows of the parent lost by `event`, DELETE or UPDATE; `again`: tell of `back`, too.
+
+    Raises:
+        TooManyRowsError: there are more than MOST_ROWS changes.
+    """
+    from pyspark.sql import functions as f
+
+    before, after, ended = f.col("before"), f.col("after"), _ended()
+    lost = f.when(ended, f.col("op") == "update").otherwise(f.col("op") == "delete")
+    if event == "UPDATE":
+        changed = reduce(or_, (~before[name].eqNullSafe(after[name]) for name in columns))
+        lost = (f.col("op") == "update") & ~ended & changed
+    told = _told(rows.where(lost), before, columns, lost=True)
+    if again:
+        told = told.union(_told(rows.where(f.col("op").isin("insert", "update") & ~ended), after, columns, lost=False))
+    return latest_losses(collected(told), len(columns))
+
+
+def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
+    """Return the values of rows that were inserted, in doubt each: the row may have been there, and gone, before.
+
+    Raises:
+        TooManyRowsError: there are more than MOST_ROWS.
+    """
+    from pyspark.sql import functions as f
+
+    told = _told(rows.where((f.col("op") == "insert") & ~_ended()), f.col("after"), columns, lost=True)
+    found = latest_losses(collected(told), len(columns))
+    return found._replace(doubt=[True] * len(found))
+
+
+def _ended() -> Column:
+    """Tell whether a change is of a version that is over, of a system-versioned table: an update that ends the row's
+    own is its delete.
+    """
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.col("history"), f.lit(False))
+
+
+def _told(rows: DataFrame, image: Column, columns: Sequence[str], *, lost: bool) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    values = (image[name].alias(f"v{number}") for number, name in enumerate(columns))
+    return rows.select(*values, *places(), f.lit(lost).alias("lost"))
+
+
+def places() -> list[Column]:
+    """Return the place of a change row: `number`, `ordinal`, and its `domain`."""
+    from pyspark.sql import functions as f
+
+    names = {"number": "sequence_number", "ordinal": "ordinal", "domain": "domain_id"}
+    return [f.col(f"transaction.{name}").alias(alias) for alias, name in names.items()]
+
+
+def collected(rows: DataFrame) -> pa.Table:
+    """Return rows as the driver has them.
+
+    Raises:
+        TooManyRowsError: there are more than MOST_ROWS.
+    """
+    found = rows.limit(MOST_ROWS + 1).toArrow()
+    if found.num_rows > MOST_ROWS:
+        raise TooManyRowsError
+    return found
+
+
+def latest_losses(told: pa.Table, width: int) -> Lost:
+    """Reduce changes to the last loss of each combination of `width` values. A NULL refers to no row."""
+    values = list(zip(*(told.column(f"v{number}").to_pylist() for number in range(width)), strict=True))
+    places_of = told_places(told)
+    last: dict[tuple[Any, ...], int] = {}
+    there: dict[tuple[Any, ...], Place] = {}
+    domains: dict[tuple[Any, ...], set[int]] = {}
+    for row, (value, (at, domain), lost) in enumerate(
+        zip(values, places_of, told.column("lost").to_pylist(), strict=True)
+    ):
+        if None in value:
+            continue
+        domains.setdefault(value, set()).add(domain)
+        if not lost:
+            there[value] = max(at, there.get(value, at))
+        elif value not in last or places_of[last[value]][0] < at:
+            last[value] = row
+    kept = list(last.values())
+    return Lost(
+        values=told.select([f"v{number}" for number in range(width)]).take(numbers_of(kept)),
+        at=[places_of[row][0] for row in kept],
+        domain=[places_of[row][1] for row in kept],
+        doubt=[len(domains[value]) > 1 for value in last],
+        back=[value in there and there[value] > places_of[row][0] for value, row in last.items()],
+    )
+
+
+def told_places(told: pa.Table) -> list[tuple[Place, int]]:
+    """Return the place and the domain of each change."""
+    columns: Iterable[list[Any]] = (told.column(name).to_pylist() for name in ("number", "ordinal", "domain"))
+    return [((int(number), ordinal), domain) for number, ordinal, domain in zip(*columns, strict=True)]
+
+
+def numbers_of(rows: Sequence[int]) -> pa.Array:
+    """Return numbers of rows as Arrow takes them; of an empty list it would not know the type."""
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import array_of_values
+
+    return array_of_values(rows, pa.int64())

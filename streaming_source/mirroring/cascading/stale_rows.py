@@ -1,0 +1,156 @@
+"""The rows of a target that the server changed by a foreign key, found by what their parents lost, and changed too.
+
+In: the target behind the batch, the lost values, the changes that the batch has of the table itself. Out: the keys of
+the rows that no later change has touched. In doubt is one whose order to the loss nothing tells,
+and one that a collation may take for another: text is compared by Unicode's rules, without case, accents and spaces at
+its end, and is certain only where it is the same.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming_source.mirroring.cascading.lost_values import collected, numbers_of, places, told_places
+from streaming_source.ruling.target_columns import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from streaming_source.mirroring.cascading.lost_values import Lost, Place
+
+MOST_LITERALS: Final = 1_000
+"""Values that are compared one by one, as files that have none of them need not be read; more are joined."""
+_ALIKE: Final = "UNICODE_CI_AI_RTRIM"
+
+Key = tuple[Any, ...]
+
+
+class Referring(NamedTuple):
+    """The columns by which rows of a target name their parents: `columns`. `keys` tell rows apart, and rows of other
+    tables name them by `shown`. All are names of the target.
+    """
+
+    columns: Sequence[str]
+    keys: Sequence[str]
+    shown: Sequence[str]
+
+
+class Stale(NamedTuple):
+    """Rows of a target that lost their parent, one each of `rows` (their keys k0, …, and what is shown, r0, …)."""
+
+    rows: pa.Table
+    keys: list[Key]
+    lost: list[int]
+    alike: list[bool]
+
+    def take(self, chosen: Sequence[int]) -> Stale:
+        """Return some of the rows."""
+        return Stale(
+            self.rows.take(numbers_of(chosen)),
+            [self.keys[row] for row in chosen],
+            [self.lost[row] for row in chosen],
+            [self.alike[row] for row in chosen],
+        )
+
+
+def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
+    """Return the rows that name a lost value; `lost` has the number of that value, `alike` tells that it is the same.
+
+    Raises:
+        TooManyRowsError: there are more than the driver takes.
+    """
+    from pyspark.sql import functions as f
+
+    named = {"f": by.columns, "k": by.keys, "r": by.shown}
+    rows = target.select(
+        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named.items() for n, name in enumerate(names))
+    )
+    found = collected(_naming(rows, lost, len(by.columns)))
+    numbers = {value: number for number, value in enumerate(_tuples(lost.values, "v", len(by.columns)))}
+    exact = [numbers.get(value) for value in _tuples(found, "f", len(by.columns))]
+    return Stale(
+        found.drop_columns([f"f{n}" for n in range(len(by.columns))]),
+        _tuples(found, "k", len(by.keys)),
+        [number or 0 for number in exact],
+        [number is not None for number in exact],
+    )
+
+
+def _naming(rows: DataFrame, lost: Lost, width: int) -> DataFrame:
+    """Return the rows that name a lost value, or one that a collation may take for it."""
+    from pyspark.sql import functions as f
+
+    texts = {field.name for field in rows.schema if field.dataType.typeName() == "string"}
+
+    def alike(value: Column, number: int) -> Column:
+        return f.collate(value, _ALIKE) if f"f{number}" in texts else value
+
+    if width == 1 and len(lost.at) <= MOST_LITERALS:
+        values = [alike(f.lit(value), 0) for value in lost.values.column("v0").to_pylist()]
+        return rows.where(alike(f.col("f0"), 0).isin(values))
+    local = f.broadcast(rows.sparkSession.createDataFrame(lost.values))
+    pairs = (alike(f.col(f"f{n}"), n) == alike(f.col(f"v{n}"), n) for n in range(width))
+    return rows.join(local, reduce(and_, pairs), "left_semi")
+
+
+def _tuples(table: pa.Table, kind: str, width: int) -> list[Key]:
+    """Return the values of columns, row by row."""
+    columns = [table.column(f"{kind}{number}").to_pylist() for number in range(width)]
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Key, tuple[Place, set[int]]]:
+    """Return where these keys were changed last by the table's own change rows, and in which domains.
+
+    Raises:
+        TooManyRowsError: there are more changes than the driver takes.
+    """
+    from pyspark.sql import functions as f
+
+    images = f.explode(f.array("before", "after")).alias("image")
+    told = rows.where("op <> 'read'").select(images, *places()).where("image IS NOT NULL")
+    named = (f.col("image")[name].alias(f"k{number}") for number, name in enumerate(keys))
+    found = collected(told.select(*named, "number", "ordinal", "domain"))
+    stale = set(wanted.keys)
+    changes: dict[Key, tuple[Place, set[int]]] = {}
+    for key, (at, domain) in zip(_tuples(found, "k", len(keys)), told_places(found), strict=True):
+        if key in stale:
+            last, domains = changes.get(key, (at, set()))
+            changes[key] = max(last, at), domains | {domain}
+    return changes
+
+
+def unchanged_since(
+    stale: Stale, lost: Lost, changes: Mapping[Key, tuple[Place, set[int]]], known: Collection[Key] = ()
+) -> tuple[list[int], bool]:
+    """Return the numbers of the rows that no change of their own has touched since their loss, each key once, and
+    whether one of them is in doubt. Keys in `known` are left out.
+    """
+    chosen: dict[Key, int] = {}
+    doubt = False
+    for row in sorted(range(len(stale.keys)), key=lambda row: not stale.alike[row]):  # what is certain counts first
+        key, number, alike = stale.keys[row], stale.lost[row], stale.alike[row]
+        at, domains = changes.get(key, (None, set()))
+        ordered = domains <= {lost.domain[number]}
+        if key in known or key in chosen or (at is not None and ordered and at > lost.at[number]):
+            continue
+        doubt |= lost.doubt[number] or not alike or not ordered
+        chosen[key] = row
+    return list(chosen.values()), doubt
+
+
+def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Sequence[str]], Lost]:
+    """Return, for some of the columns shown, the values that are lost as these rows go."""
+
+    def values(columns: Sequence[str]) -> Lost:
+        names = {name: f"r{number}" for number, name in enumerate(shown)}
+        some = stale.rows.select([names[name] for name in columns])
+        named = some.rename_columns([f"v{number}" for number in range(len(columns))])
+        return lost.of(stale.lost)._replace(values=named)
+
+    return values

@@ -1,0 +1,209 @@
+"""The walk of one micro-batch from tables whose rows went to the tables whose foreign keys refer to them.
+
+In: what the batch does to which table, the foreign keys, the rows (`walk_rows.py`). Out: which rows of which targets
+the server changed by them, and the tables of which that cannot be told. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import SchemaError
+from streaming_source.mirroring.cascading.found_rows import FoundRows
+from streaming_source.mirroring.cascading.lost_values import MOST_ROWS, TooManyRowsError
+from streaming_source.mirroring.cascading.stale_rows import lost_with, unchanged_since
+from streaming_source.mirroring.cascading.walk_rows import UntoldError
+from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
+from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS, UNCHECKED, UPDATES
+from streaming_source.schema.target_modes import APPEND_LOG, CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.cascading.links import Link
+    from streaming_source.mirroring.cascading.lost_values import Lost
+    from streaming_source.mirroring.cascading.stale_rows import Stale
+    from streaming_source.mirroring.cascading.walk_rows import WalkRows
+    from streaming_source.mirroring.control_row import ControlRow
+
+MOST_LEVELS: Final = 16
+"""InnoDB itself follows cascades 15 levels deep, and refuses a statement that goes deeper (FK_MAX_CASCADE_DEL)."""
+_ORDER = "the order of its changes to those of that table, or whether two texts are the same, is not certain."
+
+
+class _Hit(NamedTuple):
+    """Rows of a table that went, or were given other values in some of `columns` (None: in any). `lost` returns the
+    values of columns that they lost; None: nothing tells them, for the reason `why`. `perhaps`: they may not have been
+    there, and what is found is in doubt.
+    """
+
+    table: TableName
+    event: str
+    lost: Callable[[Sequence[str]], Lost] | None
+    why: str = ""
+    level: int = 0
+    columns: tuple[str, ...] | None = None
+    perhaps: bool = False
+
+    def reaches(self, link: Link) -> str | None:
+        """Return what a foreign key of another table does about it: CASCADE, SET NULL, or nothing."""
+        apart = self.columns is not None and not set(self.columns) & set(link.key.parent_columns)
+        return None if apart else link.action(self.event)
+
+
+class CascadeWalk:
+    """The walk of one batch. `whole`: tables of which the batch has all changes."""
+
+    def __init__(self, rows: WalkRows, links: Mapping[TableName, list[Link]], whole: Collection[TableName]) -> None:
+        self._rows = rows
+        self._links = links
+        self._whole = whole
+        self._hits: deque[_Hit] = deque()
+        self._last: deque[_Hit] = deque()
+        """What is looked at when all that is certain is found."""
+        self._seen: set[tuple[object, ...]] = set()
+        self.found: dict[TableName, FoundRows] = {}
+        self.missed: dict[TableName, str] = {}
+        """Tables of which rows may have been changed, and why it cannot be told which."""
+
+    def go(self, touched: Mapping[TableName, int]) -> None:
+        """Find what was cascaded."""
+        for table, bits in sorted(touched.items()):
+            row = self._rows.of(table)
+            ends = UPDATES if row is not None and row.table.versioned else 0
+            for event, bit in {"DELETE": DELETES | ends, "UPDATE": UPDATES}.items():
+                if bits & bit and any(link.action(event) for link in self._links.get(table, ())):
+                    self._hits.append(self._root(table, event))
+        while self._hits or self._last:
+            hit = (self._hits or self._last).popleft()
+            for link in self._links.get(hit.table, ()):
+                action, child = hit.reaches(link), self._rows.of(link.child)
+                if action is not None and child is not None and child.mode != APPEND_LOG:
+                    self._follow(hit, link, action, child)
+
+    def _root(self, table: TableName, event: str) -> _Hit:
+        row = self._rows.of(table)
+        if row is None:
+            return _Hit(table, event, None, "the mirror does not have that table.")
+        if not row.live or table not in self._whole:
+            return _Hit(table, event, None, "that table is still being read.")
+        if self._rows.altered(table):
+            return _Hit(table, event, None, "that table was altered in the same micro-batch.")
+        again = any(self._rows.changes(link.child).reads for link in self._links[table])
+        return _Hit(table, event, lambda columns: self._rows.lost(table, columns, event, again=again))
+
+    def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
+        """Find the rows of one target that one foreign key changed."""
+        try:
+            stale, lost = self._look(hit, link, action, child)
+        except (UntoldError, SchemaError) as error:
+            self._miss(hit, link, action, str(error))
+        except TooManyRowsError:
+            self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are concerned.")
+        except SPARK_ERRORS as error:
+            fault = fault_of_all([error], written=1)
+            if fault is not None:
+                raise fault from None
+            self._miss(hit, link, action, f"Spark says {type(error).__name__}.")
+        else:
+            if stale is not None and stale.keys:
+                stale = self._note(hit, link, action, stale)
+            if (hit.event, action) == ("DELETE", "CASCADE") and not hit.perhaps:
+                self._go_below(hit, link, stale, lost)
+
+    def _look(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> tuple[Stale | None, Lost]:
+        if hit.lost is None:
+            raise UntoldError(hit.why)
+        if not child.live:
+            raise UntoldError(f"{_dotted(link.child)} is {child.state}.")
+        if self._rows.altered(link.child):
+            raise UntoldError("it was altered in the same micro-batch.")
+        lost = hit.lost(link.key.parent_columns)
+        if not lost.at:
+            return None, lost
+        stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))
+        if not stale.keys:
+            return None, lost
+        found = self.found.get(link.child)
+        known = found.gone if found is not None and hit.perhaps else ()
+        changes = self._rows.changed(link.child, stale) if child.keys else {}
+        chosen, doubt = unchanged_since(stale, lost, changes, known)
+        back = any(lost.back[stale.lost[row]] for row in chosen) and self._rows.changes(link.child).reads > 0
+        why = self._doubt(hit, link, action, child)
+        if chosen and (doubt or back or why is not None):
+            raise UntoldError(why or _ORDER)
+        return stale.take(chosen), lost
+
+    def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
+        """Return why the rows that are found may not be those that the server changed, or cannot be changed here."""
+        if child.mode != CURRENT:
+            return f"in the mode {child.mode} its rows have to be read."
+        if not child.keys:
+            return "it has no key."
+        if action == "CASCADE" and hit.event == "UPDATE":
+            return "the new values are in no binlog."
+        unchecked = any(self._rows.touched(name) & UNCHECKED for name in (hit.table, link.child))
+        return "rows were changed with foreign_key_checks=0." if unchecked else None
+
+    def _note(self, hit: _Hit, link: Link, action: str, stale: Stale) -> Stale:
+        """Note the rows that were found; return those that were not found before."""
+        child = self._rows.of(link.child)
+        assert child is not None  # noqa: S101  (it was looked at)
+        if link.child not in self.found:
+            self.found[link.child] = FoundRows(self._rows.target_names(link.child, child.keys))
+        found = self.found[link.child]
+        found.told.add(f"{link.key.constraint} (ON {hit.event} {action})")
+        if action == "CASCADE":
+            return found.add(stale, None)
+        self._untell(link, hit.event, action, f"values of {_dotted(link.child)} became NULL.")
+        return found.add(stale, self._rows.target_names(link.child, link.key.columns))
+
+    def _go_below(self, hit: _Hit, link: Link, gone: Stale | None, lost: Lost) -> None:
+        """Follow what the rows that went take with them."""
+        shown = self._shown(link.child)
+        if not shown:
+            return
+        if link.child not in self._whole or hit.level >= MOST_LEVELS:
+            self._untell(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are there.")
+            return
+        if gone is not None and gone.keys:
+            self._hits.append(_Hit(link.child, "DELETE", lost_with(gone, lost, shown), level=hit.level + 1))
+        if lost.at and self._rows.touched(link.child) & INSERTS and self._is_new("inserted", link.child):
+            name = link.child
+            self._last.append(_Hit(name, "DELETE", lambda columns: self._rows.inserted(name, columns), perhaps=True))
+
+    def _miss(self, hit: _Hit, link: Link, action: str, why: str) -> None:
+        """Note that rows of a table may have changed, and go on below it."""
+        child = self._rows.of(link.child)
+        if child is not None and child.live and child.rows:
+            self.missed.setdefault(
+                link.child,
+                f"its foreign key {link.key.constraint} (ON {hit.event} {action}) may have changed its rows with those "
+                f"of {_dotted(hit.table)}, and which ones is not known: {why} It is read again.",
+            )
+        self._untell(link, hit.event, action, f"nor is it known of {_dotted(link.child)}.")
+
+    def _untell(self, link: Link, event: str, action: str, why: str) -> None:
+        """Go on below a table of which it is not known which rows a foreign key changed."""
+        gone = (event, action) == ("DELETE", "CASCADE")
+        columns = None if gone else tuple(link.key.columns)
+        hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns)
+        if self._is_new("untold", hit.table, hit.event, columns):
+            self._hits.append(hit)
+
+    def _shown(self, name: TableName) -> list[str]:
+        """Return the columns that rows of other tables name rows of this one by, where its deletes cascade."""
+        below = [link for link in self._links.get(name, ()) if link.action("DELETE")]
+        return sorted({column for link in below for column in link.key.parent_columns})
+
+    def _is_new(self, *what: object) -> bool:
+        if what in self._seen:
+            return False
+        self._seen.add(what)
+        return True
+
+
+def _dotted(name: TableName) -> str:
+    return ".".join(name)

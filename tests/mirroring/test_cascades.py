@@ -1,0 +1,281 @@
+"""Foreign keys that cascade: rows that the server changes and no binlog has are changed in the targets too."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.fixtures.mariadb import MariaDb
+    from tests.mirroring.mirrors import Mirrored
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
+
+# order_lines comes before orders in the order of names, in which tables are read.
+TABLES = (
+    "CREATE DATABASE shop",
+    "USE shop",
+    "CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(20))",
+    (
+        "CREATE TABLE orders (id INT PRIMARY KEY, customer INT, n INT, "
+        "CONSTRAINT of_customer FOREIGN KEY (customer) REFERENCES customers (id) ON DELETE CASCADE ON UPDATE CASCADE)"
+    ),
+    (
+        "CREATE TABLE order_lines (id INT PRIMARY KEY, order_id INT, at TIME, "
+        "CONSTRAINT of_order FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE)"
+    ),
+    (
+        "CREATE TABLE notes (id INT PRIMARY KEY, line INT, customer INT, "
+        "CONSTRAINT of_line FOREIGN KEY (line) REFERENCES order_lines (id) ON DELETE SET NULL, "
+        "CONSTRAINT by_customer FOREIGN KEY (customer) REFERENCES customers (id) ON DELETE SET NULL ON UPDATE SET NULL)"
+    ),
+    (
+        "CREATE TABLE tree (id INT PRIMARY KEY, up INT, CONSTRAINT grows FOREIGN KEY (up) REFERENCES tree (id) "
+        "ON DELETE CASCADE)"
+    ),
+    "INSERT INTO customers SELECT seq, CONCAT('c', seq) FROM seq_1_to_20",
+    "INSERT INTO orders SELECT seq, 1 + seq MOD 20, seq FROM seq_1_to_60",
+    "INSERT INTO order_lines SELECT seq, 1 + seq MOD 60, '10:00' FROM seq_1_to_180",
+    "INSERT INTO notes SELECT seq, seq, 1 + seq MOD 20 FROM seq_1_to_180",
+    "INSERT INTO tree VALUES (1, NULL)",
+    "INSERT INTO tree SELECT seq, seq DIV 2 FROM seq_2_to_40",
+    "CREATE TABLE kept (id INT PRIMARY KEY, v INT) WITH SYSTEM VERSIONING",
+    (
+        "CREATE TABLE of_kept (id INT PRIMARY KEY, `by` INT, "
+        "CONSTRAINT keeps FOREIGN KEY (`by`) REFERENCES kept (ID) ON DELETE CASCADE)"
+    ),
+    "INSERT INTO kept SELECT seq, seq FROM seq_1_to_9",
+    "INSERT INTO of_kept SELECT seq, seq FROM seq_1_to_9",
+)
+NAMES = ("customers", "orders", "order_lines", "notes", "tree", "kept", "of_kept")
+
+
+@pytest.fixture
+def shop(make_server: Callable[..., MariaDb], server_version: str) -> MariaDb:
+    primary = make_server(server_version)
+    primary.add_user()
+    primary.sql(*TABLES)
+    return primary
+
+
+def assert_equal(mirror: Mirrored, *, again: bool = False) -> None:
+    """Compare all targets; `again`: some may be read again, for what is not known of them."""
+    for name in NAMES:
+        columns = {"order_lines": "id, order_id", "kept": "id, v"}.get(name, "*")
+        assert rows(mirror, name, columns) == server_rows(mirror, name, columns), name
+    states = mirror.states()
+    assert {state for state, _ in states.values()} == {"current"}, states
+    if not again:
+        assert targets_made_again(mirror) == set()
+
+
+def rows(mirror: Mirrored, name: str, columns: str) -> list[list[str | None]]:
+    code = f"spark.sql('SELECT {columns} FROM {mirror.lake}.{name}').collect()"
+    found = mirror.workbench.run(f"result = [[None if v is None else str(v) for v in r] for r in {code}]")
+    return sorted(found, key=str)
+
+
+def server_rows(mirror: Mirrored, name: str, columns: str) -> list[list[str | None]]:
+    found = mirror.primary.sql(f"SELECT {columns} FROM shop.{name}")
+    return sorted([[None if value is None else str(value) for value in row] for row in found], key=str)
+
+
+def targets_made_again(mirror: Mirrored, names: Sequence[str] = NAMES) -> set[str]:
+    code = (
+        f"result = [name for name in {list(names)} if spark.sql(f'DESCRIBE HISTORY {mirror.lake}.{{name}}')"
+        ".where(\"operation LIKE '%REPLACE%'\").count() > 1]"
+    )
+    return set(mirror.workbench.run(code))
+
+
+CHANGES = (
+    # Three levels, and NULLs at the fourth.
+    ("DELETE FROM customers WHERE id <= 2",),
+    # With rows of the same batch: one is inserted before and goes with its order, one comes back with the same keys.
+    (
+        "INSERT INTO orders VALUES (100, 5, 1)",
+        "INSERT INTO order_lines VALUES (300, 100, '11:00'), (301, 100, '11:00')",
+        "DELETE FROM orders WHERE id IN (100, 9)",
+        "INSERT INTO order_lines VALUES (300, 10, '12:00')",
+    ),
+    # REPLACE deletes and inserts: the lines of the old row go, the new one's stay.
+    ("BEGIN", "REPLACE INTO orders VALUES (10, 11, 7)", "INSERT INTO order_lines VALUES (310, 10, '13:00')", "COMMIT"),
+    # A row that moved before its parent went, one that moved there, and one that was deleted first.
+    (
+        "UPDATE order_lines SET order_id = 12 WHERE id = 10",
+        "UPDATE order_lines SET order_id = 11 WHERE id = 12",
+        "DELETE FROM order_lines WHERE id = 71",
+        "DELETE FROM orders WHERE id = 11",
+    ),
+    # A table that refers to itself.
+    ("DELETE FROM tree WHERE id IN (4, 7)", "INSERT INTO tree VALUES (4, 1), (99, 4)"),
+    # A system-versioned table, whose deletes are logged as updates; a version that is over takes nothing along.
+    ("UPDATE kept SET v = 0 WHERE id = 2", "DELETE FROM kept WHERE id = 3", "DELETE HISTORY FROM kept"),
+    # Nothing refers to it, and what is no key changes.
+    ("INSERT INTO customers VALUES (50, 'x')", "DELETE FROM customers WHERE id = 50"),
+    ("UPDATE customers SET name = 'y' WHERE id = 12", "UPDATE orders SET n = n + 1"),
+)
+
+
+def test_what_is_cascaded_is_cascaded_in_the_targets(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    shop.sql("USE shop", *(change for changes in CHANGES for change in changes))
+    mirror.break_off()
+    mirror.run()
+    assert_equal(mirror)
+
+
+def test_each_of_them_alone_and_a_crash_behind_each(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    assert_equal(mirror)
+    for changes in CHANGES:
+        shop.sql("USE shop", *changes)
+        mirror.break_off()
+        mirror.run()
+        assert_equal(mirror)
+    shop.sql("USE shop", "DELETE FROM customers", "DELETE FROM tree")
+    mirror.run()
+    assert_equal(mirror)
+
+
+def test_a_crash_between_the_targets_of_a_cascade(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    for written in range(3):
+        shop.sql("USE shop", f"DELETE FROM customers WHERE id BETWEEN {4 * written} AND {4 * written + 2}")
+        with pytest.raises(AssertionError, match="killed between two targets"):
+            mirror.run(before=BETWEEN.format(written=written))
+        mirror.workbench.run("found_rows.FoundRows.write = whole_write")
+        mirror.run()
+        assert_equal(mirror)
+
+
+BETWEEN = """
+from streaming_source.mirroring.cascading import found_rows
+whole_write, count = found_rows.FoundRows.write, iter(range(100))
+def write(self, spark, target):
+    if next(count) == {written}:
+        raise RuntimeError("killed between two targets")
+    whole_write(self, spark, target)
+found_rows.FoundRows.write = write
+"""
+
+
+def test_rows_that_go_while_tables_are_read(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    """The lines are delivered before the orders, whose deletes the batches then do not have."""
+    shop.sql("USE shop", "INSERT INTO orders SELECT seq, 1 + seq MOD 20, 0 FROM seq_1000_to_4000")
+    shop.sql("USE shop", "INSERT INTO order_lines SELECT seq, 1000 + seq MOD 3000, '1:00' FROM seq_1000_to_9000")
+    mirror = mirrored(shop, "shop", snapshotChunkRows=500, maxRowsPerTrigger=1500, snapshotConnections=1)
+    stop = threading.Event()
+
+    def write() -> None:
+        for key in range(1000, 4000):
+            if stop.wait(0.05):
+                return
+            shop.sql("USE shop", f"DELETE FROM orders WHERE id = {key}")
+            if key % 7 == 0:
+                shop.sql("USE shop", f"INSERT INTO orders VALUES ({key}, 3, 1)")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        mirror.run()
+    finally:
+        stop.set()
+        writer.join()
+    for _ in range(3):
+        mirror.run()
+    assert_equal(mirror, again=True)
+    assert "order_lines" in targets_made_again(mirror)
+
+
+def test_where_it_cannot_be_told_the_table_is_read_again(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    shop.sql(
+        "USE shop",
+        "CREATE TABLE codes (code VARCHAR(10) PRIMARY KEY, n INT)",
+        "CREATE TABLE coded (id INT PRIMARY KEY, code VARCHAR(10), FOREIGN KEY (code) REFERENCES codes (code) "
+        "ON DELETE CASCADE)",
+        "CREATE DATABASE other",
+        "CREATE TABLE other.parents (id INT PRIMARY KEY)",
+        "CREATE TABLE far (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES other.parents (id) ON DELETE CASCADE)",
+        "CREATE TABLE moved (id INT PRIMARY KEY, customer INT, FOREIGN KEY (customer) REFERENCES customers (id) "
+        "ON UPDATE CASCADE)",
+        "INSERT INTO codes VALUES ('Alpha', 1), ('beta', 2), ('gamma', 3)",
+        "INSERT INTO coded VALUES (1, 'ALPHA'), (2, 'alpha'), (3, 'beta')",
+        "INSERT INTO other.parents VALUES (1), (2)",
+        "INSERT INTO far VALUES (1, 1), (2, 2)",
+        "INSERT INTO moved VALUES (1, 17), (2, 18)",
+    )
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    for table, changes in {
+        "coded": ("DELETE FROM codes WHERE code = 'alpha'",),
+        "far": ("DELETE FROM other.parents WHERE id = 1", "INSERT INTO far VALUES (3, 2)"),
+        "moved": ("UPDATE customers SET id = 170 WHERE id = 17",),
+        "orders": ("SET foreign_key_checks = 0", "DELETE FROM customers WHERE id = 3", "SET foreign_key_checks = 1"),
+    }.items():
+        shop.sql("USE shop", *changes)
+        mirror.break_off()
+        mirror.run()
+        mirror.assert_equal("codes", "coded", "far", "moved", "orders", "notes", "customers")
+        assert {state for state, _ in mirror.states().values()} == {"current"}, table
+        assert table in targets_made_again(mirror, (table,))
+    assert targets_made_again(mirror, ("codes", "customers", "tree")) == set()
+
+
+def test_foreign_keys_come_and_go(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    shop.sql(
+        "USE shop",
+        "ALTER TABLE order_lines DROP FOREIGN KEY of_order",
+        "ALTER TABLE notes ADD COLUMN t INT, ADD CONSTRAINT at_tree FOREIGN KEY (t) REFERENCES tree (id) "
+        "ON DELETE SET NULL",
+        "CREATE TABLE later (id INT PRIMARY KEY, o INT, FOREIGN KEY (o) REFERENCES orders (id) ON DELETE CASCADE)",
+        "INSERT INTO later VALUES (1, 20), (2, 21)",
+        "UPDATE notes SET t = 30 WHERE id = 5",
+    )
+    mirror.run()
+    shop.sql("USE shop", "DELETE FROM orders WHERE id IN (20, 22)", "DELETE FROM tree WHERE id = 30")
+    mirror.run()
+    assert_equal(mirror, again=True)
+    mirror.assert_equal("later")
+    assert len(mirror.target("later")) == 1
+    assert targets_made_again(mirror) == set()
+
+
+def test_modes_that_keep_rows_are_read_again(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    rules = {"shop.orders": {"mode": "history"}, "shop.notes": {"mode": "soft_delete"}}
+    rules |= {"shop.order_lines": {"mode": "append_log"}}
+    mirror = mirrored(shop, "shop", rules=rules)
+    mirror.run()
+    shop.sql("USE shop", "DELETE FROM customers WHERE id <= 2")
+    mirror.run()
+    assert {state for state, _ in mirror.states().values()} == {"current"}
+    for name, live in {"orders": "_current", "notes": "NOT _deleted"}.items():
+        columns = {"orders": "id, customer, n", "notes": "id, line, customer"}[name]
+        code = f"spark.sql('SELECT {columns} FROM {mirror.lake}.{name} WHERE {live}').collect()"
+        found = mirror.workbench.run(f"result = [[None if v is None else str(v) for v in r] for r in {code}]")
+        assert sorted(found, key=str) == server_rows(mirror, name, columns)
+
+
+def test_a_word_of_the_call_leaves_them_or_stops(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
+    left, stopped = (mirrored(shop, "shop", onCascade=word) for word in ("ignore", "stop"))
+    stopped.arguments["checkpointLocation"] += "-stopped"
+    left.run()
+    stopped.run()
+    shop.sql("USE shop", "DELETE FROM customers WHERE id = 1", "DELETE FROM tree WHERE id = 3")
+    left.run()
+    stopped.run()
+    assert len(rows(left, "orders", "id")) == 60
+    assert {state for state, _ in left.states().values()} == {"current"}
+    states = stopped.states()
+    failed = {name for name, (state, _) in states.items() if state == "failed"}
+    assert failed == {"orders", "order_lines", "notes", "tree"}
+    assert "of_customer (ON DELETE CASCADE) changed its rows, which no binlog has" in str(states["orders"][1])

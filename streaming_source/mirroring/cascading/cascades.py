@@ -21,11 +21,12 @@ from streaming_source.mirroring.cascading.walk import CascadeWalk
 from streaming_source.mirroring.cascading.walk_rows import WalkRows
 from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
+from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.statement_scope import statements_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -51,6 +52,7 @@ class Cascades:
         self._whole: set[TableName] | None = None
         """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
         self._read: dict[TableName, float] = {}
+        self._others: dict[TableName, tuple[Cascade, ...]] = {}
 
     def follow(
         self,
@@ -70,7 +72,8 @@ class Cascades:
         earlier = {name: row.cascades or () for name, row in found.items()}
         self._learn(facts, found)
         # What a statement of the batch took away may have cascaded before it.
-        links = links_by_parent({n: dict.fromkeys((*(row.cascades or ()), *earlier[n])) for n, row in found.items()})
+        keys = {name: dict.fromkeys((*(row.cascades or ()), *earlier[name])) for name, row in found.items()}
+        links = links_by_parent({**self._of_others(keys), **keys})
         before = self._whole
         if before is None:
             before = {name for name, row in found.items() if row.state == CURRENT}
@@ -100,7 +103,7 @@ class Cascades:
             if name in missed:
                 continue
             try:
-                walk.found[name].write(spark, rows[name].target)
+                walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))
             except SPARK_ERRORS as error:
                 fault = fault_of_all([error], written=1)
                 if fault is not None:
@@ -125,6 +128,16 @@ class Cascades:
             if keys != row.cascades:
                 _tell_of_foreign(name, keys, rows)
             rows[name] = row.with_cascades(keys)
+
+    def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
+        """Return the foreign keys of tables that the mirror does not have, and that its tables refer to: by these, too,
+        rows of its tables go. They are asked for once a start: of statements on such tables nothing is known.
+        """
+        known: Mapping[TableName, Iterable[Cascade]] = keys
+        while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():
+            known = ask_keys(self._settings.options, new)
+            self._others |= dict.fromkeys(new, ()) | known
+        return self._others
 
     def _again(
         self,

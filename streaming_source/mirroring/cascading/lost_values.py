@@ -21,6 +21,9 @@ MOST_ROWS: Final = 500_000
 """Rows that the driver takes: some 100 MB as Python has them. A transaction that deletes more is work for a reading of
 its table."""
 
+TOLD: Final = ("gtid", "committed")
+"""What modes that keep rows say of a loss."""
+
 Place = tuple[int, int]
 """The place of a change in its domain: sequence number and ordinal."""
 
@@ -30,7 +33,9 @@ class TooManyRowsError(Exception):
 
 
 class Lost(NamedTuple):
-    """Lost values: a row of `values` (columns v0, v1, …) each. The lists have an entry a row."""
+    """Lost values: a row of `values` each, columns v0, v1, …, and `gtid` and `committed` of the loss. The lists have an
+    entry a row.
+    """
 
     values: pa.Table
     at: list[Place]
@@ -98,10 +103,16 @@ def _told(rows: DataFrame, image: Column, columns: Sequence[str], *, lost: bool)
 
 
 def places() -> list[Column]:
-    """Return the place of a change row: `number`, `ordinal`, and its `domain`."""
+    """Return the place of a change row: `number`, `ordinal`, `domain`; and what is told of it: `gtid`, `committed`."""
     from pyspark.sql import functions as f
 
-    names = {"number": "sequence_number", "ordinal": "ordinal", "domain": "domain_id"}
+    names = {
+        "number": "sequence_number",
+        "ordinal": "ordinal",
+        "domain": "domain_id",
+        "gtid": "gtid",
+        "committed": "commit_timestamp",
+    }
     return [f.col(f"transaction.{name}").alias(alias) for alias, name in names.items()]
 
 
@@ -136,7 +147,7 @@ def latest_losses(told: pa.Table, width: int) -> Lost:
             last[value] = row
     kept = list(last.values())
     return Lost(
-        values=told.select([f"v{number}" for number in range(width)]).take(numbers_of(kept)),
+        values=told.select([*(f"v{number}" for number in range(width)), *TOLD]).take(numbers_of(kept)),
         at=[places_of[row][0] for row in kept],
         domain=[places_of[row][1] for row in kept],
         doubt=[len(domains[value]) > 1 for value in last],

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming_source.mirroring.cascading.lost_values import collected, numbers_of, places, told_places
+from streaming_source.mirroring.cascading.lost_values import TOLD, collected, numbers_of, places, told_places
 from streaming_source.ruling.target_columns import identifier
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_LITERALS: Final = 1_000
 """Values that are compared one by one, as files that have none of them need not be read; more are joined."""
+_LITERALS: Final = frozenset({"byte", "short", "integer", "long", "decimal", "string", "binary", "date"})
+"""Types whose literals mean the same in any time zone of the session."""
 _ALIKE: Final = "UNICODE_CI_AI_RTRIM"
 
 Key = tuple[Any, ...]
@@ -84,16 +86,18 @@ def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
 def _naming(rows: DataFrame, lost: Lost, width: int) -> DataFrame:
     """Return the rows that name a lost value, or one that a collation may take for it."""
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
 
-    texts = {field.name for field in rows.schema if field.dataType.typeName() == "string"}
+    kinds = [rows.schema[f"f{number}"].dataType for number in range(width)]
 
     def alike(value: Column, number: int) -> Column:
-        return f.collate(value, _ALIKE) if f"f{number}" in texts else value
+        return f.collate(value, _ALIKE) if kinds[number].typeName() == "string" else value
 
-    if width == 1 and len(lost.at) <= MOST_LITERALS:
+    if width == 1 and len(lost.at) <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
         values = [alike(f.lit(value), 0) for value in lost.values.column("v0").to_pylist()]
         return rows.where(alike(f.col("f0"), 0).isin(values))
-    local = f.broadcast(rows.sparkSession.createDataFrame(lost.values))
+    schema = StructType([StructField(f"v{number}", kind) for number, kind in enumerate(kinds)])
+    local = f.broadcast(rows.sparkSession.createDataFrame(lost.values.select(schema.names), schema))
     pairs = (alike(f.col(f"f{n}"), n) == alike(f.col(f"v{n}"), n) for n in range(width))
     return rows.join(local, reduce(and_, pairs), "left_semi")
 
@@ -151,6 +155,9 @@ def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Seque
         names = {name: f"r{number}" for number, name in enumerate(shown)}
         some = stale.rows.select([names[name] for name in columns])
         named = some.rename_columns([f"v{number}" for number in range(len(columns))])
-        return lost.of(stale.lost)._replace(values=named)
+        losses = lost.of(stale.lost)
+        for name in TOLD:
+            named = named.append_column(name, losses.values.column(name))
+        return losses._replace(values=named)
 
     return values

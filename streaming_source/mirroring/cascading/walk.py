@@ -15,8 +15,9 @@ from streaming_source.mirroring.cascading.lost_values import MOST_ROWS, TooManyR
 from streaming_source.mirroring.cascading.stale_rows import lost_with, unchanged_since
 from streaming_source.mirroring.cascading.walk_rows import UntoldError
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
+from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS, UNCHECKED, UPDATES
-from streaming_source.schema.target_modes import APPEND_LOG, CURRENT
+from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -80,7 +81,13 @@ class CascadeWalk:
             hit = (self._hits or self._last).popleft()
             for link in self._links.get(hit.table, ()):
                 action, child = hit.reaches(link), self._rows.of(link.child)
-                if action is not None and child is not None and child.mode != APPEND_LOG:
+                if action is None:
+                    continue
+                if child is None or child.mode == APPEND_LOG:  # it has no target to change, those below it may
+                    self._untell(
+                        link, hit.event, action, f"the mirror does not have the rows of {_dotted(link.child)}."
+                    )
+                else:
                     self._follow(hit, link, action, child)
 
     def _root(self, table: TableName, event: str) -> _Hit:
@@ -109,7 +116,7 @@ class CascadeWalk:
             self._miss(hit, link, action, f"Spark says {type(error).__name__}.")
         else:
             if stale is not None and stale.keys:
-                stale = self._note(hit, link, action, stale)
+                stale = self._note(hit, link, action, stale, lost)
             if (hit.event, action) == ("DELETE", "CASCADE") and not hit.perhaps:
                 self._go_below(hit, link, stale, lost)
 
@@ -138,16 +145,14 @@ class CascadeWalk:
 
     def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
         """Return why the rows that are found may not be those that the server changed, or cannot be changed here."""
-        if child.mode != CURRENT:
-            return f"in the mode {child.mode} its rows have to be read."
-        if not child.keys:
-            return "it has no key."
+        if action not in mode_of(child.mode, child.keys).cascades:
+            return f"{'its target has the mode ' + child.mode if child.keys else 'it has no key'}."
         if action == "CASCADE" and hit.event == "UPDATE":
             return "the new values are in no binlog."
         unchecked = any(self._rows.touched(name) & UNCHECKED for name in (hit.table, link.child))
         return "rows were changed with foreign_key_checks=0." if unchecked else None
 
-    def _note(self, hit: _Hit, link: Link, action: str, stale: Stale) -> Stale:
+    def _note(self, hit: _Hit, link: Link, action: str, stale: Stale, lost: Lost) -> Stale:
         """Note the rows that were found; return those that were not found before."""
         child = self._rows.of(link.child)
         assert child is not None  # noqa: S101  (it was looked at)
@@ -156,9 +161,9 @@ class CascadeWalk:
         found = self.found[link.child]
         found.told.add(f"{link.key.constraint} (ON {hit.event} {action})")
         if action == "CASCADE":
-            return found.add(stale, None)
+            return found.add(stale, lost, None)
         self._untell(link, hit.event, action, f"values of {_dotted(link.child)} became NULL.")
-        return found.add(stale, self._rows.target_names(link.child, link.key.columns))
+        return found.add(stale, lost, self._rows.target_names(link.child, link.key.columns))
 
     def _go_below(self, hit: _Hit, link: Link, gone: Stale | None, lost: Lost) -> None:
         """Follow what the rows that went take with them."""

@@ -31,6 +31,7 @@ class AppendLog:
     repeatable = False
     takes_reduced = False
     appends_values = False
+    cascades: frozenset[str] = frozenset()
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, none of them NOT NULL, and those of the flat shape."""
@@ -84,6 +85,10 @@ class AppendLog:
     def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Append that all rows come again."""
         _append_statement(target, at, "again")
+
+    def cascaded(self, nulls: Sequence[str]) -> str:
+        """Refuse: the log has what the stream says."""
+        raise NotImplementedError(nulls)
 
 
 def _append_statement(target: OpenTarget, at: StatementRow, kind: str) -> None:

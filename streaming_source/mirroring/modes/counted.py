@@ -28,6 +28,7 @@ class CountedRows(CurrentRows):
 
     repeatable = False
     takes_reduced = False
+    cascades: frozenset[str] = frozenset()  # no key names the rows
 
     def change(self, part: BatchPart) -> None:
         """Take away and add rows."""

@@ -25,6 +25,7 @@ class CurrentRows:
     repeatable = True
     takes_reduced = True
     appends_values = True
+    cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and no more."""
@@ -55,3 +56,8 @@ class CurrentRows:
 
     def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Do nothing: the target is made new."""
+
+    def cascaded(self, nulls: Sequence[str]) -> str:
+        """Delete the rows."""
+        others = f" WHEN MATCHED THEN UPDATE SET {', '.join(nulls)}" if nulls else ""
+        return f"WHEN MATCHED AND gone.deleted THEN DELETE{others}"

@@ -37,6 +37,7 @@ class History:
     repeatable = True
     takes_reduced = False
     appends_values = False
+    cascades: frozenset[str] = frozenset({"CASCADE"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say when the version was valid.
@@ -79,6 +80,13 @@ class History:
     def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Close all versions; those that are read open others."""
         self.empty(target, at)
+
+    def cascaded(self, nulls: Sequence[str]) -> str:
+        """Close the versions: none that is valid has another value, which SET NULL would ask for."""
+        assert not nulls, "it is not among `cascades`"  # noqa: S101
+        ended = {"_valid_to": "committed", "_to_gtid": "gtid", "_to_sequence": "sequence"}
+        values = ", ".join(f"target.{name} = gone.{value}" for name, value in ended.items())
+        return f"AND target._current WHEN MATCHED AND gone.deleted THEN UPDATE SET {values}, target._current = false"
 
 
 def _own(begun: Column, ended: Column) -> list[Column]:

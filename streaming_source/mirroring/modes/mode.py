@@ -52,6 +52,10 @@ class Mode(Protocol):
     def appends_values(self) -> bool:
         """Whether `appended` takes nothing but the values of rows: not what is known of their transactions."""
 
+    @property
+    def cascades(self) -> frozenset[str]:
+        """Which actions of foreign keys `cascaded` can bring in: CASCADE (of a delete), SET NULL."""
+
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the columns of a target whose table has these."""
 
@@ -72,3 +76,8 @@ class Mode(Protocol):
 
     def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """End all rows, because those of the table come again. Never asked of the mode current."""
+
+    def cascaded(self, nulls: Sequence[str]) -> str:
+        """Return how a MERGE of `gone` goes on behind the comparison of its keys: what it does to rows that a foreign
+        key took (`gone.deleted`, by the loss `gtid`, `committed`, `sequence`), and the assignments for the others.
+        """

@@ -34,6 +34,7 @@ class SoftDelete:
     repeatable = True
     takes_reduced = False
     appends_values = True
+    cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the table's own, and those that say whether the row is deleted."""
@@ -71,6 +72,12 @@ class SoftDelete:
     def read_again(self, target: OpenTarget, at: StatementRow) -> None:
         """Mark all rows; those that are still there come back."""
         self.empty(target, at)
+
+    def cascaded(self, nulls: Sequence[str]) -> str:
+        """Mark the rows."""
+        values = "target._deleted = true, target._deleted_at = gone.committed, target._deleted_gtid = gone.gtid"
+        others = f" WHEN MATCHED AND NOT target._deleted THEN UPDATE SET {', '.join(nulls)}" if nulls else ""
+        return f"WHEN MATCHED AND gone.deleted AND NOT target._deleted THEN UPDATE SET {values}{others}"
 
 
 def _merge(part: BatchPart) -> str:

@@ -15,6 +15,10 @@ def told(*changes: tuple[int | None, int, int, bool]) -> pa.Table:
             "number": pa.array(numbers, pa.int64()),
             "ordinal": pa.array([0] * len(values), pa.int64()),
             "domain": pa.array(domains, pa.int64()),
+            "gtid": pa.array(
+                [f"{domain}-1-{number}" for domain, number in zip(domains, numbers, strict=True)], pa.string()
+            ),
+            "committed": pa.array([0] * len(values), pa.timestamp("us", "UTC")),
             "lost": pa.array(lost, pa.bool_()),
         }
     )
@@ -23,6 +27,7 @@ def told(*changes: tuple[int | None, int, int, bool]) -> pa.Table:
 def test_the_last_loss_of_a_value_counts_and_null_refers_to_nothing() -> None:
     lost = latest_losses(told((7, 1, 0, True), (8, 2, 0, True), (7, 3, 0, True), (None, 4, 0, True)), 1)
     assert dict(zip(lost.values.column("v0").to_pylist(), lost.at, strict=True)) == {7: (3, 0), 8: (2, 0)}
+    assert lost.values.column("gtid").to_pylist() == ["0-1-3", "0-1-2"]
     assert lost.doubt == lost.back == [False, False]
 
 

@@ -5,7 +5,14 @@ import pyarrow as pa
 from streaming_source.mirroring.cascading.lost_values import Lost
 from streaming_source.mirroring.cascading.stale_rows import Stale, lost_with, unchanged_since
 
-LOST = Lost(pa.table({"v0": [7, 8]}), [(10, 0), (20, 5)], [0, 0], [False, False], [False, False])
+AT = pa.array([0, 1], pa.timestamp("us", "UTC"))
+LOST = Lost(
+    pa.table({"v0": [7, 8], "gtid": ["0-1-10", "0-1-20"], "committed": AT}),
+    [(10, 0), (20, 5)],
+    [0, 0],
+    [False, False],
+    [False, False],
+)
 
 
 def stale(*rows: tuple[int, int, bool]) -> Stale:
@@ -32,5 +39,5 @@ def test_what_no_order_or_only_a_collation_tells_is_in_doubt() -> None:
 
 def test_what_goes_takes_the_values_along_that_others_name_it_by() -> None:
     below = lost_with(stale((3, 1, True), (4, 0, True)), LOST, ["id"])(["id"])
-    assert below.values.to_pydict() == {"v0": [300, 400]}
+    assert below.values.select(["v0", "gtid"]).to_pydict() == {"v0": [300, 400], "gtid": ["0-1-20", "0-1-10"]}
     assert below.at == [(20, 5), (10, 0)]

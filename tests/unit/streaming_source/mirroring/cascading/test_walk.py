@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.table_reader.cascades import Cascade
 from streaming_source.mirroring.batch_facts import TableChanges
-from streaming_source.mirroring.cascading.links import Link
+from streaming_source.mirroring.cascading.links import links_by_parent
 from streaming_source.mirroring.cascading.lost_values import latest_losses
 from streaming_source.mirroring.cascading.stale_rows import Stale
 from streaming_source.mirroring.cascading.walk import CascadeWalk
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.cascading.links import Link
     from streaming_source.mirroring.cascading.lost_values import Lost
 
 COLUMNS = ("id", "a", "b")
@@ -112,9 +114,10 @@ class Batch:
     def __init__(self, targets: dict[TableName, dict[int, Row]], events: list[Event]) -> None:
         self.targets = targets
         self.events = events
+        self.modes: dict[TableName, str] = {}
 
     def of(self, name: TableName) -> Control | None:
-        return Control() if name in self.targets else None
+        return Control(mode=self.modes.get(name, "current")) if name in self.targets else None
 
     def changes(self, name: TableName) -> TableChanges:
         return TableChanges(changes=sum(event.table == name for event in self.events), domains=1)
@@ -170,6 +173,8 @@ class Batch:
                 "number": pa.array([event.place[0] for event in events], pa.int64()),
                 "ordinal": pa.array([0] * len(events), pa.int64()),
                 "domain": pa.array([0] * len(events), pa.int64()),
+                "gtid": pa.array([f"0-1-{event.place[0]}" for event in events], pa.string()),
+                "committed": pa.array([0] * len(events), pa.timestamp("us", "UTC")),
                 "lost": pa.array([True] * len(events), pa.bool_()),
             }
         )
@@ -259,6 +264,28 @@ def test_rows_go_at_all_levels_and_in_a_table_that_refers_to_itself() -> None:
     assert targets == server.tables
 
 
+@pytest.mark.parametrize("way", ["not selected", "append_log"])
+def test_rows_below_a_table_that_has_no_target_are_not_taken_for_equal(way: str) -> None:
+    p, q, r, s = NAMES
+    keys = {
+        q: [Cascade("q_a", p, ("ON DELETE CASCADE",), ("a",), ("id",))],
+        r: [Cascade("r_a", q, ("ON DELETE CASCADE",), ("a",), ("id",))],
+        s: [Cascade("s_a", q, ("ON DELETE SET NULL",), ("a",), ("id",))],
+    }
+    server = Server(keys, {p: {1: (1, None, None)}, q: {1: (1, 1, None)}, r: {1: (1, 1, None)}, s: {1: (1, 1, None)}})
+    targets = copy.deepcopy(server.tables)
+    server.delete(p, 1)
+    merge(targets, server.events)
+    batch = Batch(targets, server.events)
+    if way == "append_log":
+        batch.modes[q] = "append_log"
+    else:
+        del targets[q]
+    walk = walk_of(keys, batch)
+    assert walk.found == {}
+    assert set(walk.missed) == {r, s}
+
+
 def merge(targets: dict[TableName, dict[int, Row]], events: list[Event]) -> None:
     """Bring the changes in, as a MERGE of the last change of each key does."""
     for event in events:
@@ -272,12 +299,11 @@ def merge(targets: dict[TableName, dict[int, Row]], events: list[Event]) -> None
 def walked(
     keys: dict[TableName, list[Cascade]], targets: dict[TableName, dict[int, Row]], events: list[Event]
 ) -> CascadeWalk:
-    links: dict[TableName, list[Link]] = {}
-    for child, some in keys.items():
-        for one in some:
-            links.setdefault(one.parent, []).append(Link(child, one))
-    batch = Batch(targets, events)
-    walk = CascadeWalk(batch, links, set(NAMES))  # type: ignore[arg-type]
+    return walk_of(keys, Batch(targets, events))
+
+
+def walk_of(keys: dict[TableName, list[Cascade]], batch: Batch) -> CascadeWalk:
+    walk = CascadeWalk(batch, links_by_parent(keys), set(batch.targets))  # type: ignore[arg-type]
     walk.go({name: batch.touched(name) for name in NAMES})
     return walk
 

@@ -309,6 +309,7 @@ def replica(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_daemon_counts_and_the_commands_show_them(one_shop: Shop, tmp_path: Path) -> None:
     shop = one_shop
     folder = str(tmp_path / "daemon")

@@ -94,6 +94,7 @@ def _purge(server: MariaDb, oldest: str) -> None:
     wait(purged, f"{oldest} is the oldest binlog")
 
 
+@pytest.mark.slow
 def test_a_position_the_server_does_not_have_or_has_purged_fails_before_the_first_row(
     spark: SparkSession, make_server: Callable[..., MariaDb], tmp_path: Path
 ) -> None:

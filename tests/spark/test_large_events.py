@@ -26,6 +26,7 @@ OVERHEAD = 39
 PAYLOADS = (2**24 - 2, 2**24 - 1, 2**24, 33 << 20)
 
 
+@pytest.mark.slow
 def test_rows_events_of_any_size_arrive_whole(spark: SparkSession, tmp_path: Path) -> None:
     sizes = [payload - OVERHEAD for payload in PAYLOADS]
     got: dict[int, str] = {}

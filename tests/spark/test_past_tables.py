@@ -97,6 +97,7 @@ class Past:
 
 
 @pytest.mark.quick_on("newest")
+@pytest.mark.slow
 def test_tables_are_read_as_they_were(spark: SparkSession, past: Past) -> None:
     first, rows = past.recorded()
     past.change()

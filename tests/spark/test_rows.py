@@ -97,6 +97,7 @@ def test_envelope_rows_on_every_server(spark: SparkSession, server_version: str,
     assert all(r.transaction.xid > 0 and r.source.file == "bin.000001" and r.source.position > 4 for r in envelope)
 
 
+@pytest.mark.slow
 def test_flat_rows_and_variant_where_names_are_not_logged(
     spark: SparkSession, make_server: Callable[..., MariaDb], tmp_path: Path
 ) -> None:

@@ -68,9 +68,9 @@ def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
     """
     from pyspark.sql import functions as f
 
-    named = {"f": by.columns, "k": by.keys, "r": by.shown}
+    named = (("f", by.columns), ("k", by.keys), ("r", by.shown))
     rows = target.select(
-        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named.items() for n, name in enumerate(names))
+        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named for n, name in enumerate(names))
     )
     found = collected(_naming(rows, lost, len(by.columns)))
     numbers = {value: number for number, value in enumerate(_tuples(lost.values, "v", len(by.columns)))}

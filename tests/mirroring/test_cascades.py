@@ -184,6 +184,20 @@ found_rows.FoundRows.write = write
 """
 
 
+UNTIL_CURRENT = """
+import time
+from streaming_source import mirror
+query = mirror(spark, **{arguments!r})
+states, end = set(), time.monotonic() + 400
+while states != {{"current"}} and query.isActive and time.monotonic() < end:
+    time.sleep(1)
+    if spark.catalog.tableExists("{lake}.mirror_control"):
+        states = {{row.state for row in spark.table("{lake}.mirror_control").collect()}}
+query.stop()
+result = sorted(states)
+"""
+
+
 def test_rows_that_go_while_tables_are_read(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
     """The lines are delivered before the orders, whose deletes the batches then do not have."""
     shop.sql("USE shop", "INSERT INTO orders SELECT seq, 1 + seq MOD 20, 0 FROM seq_1000_to_4000")
@@ -201,13 +215,13 @@ def test_rows_that_go_while_tables_are_read(shop: MariaDb, mirrored: Callable[..
 
     writer = threading.Thread(target=write)
     writer.start()
+    arguments = {name: value for name, value in mirror.arguments.items() if name != "trigger"}
     try:
-        mirror.run()
+        mirror.workbench.run(UNTIL_CURRENT.format(arguments=arguments, lake=mirror.lake))
     finally:
         stop.set()
         writer.join()
-    for _ in range(3):
-        mirror.run()
+    mirror.run()
     assert_equal(mirror, again=True)
     assert "order_lines" in targets_made_again(mirror)
     shop.sql("USE shop", "DELETE FROM orders WHERE id > 1000")  # more than are compared one by one
@@ -347,7 +361,8 @@ def test_modes_that_keep_rows_say_by_what_they_went(shop: MariaDb, mirrored: Cal
     assert ended == [[before, "False", "True"]]
     assert len(rows(mirror, "order_lines", "id")) == 181, "one row a version"
     # A version that SET NULL would open is read.
-    mirror.run(rules={**rules, "shop.notes": {"mode": "history"}}, snapshotAgain="shop.notes@history")
+    mirror.arguments["rules"] = {**rules, "shop.notes": {"mode": "history"}}
+    mirror.run(snapshotAgain="shop.notes@history")
     shop.sql("USE shop", "DELETE FROM customers WHERE id = 5")
     mirror.run()
     assert rows(mirror, "notes", shown["notes"], "WHERE _current") == server_rows(mirror, "notes", shown["notes"])

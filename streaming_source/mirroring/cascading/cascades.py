@@ -147,20 +147,21 @@ class Cascades:
         reading: Callable[[TableName], bool],
     ) -> None:
         """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
-        above: dict[TableName, set[TableName]] = {}
-        for parent, some in links.items():
-            for link in some:
-                above.setdefault(link.child, set()).add(parent)
         now = time.monotonic()
-        for name, row in rows.items():
-            if row.missed is None or not row.live:
-                continue
-            over = {name, *_all_above(name, above)}
-            coming = [one for one in over if one in rows and (reading(one) or rows[one].waits_for is not None)]
-            if coming or now - self._read.get(name, -READ_AGAIN_EVERY_S) < READ_AGAIN_EVERY_S:
-                continue
-            self._read[name] = now
-            rows[name] = waiting(row, number, row.missed, state=READING)
+        over = _above({name for name, row in rows.items() if row.missed is not None}, links)
+        for name in uppermost(over):
+            row, tables = rows[name], {name, *over[name]} & rows.keys()
+            coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
+            if row.live and not coming and now - self._read.get(name, -READ_AGAIN_EVERY_S) >= READ_AGAIN_EVERY_S:
+                self._read[name] = now
+                rows[name] = waiting(row, number, str(row.missed), state=READING)
+
+
+def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:
+    """Return the tables that have none of the others over them, but for those in one circle with them: while these are
+    read, what is cascaded to the others is missed again.
+    """
+    return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
 
 
 def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:
@@ -191,13 +192,19 @@ def _parents(row: ControlRow) -> list[TableName]:
     return [key.parent for key in row.cascades or ()]
 
 
-def _all_above(name: TableName, above: Mapping[TableName, set[TableName]]) -> set[TableName]:
-    found: set[TableName] = set()
-    left = [name]
-    while left:
-        new = above.get(left.pop(), set()) - found
-        found |= new
-        left += new
+def _above(names: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, set[TableName]]:
+    """Return the tables that each of these refers to, through all levels."""
+    parents: dict[TableName, set[TableName]] = {}
+    for parent, some in links.items():
+        for link in some:
+            parents.setdefault(link.child, set()).add(parent)
+    found: dict[TableName, set[TableName]] = {}
+    for name in names:
+        over, left = found.setdefault(name, set()), [name]
+        while left:
+            new = parents.get(left.pop(), set()) - over
+            over |= new
+            left += new
     return found
 
 

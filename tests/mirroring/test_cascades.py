@@ -202,7 +202,7 @@ def test_rows_that_go_while_tables_are_read(shop: MariaDb, mirrored: Callable[..
     """The lines are delivered before the orders, whose deletes the batches then do not have."""
     shop.sql("USE shop", "INSERT INTO orders SELECT seq, 1 + seq MOD 20, 0 FROM seq_1000_to_4000")
     shop.sql("USE shop", "INSERT INTO order_lines SELECT seq, 1000 + seq MOD 3000, '1:00' FROM seq_1000_to_9000")
-    mirror = mirrored(shop, "shop", snapshotChunkRows=500, maxRowsPerTrigger=1500, snapshotConnections=1)
+    mirror = mirrored(shop, "shop", snapshotChunkRows=2000)
     stop = threading.Event()
 
     def write() -> None:

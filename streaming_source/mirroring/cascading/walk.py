@@ -125,11 +125,11 @@ class CascadeWalk:
             raise UntoldError(hit.why)
         if not child.live:
             raise UntoldError(f"{_dotted(link.child)} is {child.state}.")
-        if self._rows.altered(link.child):
-            raise UntoldError("it was altered in the same micro-batch.")
         lost = hit.lost(link.key.parent_columns)
         if not lost.at:
             return None, lost
+        if self._rows.altered(link.child):
+            raise UntoldError("it was altered in the same micro-batch.")
         stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))
         if not stale.keys:
             return None, lost

@@ -43,6 +43,10 @@ class Lost(NamedTuple):
     doubt: list[bool]
     back: list[bool]
 
+    def doubted(self) -> Lost:
+        """Return the losses, all of them in doubt."""
+        return self._replace(doubt=[True] * len(self.at))
+
     def of(self, chosen: Sequence[int]) -> Lost:
         """Return some of the losses, also one several times."""
         return Lost(
@@ -82,8 +86,7 @@ def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
     from pyspark.sql import functions as f
 
     told = _told(rows.where((f.col("op") == "insert") & ~_ended()), f.col("after"), columns, lost=True)
-    found = latest_losses(collected(told), len(columns))
-    return found._replace(doubt=[True] * len(found))
+    return latest_losses(collected(told), len(columns)).doubted()
 
 
 def _ended() -> Column:

@@ -40,3 +40,9 @@ def test_a_value_that_came_again_is_told_and_one_of_several_domains_is_in_doubt(
 def test_nothing_is_lost_by_rows_that_come() -> None:
     assert latest_losses(told((7, 1, 0, False)), 1).at == []
     assert latest_losses(told(), 1).at == []
+
+
+def test_all_of_any_number_of_losses_can_be_in_doubt() -> None:
+    lost = latest_losses(told(*((number, number, 0, True) for number in range(9))), 1)
+    assert lost.doubted().doubt == [True] * 9
+    assert lost.of([8, 8, 0]).at == [(8, 0), (8, 0), (0, 0)]

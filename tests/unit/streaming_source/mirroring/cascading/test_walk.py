@@ -138,8 +138,7 @@ class Batch:
         return self._losses(name, columns, "delete", "before")
 
     def inserted(self, name: TableName, columns: Sequence[str]) -> Lost:
-        found = self._losses(name, columns, "insert", "after")
-        return found._replace(doubt=[True] * len(found.at))
+        return self._losses(name, columns, "insert", "after").doubted()
 
     def stale(self, parent: TableName, link: Link, lost: Lost, shown: Sequence[str]) -> Stale:  # noqa: ARG002
         column = COLUMNS.index(link.key.columns[0])

@@ -22,6 +22,7 @@ from streaming_source.mirroring.cascading.walk_rows import WalkRows
 from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
 from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.outlines.touched_tables import DELETES
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.statement_scope import statements_of
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
 
 _CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. It is read again."
+_READ: Final = (
+    "rows that foreign keys took while the table was read may still be there. Audit it, with repair, or have it read "
+    "again while no rows of the tables above it are deleted."
+)
 READ_AGAIN_EVERY_S: Final = 600.0
 """A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
 
@@ -52,6 +57,8 @@ class Cascades:
         self._whole: set[TableName] | None = None
         """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
         self._read: dict[TableName, float] = {}
+        self._gone: dict[TableName, set[TableName]] = {}
+        """The tables that lost rows since, by the table below them whose rows still come."""
         self._others: dict[TableName, tuple[Cascade, ...]] = {}
 
     def follow(
@@ -88,6 +95,7 @@ class Cascades:
             else:
                 self._follow(batch.sparkSession, walk, found, links)
             self._again(number, found, links, reading)
+            self._tell_of_reads(facts, found, links, reading)
         return found, errors
 
     def _follow(
@@ -113,6 +121,24 @@ class Cascades:
             if rows[name].missed is None:
                 _log.warning("%s: %s", ".".join(name), why)
                 rows[name] = rows[name]._replace(error=why).with_missed(why)
+
+    def _tell_of_reads(
+        self,
+        facts: BatchFacts,
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+        reading: Callable[[TableName], bool],
+    ) -> None:
+        """Tell of tables above whose rows some went while theirs were read: what cascaded between the moment of a
+        reading and the position that it was brought to is in no binlog, and may have stayed.
+        """
+        coming = {name for name in rows if reading(name) or (name in facts.tables and facts.tables[name].reads)}
+        gone = {name for name, bits in facts.touched.items() if bits & DELETES}
+        self._gone = {name: self._gone.get(name, set()) | gone & over for name, over in _above(coming, links).items()}
+        for name in coming & facts.tables.keys():
+            if facts.tables[name].reads and self._gone[name] and rows[name].live and rows[name].error is None:
+                _log.warning("%s: %s", ".".join(name), _READ)
+                rows[name] = rows[name]._replace(error=_READ)
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
         """Give each table the foreign keys that it has behind the batch."""

@@ -23,8 +23,8 @@ QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
 """What a session needs so that its SHOW CREATE TABLE is read here."""
 
 _NAME: Final = r"`((?:[^`]|``)*)`"
-# Of all names, 10.5 and 11.8 leave the quotes in a constraint's own as they are; 10.11 doubles them.
 _COLUMNS: Final = r"\((`(?:[^`]|``)*`(?:, `(?:[^`]|``)*`)*)\)"
+# Of all names, 10.5 and 11.8 leave the quotes in a constraint's own as they are; 10.11 doubles them.
 _CONSTRAINT: Final = re.compile(
     rf"^  CONSTRAINT `([^\n]*?)` FOREIGN KEY {_COLUMNS} REFERENCES (?:{_NAME}\.)?{_NAME} {_COLUMNS}([^\n]*?),?$",
     re.MULTILINE,

@@ -4,8 +4,6 @@ import pyarrow as pa
 
 from streaming_source.mirroring.cascading.lost_values import latest_losses
 
-DOMAIN = 0
-
 
 def told(*changes: tuple[int | None, int, int, bool]) -> pa.Table:
     values, numbers, domains, lost = (list(each) for each in zip(*changes, strict=True)) if changes else ([],) * 4

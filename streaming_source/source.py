@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.handshake.end import ServerEnd
+    from streaming_source.batch.planned_reader import PlannedReader
     from streaming_source.batch.reader import BinlogFilesReader
-    from streaming_source.batch.server import ServerRangeReader
-    from streaming_source.batch.tables import TablesPlan, TablesReader
+    from streaming_source.batch.tables import TablesPlan
     from streaming_source.driver.refused_stream import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
     from streaming_source.options.source_options import SourceOptions
@@ -91,7 +91,7 @@ class MariaDbBinlogSource(DataSource):
         return self._files
 
     @spark_border()
-    def reader(self, schema: StructType) -> BinlogFilesReader | ServerRangeReader | TablesReader:
+    def reader(self, schema: StructType) -> BinlogFilesReader | PlannedReader:
         require_spark(spark_version)
         from streaming_source.batch.reader import BinlogFilesReader
         from streaming_source.options.source_options import names_files
@@ -104,9 +104,8 @@ class MariaDbBinlogSource(DataSource):
         self._handed_out = True
         return BinlogFilesReader(files.partitions, plan)
 
-    def _server_reader(self, schema: StructType) -> ServerRangeReader | TablesReader:
+    def _server_reader(self, schema: StructType) -> PlannedReader:
         from streaming_source.batch.end_at_load import end_at_load
-        from streaming_source.batch.server import ServerRangeReader
         from streaming_source.batch.tables import TablesReader
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
@@ -125,8 +124,9 @@ class MariaDbBinlogSource(DataSource):
         if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
             self._plan = load_plan(self.options)
         latest = end_at_load(options) if self._latest is None else self._latest
+        reader = self._range_of(options, self._plan, schema, latest)
         self._handed_out = True
-        return ServerRangeReader(options, self._plan.project(schema), latest, self._load or uuid.uuid4().hex)
+        return reader
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader | RefusedStream:  # noqa: N802  (Spark's name)
         try:
@@ -175,6 +175,11 @@ class MariaDbBinlogSource(DataSource):
         from streaming_source.stream import ChangeStreamReader
 
         return ChangeStreamReader(options, plan.project(schema))
+
+    def _range_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType, latest: ServerEnd) -> PlannedReader:
+        from streaming_source.batch.server import ServerRangeReader
+
+        return ServerRangeReader(options, plan.project(schema), latest, self._load or uuid.uuid4().hex)
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles the instance once for the processes on the driver and, after it has asked for a reader, once

@@ -6,22 +6,19 @@ keeps a table from being compared, as an error of ours; of a mirror, such a tabl
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
-from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
-from streaming_source.auditing.columns import compared_columns, key_columns
-from streaming_source.auditing.differences import FoundDifferences, find_differences
+from streaming_source.auditing.comparison import Comparison
 from streaming_source.auditing.from_mirror import mirrored_copies
-from streaming_source.auditing.mirrored_rows import AS_IT_IS, MirroredRows, mirrored_rows
+from streaming_source.auditing.mirrored_rows import mirrored_rows
 from streaming_source.auditing.records import make_records, write_records
-from streaming_source.auditing.repair_request import AskedOf, ask_for_repair, make_requests
-from streaming_source.auditing.result import KINDS, AuditResult, LeftOut, TableAudit
-from streaming_source.auditing.sources import position_now, read_source, source_options, value_policy
-from streaming_source.auditing.targets import as_table, read_target
-from streaming_source.auditing.typed_errors import typed_errors
+from streaming_source.auditing.repair_request import AskedOf, make_requests
+from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
+from streaming_source.auditing.second_look import second_looks
+from streaming_source.auditing.sources import position_now, source_options, value_policy
+from streaming_source.auditing.targets import as_table
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.ruling.hash_key import read_hash_key
 
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming_source.auditing.comparison import Look
     from streaming_source.auditing.from_mirror import MirroredCopy
     from streaming_source.ruling.hash_key import HashKey
 
@@ -95,7 +93,7 @@ def audit(
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
         if not isinstance(value, int) or not 1 <= value <= most:
             raise ConfigError(f"{name}={value} is not a number from 1 to {most}.")
-    compared = _Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
+    compared = Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
     if mirror is not None:
         if tables is not None or at is not None:
             raise ConfigError(
@@ -120,7 +118,7 @@ def audit(
     position = at or position_now(compared.options, next(iter(tables)))
     given = keys or {}
     found = side_by_side(
-        *(spark, lambda table: compared.audited(table, tables[table], position, given.get(table)), tables),
+        *(spark, lambda table: compared.audited(table, tables[table], position, given.get(table)).audit, tables),
         at_once=AT_ONCE,
         name="audit",
     )
@@ -128,7 +126,7 @@ def audit(
 
 
 def _of_mirror(
-    compared: _Comparison,
+    compared: Comparison,
     control: str,
     keys: Mapping[str, Collection[str]],
     key: HashKey | None,
@@ -142,13 +140,17 @@ def _of_mirror(
     if record:
         make_records(compared.spark, control)  # before the hours that a comparison may take
 
+    def look(copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look:
+        policy = value_policy(compared.options, copy.table)
+        way = mirrored_rows(copy.mode, copy.rules, copy.definition, policy, key)
+        asked = AskedOf(control, copy.mirror, copy.batch) if repair and last else None
+        names = keys.get(copy.table, way.keys(copy.keys))
+        arguments = (copy.table, copy.target, copy.position, names, way, asked)
+        return compared.audited(*arguments, before=before, keep=not last)
+
     def compare(copy: MirroredCopy) -> TableAudit | LeftOut:
         try:
-            policy = value_policy(compared.options, copy.table)
-            way = mirrored_rows(copy.mode, copy.rules, copy.definition, policy, key)
-            asked = AskedOf(control, copy.mirror, copy.batch) if repair else None
-            names = keys.get(copy.table, way.keys(copy.keys))
-            return compared.audited(copy.table, copy.target, copy.position, names, way, asked)
+            return second_looks(compared.spark, compared.options, control, copy, look, repair=repair)
         except ReplicaError as error:
             told = compared.altered(copy) if isinstance(error, SchemaError) else None
             return LeftOut(copy.table, f"{type(error).__name__}: {told or error}")
@@ -160,92 +162,3 @@ def _of_mirror(
     if record:
         write_records(compared.spark, control, result)
     return result
-
-
-class _Comparison(NamedTuple):
-    """The arguments that all tables of an audit are compared by."""
-
-    spark: SparkSession
-    options: Mapping[str, str]
-    ignore: tuple[str, ...]
-    buckets: int
-    shown: int
-
-    def audited(
-        self,
-        table: str,
-        copy: Any,
-        position: str,
-        keys: Collection[str] | None,
-        way: MirroredRows = AS_IT_IS,
-        asked: AskedOf | None = None,
-    ) -> TableAudit:
-        """Compare a table with its copy; `asked`: the mirror that is asked to repair what differs."""
-        begun = time.monotonic()
-        with typed_errors():
-            target = read_target(self.spark, table, copy)
-            source = way.of_table(read_source(self.spark, self.options, table, position))
-            copied = way.of_target(target.rows)
-            columns = compared_columns(table, source.schema, copied.schema, self.ignore)
-            rows = ComparedRows(columns, key_columns(table, source.schema, keys), self.buckets)
-            ours = bucket_summaries(source, rows, source=True)
-            theirs = bucket_summaries(copied, rows, source=False)
-            differing = [number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number)]
-            differences = FoundDifferences(dict.fromkeys(KINDS, 0), ())
-            if differing:
-                differences = find_differences(source, copied, rows, differing, self.shown)
-            repair = _asked(asked, way, table, position, (source, copied), rows, differing)
-        here, there = (sum(found.values(), BucketSummary()) for found in (ours, theirs))
-        return TableAudit(
-            table=table,
-            target=target.name,
-            version=target.version,
-            position=position,
-            source_rows=here.rows,
-            target_rows=there.rows,
-            source_hash=here.text,
-            target_hash=there.text,
-            buckets=self.buckets,
-            differing_buckets=len(differing),
-            counts=differences.counts,
-            differences=differences.examples,
-            keys=rows.keys,
-            seconds=time.monotonic() - begun,
-            repair=repair,
-        )
-
-    def altered(self, copy: MirroredCopy) -> str | None:
-        """Tell that a table has other columns now than its mirror knows; None where it has not, or cannot be asked."""
-        try:
-            with typed_errors():
-                columns = read_source(self.spark, self.options, copy.table, copy.position).columns
-        except ReplicaError:
-            return None
-        now = {name.casefold() for name in columns}
-        known = {column.name.casefold(): column.hidden for column in copy.definition.columns}
-        shown = {name for name, hidden in known.items() if not hidden}
-        if shown <= now <= known.keys():
-            return None
-        told = f"{copy.table} was altered behind {copy.position}, up to which its target is."
-        return f"{told} Audit it again when the mirror has followed."
-
-
-def _asked(
-    asked: AskedOf | None,
-    way: MirroredRows,
-    table: str,
-    position: str,
-    sides: tuple[DataFrame, DataFrame],
-    rows: ComparedRows,
-    differing: Collection[int],
-) -> str | None:
-    """Ask for the repair of rows that differ; return what is told of it."""
-    if asked is None or not differing:
-        return None
-    if way != AS_IT_IS:
-        return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resync"
-    try:
-        ask_for_repair(asked, table, position, sides, rows, differing)
-    except ReplicaError as error:
-        return str(error)
-    return "the mirror is asked for it"

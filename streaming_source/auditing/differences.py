@@ -1,8 +1,8 @@
 """The rows that differ, in the buckets that do: which are missing in the copy, extra, different or doubled.
 
-In: both sides and the numbers of the buckets. Out: how many rows of each kind there are, and a few of each with both
-sides' values. Spark groups the rows of these buckets by key, and only those that differ are kept; what is brought to
-the driver is bounded by `shown`.
+In: both sides and the numbers of the buckets; of a second look, what differed in the first. Out: how many rows of each
+kind there are, and a few of each with both sides' values. Spark groups the rows of these buckets by key, and only those
+that differ are kept; what is brought to the driver is bounded by `shown`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,37 @@ MOST_NAMED: Final = 0.5
 
 
 class FoundDifferences(NamedTuple):
-    """The rows of each kind, and some of them."""
+    """The rows of each kind, and some of them. `buckets`: how many have such a row; `passed`: the rows that differ, and
+    did not in the look before; `rows`: what a next look is to compare with, where it is wanted.
+    """
 
     counts: dict[str, int]
     examples: tuple[Difference, ...]
+    buckets: int = 0
+    passed: int = 0
+    rows: DataFrame | None = None
 
 
 def find_differences(
-    source: DataFrame, target: DataFrame, compared: ComparedRows, buckets: Collection[int], shown: int
+    source: DataFrame,
+    target: DataFrame,
+    compared: ComparedRows,
+    buckets: Collection[int],
+    shown: int,
+    *,
+    before: DataFrame | None = None,
+    keep: bool = False,
 ) -> FoundDifferences:
-    """Compare the rows of these buckets by key.
+    """Compare the rows of these buckets by key. `before`: what differed in an earlier look; of the rows that differ now
+    those count that did so, with the same row of the copy. `keep`: return what the next look needs.
 
     Raises:
         ConfigError: two rows of the table have one key.
     """
     from pyspark.sql import functions as f
 
-    found = differing_keys(source, target, compared, buckets).persist()
+    every = differing_keys(source, target, compared, buckets).persist()
+    found = every if before is None else every.join(before, _same_row(every, before), "left_semi")
     try:
         counts = {row["kind"]: row["rows"] for row in found.groupBy("kind").agg(f.sum("rows").alias("rows")).collect()}
         if _AMBIGUOUS in counts:
@@ -50,13 +64,25 @@ def find_differences(
                 f"{', '.join(compared.keys)} tells rows of the table not apart: two have one key.",
                 hint="Give all columns of a unique key (keys), or () to compare whole rows.",
             )
-        return FoundDifferences({kind: int(counts.get(kind, 0)) for kind in KINDS}, _examples(found, compared, shown))
+        return FoundDifferences(
+            {kind: int(counts.get(kind, 0)) for kind in KINDS},
+            _examples(found, compared, shown),
+            found.select(compared.bucket(f.col("key"))).distinct().count(),
+            0 if before is None else every.count() - found.count(),
+            found.select("key", _COPY).localCheckpoint() if keep else None,  # read once more, it would be others
+        )
     finally:
-        found.unpersist()
+        every.unpersist()
+
+
+def _same_row(found: DataFrame, before: DataFrame) -> Column:
+    return (found["key"] == before["key"]) & found[_COPY].eqNullSafe(before[_COPY])
 
 
 def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows, buckets: Collection[int]) -> DataFrame:
-    """Return a row a key that differs: `key`, `kind`, `rows` of that kind, and both sides' values as text."""
+    """Return a row a key that differs: `key`, `kind`, `rows` of that kind, both sides' values as text, and the hash of
+    the copy's row.
+    """
     from pyspark.sql import functions as f
 
     ours = _side(source, compared, buckets, source=True)
@@ -71,13 +97,16 @@ def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows,
             f.count_distinct("hash").alias("hashes"),
             f.first(f.when(is_ours, f.col("texts")), ignorenulls=True).alias("source"),
             f.first(f.when(~is_ours, f.col("texts")), ignorenulls=True).alias("target"),
+            f.max(f.when(~is_ours, f.col("hash"))).alias(_COPY),
         )
     )
     kind, rows = _by_key() if compared.keys else _by_row()
-    return grouped.select("key", kind.alias("kind"), rows.alias("rows"), "source", "target").filter("kind IS NOT NULL")
+    told = grouped.select("key", kind.alias("kind"), rows.alias("rows"), "source", "target", _COPY)
+    return told.filter("kind IS NOT NULL")
 
 
 _AMBIGUOUS: Final = "ambiguous"
+_COPY: Final = "copy_hash"
 
 
 def _by_key() -> tuple[Column, Column]:

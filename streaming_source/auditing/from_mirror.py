@@ -7,6 +7,7 @@ Refused: what is no control table.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
@@ -16,8 +17,11 @@ from streaming_source.auditing.result import LeftOut
 from streaming_source.schema.target_modes import live_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from pyspark.sql import Row, SparkSession
 
+    from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
 
 _COLUMNS: Final = (
@@ -30,7 +34,9 @@ _DROPPED: Final = "dropped"
 
 
 class MirroredCopy(NamedTuple):
-    """A target as a control row has it."""
+    """A target as a control row has it. `above`: the tables whose rows take rows of this one along by foreign keys,
+    through all levels; `unknown`: some of them are none of the mirror's, so that not all are known.
+    """
 
     table: str
     target: str
@@ -41,6 +47,8 @@ class MirroredCopy(NamedTuple):
     mode: str
     rules: str | None
     definition: TableSchema
+    above: frozenset[TableName] = frozenset()
+    unknown: bool = False
 
 
 def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCopy], list[LeftOut]]:
@@ -58,6 +66,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
             f"{control} is not the control table of a mirror: {str(error).strip().splitlines()[0]}",
             hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
         ) from error
+    parents = {(row["source_database"], row["source_table"]): _parents(row["definition"]) for row in rows}
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
         table = f"{row['source_database']}.{row['source_table']}"
@@ -65,7 +74,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
             left_out.append(LeftOut(table, f"its target has the mode {row['mode']}: it holds changes, not rows"))
         elif row["state"] == _CURRENT:
             try:
-                copies.append(_copy(spark, table, row))
+                copies.append(_copy(spark, table, row, parents))
             except DataLossError as error:
                 left_out.append(LeftOut(table, str(error)))
         elif row["state"] != _DROPPED:
@@ -73,8 +82,17 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     return copies, left_out
 
 
-def _copy(spark: SparkSession, table: str, row: Row) -> MirroredCopy:
-    definition = tables_from_json(row["definition"])[row["source_database"], row["source_table"]]
+def _copy(
+    spark: SparkSession, table: str, row: Row, parents: Mapping[TableName, Collection[TableName]]
+) -> MirroredCopy:
+    name = row["source_database"], row["source_table"]
+    definition = tables_from_json(row["definition"])[name]
+    above: set[TableName] = set()
+    left = [name]
+    while left:
+        new = set(parents.get(left.pop(), ())) - above
+        above |= new
+        left += new
     return MirroredCopy(
         table=table,
         target=f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}",
@@ -85,4 +103,12 @@ def _copy(spark: SparkSession, table: str, row: Row) -> MirroredCopy:
         mode=row["mode"],
         rules=row["rules"],
         definition=definition,
+        above=frozenset(above),
+        unknown=not above <= parents.keys(),
     )
+
+
+def _parents(definition: str | None) -> set[TableName]:
+    """Return the tables that a table's foreign keys with CASCADE and SET NULL refer to, as the mirror keeps them."""
+    keys = json.loads(definition or "{}").get("cascades") or ()
+    return {(str(key[1][0]), str(key[1][1])) for key in keys}

@@ -61,8 +61,9 @@ def ask_for_repair(
     sides: tuple[DataFrame, DataFrame],
     compared: ComparedRows,
     buckets: Collection[int],
+    before: DataFrame | None = None,
 ) -> None:
-    """Leave the request to repair the rows of these buckets that differ.
+    """Leave the request to repair the rows of these buckets that differ; `before`: and differed in an earlier look.
 
     Raises:
         ConfigError: the table is compared by whole rows, or too many rows differ.
@@ -71,7 +72,8 @@ def ask_for_repair(
 
     if not compared.keys:
         raise ConfigError(f"{table} has no key to repair rows by.", hint="Read the table again (mirror_resync).")
-    found = differing_keys(*sides, compared, buckets).select("key").persist()
+    found = differing_keys(*sides, compared, buckets).select("key")
+    found = (found if before is None else found.join(before, "key", "left_semi")).persist()
     try:
         rows = _rows(*sides, compared, found).limit(MOST_ROWS + 1).toArrow()
     finally:

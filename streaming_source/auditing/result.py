@@ -66,6 +66,7 @@ class TableAudit:
         keys: the columns that tell rows apart; empty where whole rows are compared.
         seconds: how long it took.
         repair: where it was asked for and something differs, that the mirror is asked, or why it is not.
+        cascaded: rows that differed only because foreign keys changed them on the server behind the position.
         equal: whether the copy has exactly the table's rows.
     """
 
@@ -84,6 +85,7 @@ class TableAudit:
     keys: tuple[str, ...]
     seconds: float
     repair: str | None = None
+    cascaded: int = 0
 
     @property
     def equal(self) -> bool:
@@ -147,7 +149,8 @@ class AuditResult:
             at = "" if table.version is None else f" version {table.version}"
             compared = f"{table.source_rows:,} rows, hash {table.source_hash}"
             if table.equal:
-                yield one_line(f"  equal      {table.table} = {table.target}{at}: {compared}")
+                later = f"; {table.cascaded:,} that foreign keys changed behind it" if table.cascaded else ""
+                yield one_line(f"  equal      {table.table} = {table.target}{at}: {compared}{later}")
                 continue
             counts = ", ".join(f"{count:,} {kind}" for kind, count in table.counts.items() if count)
             yield one_line(
@@ -197,6 +200,7 @@ def _table_json(table: TableAudit) -> dict[str, Any]:
         "keys": list(table.keys),
         "seconds": round(table.seconds, 3),
         "repair": table.repair,
+        "cascaded": table.cascaded,
         "differences": [
             {"kind": one.kind, "rows": one.rows, "key": one.key, "source": one.source, "target": one.target}
             for one in table.differences

@@ -28,6 +28,7 @@ NO_BATCH: Final = -1
 _DEFAULTS: Final = "defaults"
 _CASCADES: Final = "cascades"
 _MISSED: Final = "missed"
+_PUT_OFF: Final = "put_off"
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -60,6 +61,17 @@ COLUMNS: Final = (
     ("tries", "INT", "how often the table was begun again since it was last current"),
 )
 """Name, type and meaning of each column."""
+
+
+class PutOff(NamedTuple):
+    """Tell that what foreign keys cascaded into a table is still to be followed, because rows of it, or of tables above
+    it, were being read. `since`: GTID position behind which that may lie; `read`: its own rows were read since; `lost`:
+    rows above it may have gone since.
+    """
+
+    since: str
+    read: bool
+    lost: bool
 
 
 def defined(table: TableSchema, defaults: Defaults) -> str:
@@ -111,7 +123,7 @@ class ControlRow(NamedTuple):
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
         """Return the row with another definition of its table."""
         known = json.loads(self.definition)
-        kept = {key: known[key] for key in (_CASCADES, _MISSED) if key in known}
+        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF) if key in known}
         return self._replace(definition=_more(defined(table, defaults), kept))
 
     @property
@@ -137,6 +149,18 @@ class ControlRow(NamedTuple):
     def with_missed(self, why: str) -> ControlRow:
         """Return the row of a table that is to be read again for its foreign keys."""
         return self._replace(definition=_more(self.definition, {_MISSED: why}))
+
+    @property
+    def put_off(self) -> PutOff | None:
+        """What foreign keys changed in the target and is still to be followed; None: nothing."""
+        if f'"{_PUT_OFF}"' not in self.definition:
+            return None
+        found = json.loads(self.definition).get(_PUT_OFF)
+        return None if found is None else PutOff(*found)
+
+    def with_put_off(self, put_off: PutOff | None) -> ControlRow:
+        """Return the row with other cascades to follow."""
+        return self._replace(definition=_more(self.definition, {_PUT_OFF: put_off}))
 
     @property
     def live(self) -> bool:

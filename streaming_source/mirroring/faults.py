@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from replica.errors import DataLossError, RelayError, SchemaError
+from replica.errors import DataLossError, DisconnectedError, RelayError, SchemaError
 from streaming_source.mirroring.full_disk import FULL, texts_of
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
     for error in errors:
         if not isinstance(error, SPARK_ERRORS):
             continue
-        told = told_by(error).casefold()
-        if any(words in told for words in (*_BROKEN_OFF, *_LOST)):
+        if of_machine(error):
             return error
         texts = texts_of(error)
         if _names(texts, RelayError) or _names(texts, DataLossError):  # the rows of the batch cannot be read
@@ -55,6 +54,26 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         if not written and any(words in text.casefold() for text in texts for words in _FULL):
             return error
     return None
+
+
+def raise_fault(error: Exception) -> None:
+    """Raise an error that is not the fault of the one table whose rows were looked for, or changed."""
+    fault = fault_of_all([error], written=1)
+    if fault is not None:
+        raise fault from None
+
+
+def of_machine(error: Exception) -> bool:
+    """Tell whether Spark broke a job off, or lost an executor."""
+    told = told_by(error).casefold() if isinstance(error, SPARK_ERRORS) else ""
+    return any(words in told for words in (*_BROKEN_OFF, *_LOST))
+
+
+def is_away(error: Exception) -> bool:
+    """Tell whether the server could not be reached."""
+    return isinstance(error, DisconnectedError) or (
+        isinstance(error, SPARK_ERRORS) and _names((told_by(error), *texts_of(error)), DisconnectedError)
+    )
 
 
 def other_definition(error: Exception) -> bool:

@@ -8,7 +8,6 @@ of them, or with the machine, ends the query; the batch then comes again.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, PrerequisiteError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
+from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.cascading.cascades import Cascades
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
@@ -26,7 +26,6 @@ from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
-from streaming_source.mirroring.hadoop_text import hadoop_text
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import lag_at
 from streaming_source.mirroring.merge_settings import TargetSize
@@ -40,7 +39,6 @@ from streaming_source.mirroring.table_part import TablePart, kept_in
 from streaming_source.mirroring.table_work import TableWork
 from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
-from streaming_source.offsets.offset import SourceOffset
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
 from streaming_source.queries.side_by_side import side_by_side
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.source_tables import SourceTable, SourceTables
+    from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.reading_options import ReadAgain
 
 QUERY_ID = "sql.streaming.queryId"
@@ -63,8 +62,6 @@ _HIDDEN = (
     "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
     "the account."
 )
-
-_NO_OFFSET = "Start the mirror again, with the checkpoint as it was."
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +154,7 @@ class MirrorSink:
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
             rows = {**self._rows, **self._run(works)}
-            rows = self._cascaded(batch, number, facts, rows, end)
+            rows = self._cascaded(batch, number, facts, rows, begun, end)
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
@@ -167,7 +164,7 @@ class MirrorSink:
             rows[name] = _aside(rows[name], ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name))))
         for name, row in rows.items():
             if row.live:
-                whole = not _is_read(name, end) and row.missed is None
+                whole = not _is_read(name, end) and row.missed is None and row.put_off is None
                 row = row._replace(  # noqa: PLW2901
                     state=CURRENT if whole else READING,
                     position=str(end.position),
@@ -191,10 +188,11 @@ class MirrorSink:
         number: int,
         facts: BatchFacts,
         rows: dict[TableName, ControlRow],
+        begun: Collection[TableName],
         end: SourceOffset,
     ) -> dict[TableName, ControlRow]:
         """Bring in what foreign keys changed beside the batch."""
-        rows, stopped = self._cascades.follow(batch, number, facts, rows, lambda name: _is_read(name, end))
+        rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
         return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
 
     def _refuse(self, end: SourceOffset) -> None:
@@ -341,15 +339,6 @@ class MirrorSink:
             if name in found.tables:
                 self._rows[name] = _begun(targets, name, found)
         widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
-
-
-def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
-    """Return where a batch ends, as the checkpoint says: Spark writes it there before the batch runs."""
-    path = f"{checkpoint}/offsets/{number}"
-    written = hadoop_text(spark, path)
-    if written is None:
-        raise ConfigError(f"{path} is not there: the checkpoint was changed while its mirror runs.", hint=_NO_OFFSET)
-    return SourceOffset.parse(json.loads(written.splitlines()[-1]))
 
 
 def _is_read(name: TableName, end: SourceOffset) -> bool:

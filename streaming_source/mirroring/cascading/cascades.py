@@ -5,26 +5,31 @@ the rows that ON DELETE CASCADE took, and with the NULLs of SET NULL; the rows o
 told which rows those are, the table's row says so, and the table is read again once nothing above it is being read.
 
 The walk goes down from the tables whose rows went, and only looks. What it finds is done from below: a batch that comes
-again finds what is left of it.
+again finds what is left of it. What goes into tables that are being read, or through them, is put off: when all their
+rows are there, one walk over all changes since finds it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from functools import cache, partial
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import SchemaError
+from replica.errors import ReplicaError, SchemaError
+from streaming_source.mirroring.batch_facts import look_through
 from streaming_source.mirroring.cascading.links import ask_keys, keys_behind, links_by_parent
+from streaming_source.mirroring.cascading.past_changes import past_changes
+from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
 from streaming_source.mirroring.cascading.walk import CascadeWalk
 from streaming_source.mirroring.cascading.walk_rows import WalkRows
 from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING
-from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
+from streaming_source.mirroring.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.outlines.touched_tables import DELETES
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.statement_scope import statements_of
+from streaming_source.mirroring.table_part import kept_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -37,11 +42,12 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.cascading.links import Link
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.offsets.offset import SourceOffset
 
 _CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. It is read again."
-_READ: Final = (
-    "rows that foreign keys took while the table was read may still be there. Audit it, with repair, or have it read "
-    "again while no rows of the tables above it are deleted."
+_PAST: Final = (
+    "what foreign keys cascaded into it while tables were read is not known: the changes since {since} cannot be read "
+    "once more ({error}). It is read again."
 )
 READ_AGAIN_EVERY_S: Final = 600.0
 """A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
@@ -57,8 +63,6 @@ class Cascades:
         self._whole: set[TableName] | None = None
         """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
         self._read: dict[TableName, float] = {}
-        self._gone: dict[TableName, set[TableName]] = {}
-        """The tables that lost rows since, by the table below them whose rows still come."""
         self._others: dict[TableName, tuple[Cascade, ...]] = {}
 
     def follow(
@@ -67,11 +71,14 @@ class Cascades:
         number: int,
         facts: BatchFacts,
         rows: Mapping[TableName, ControlRow],
+        begun: Collection[TableName],
+        end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> tuple[dict[TableName, ControlRow], dict[TableName, SchemaError]]:
         """Return the tables' rows behind what was cascaded, and the errors of those that are to be set aside.
 
-        `reading`: whether rows of a table are still to come behind the batch.
+        `begun`: tables that are read again from this batch on; `end`: where it ends; `reading`: whether rows of a table
+        are still to come behind it.
         """
         found = dict(rows)
         if self._settings.on_cascade == "ignore":
@@ -81,24 +88,99 @@ class Cascades:
         # What a statement of the batch took away may have cascaded before it.
         keys = {name: dict.fromkeys((*(row.cascades or ()), *earlier[name])) for name, row in found.items()}
         links = links_by_parent({**self._of_others(keys), **keys})
-        before = self._whole
-        if before is None:
-            before = {name for name, row in found.items() if row.state == CURRENT}
-        whole = before | {name for name, row in found.items() if _made(row, facts, reading)}
-        self._whole = {name for name, row in found.items() if row.live and not reading(name)}
-        errors: dict[TableName, SchemaError] = {}
-        if links:
-            walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), links, whole)
-            walk.go(facts.touched)
-            if self._settings.on_cascade == "stop":
-                errors = {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
-            else:
-                self._follow(batch.sparkSession, walk, found, links)
-            self._again(number, found, links, reading)
-            self._tell_of_reads(facts, found, links, reading)
+        coming = self._coming(facts, found, begun, reading)
+        spark, checkpoint = batch.sparkSession, self._settings.checkpoint
+        above = tables_above(found, links)
+        put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
+        waiting_now = {name for name, row in found.items() if row.put_off is not None}
+        ready = due(found, above, reading) if end.part is None else set()
+        walks = []
+        if direct := _without(waiting_now, links):
+            walks.append(CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming))
+            walks[0].go(facts.touched)
+        errors = self._done(spark, walks, found, links)
+        if ready:
+            errors |= self._catch_up(spark, ready, found, links, above, end)
+        self._again(number, found, links, reading)
         return found, errors
 
-    def _follow(
+    def _coming(
+        self,
+        facts: BatchFacts,
+        rows: Mapping[TableName, ControlRow],
+        begun: Collection[TableName],
+        reading: Callable[[TableName], bool],
+    ) -> set[TableName]:
+        """Return the tables of which the batch has a part of the changes alone: rows were still to come before it."""
+        before = self._whole
+        if before is None:
+            before = {name for name, row in rows.items() if row.state == CURRENT}
+        whole = before | {name for name, row in rows.items() if _made(row, facts, reading)}
+        self._whole = {name for name, row in rows.items() if row.live and not reading(name)}
+        read = {name for name, table in facts.tables.items() if table.reads}
+        return {name for name in rows if name not in whole or name in read or name in begun or reading(name)}
+
+    def _catch_up(
+        self,
+        spark: SparkSession,
+        ready: Collection[TableName],
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+        above: Mapping[TableName, Collection[TableName]],
+        end: SourceOffset,
+    ) -> dict[TableName, SchemaError]:
+        """Follow what was put off, over all changes since; `ready`: tables of which, and above which, all is there."""
+        told = {name: one for name in ready if (one := rows[name].put_off) is not None}
+        errors: dict[TableName, SchemaError] = {}
+        if any(one.lost for one in told.values()):
+            since = lowest(one.since for one in told.values())
+            scope = {one for name in told for one in (name, *above[name])}
+            read = {name for name in scope & rows.keys() if (one := rows[name].put_off) is not None and one.read}
+            _log.info("%s: following what foreign keys cascaded since %s", _named(told), since)
+            begun = time.monotonic()
+            past: DataFrame | None = None
+            try:
+                past = past_changes(spark, self._settings, since, str(end.position))
+                past.persist(kept_in(spark, self._settings))
+                facts = look_through(past)
+                below = _without(rows.keys() - scope, links)
+                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read)
+                walk.go(facts.touched)
+                errors = self._done(spark, [walk], rows, links)
+            except (ReplicaError, *SPARK_ERRORS) as error:
+                if of_machine(error):
+                    raise
+                if is_away(error):
+                    _log.warning("%s: %s It is tried again behind the next batch.", _named(told), error)
+                    return errors
+                missed = _PAST.format(since=since or "the beginning", error=type(error).__name__)
+                _log.warning("%s: %s", _named(told), error)
+                self._miss(rows, dict.fromkeys(told, missed))
+            finally:
+                if past is not None:
+                    past.unpersist()
+            _log.info("%s: followed in %.1f s", _named(told), time.monotonic() - begun)
+        for name in told:
+            rows[name] = rows[name].with_put_off(None)
+        return errors
+
+    def _done(
+        self,
+        spark: SparkSession,
+        walks: Iterable[CascadeWalk],
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+    ) -> dict[TableName, SchemaError]:
+        """Do what walks found, as `onCascade` says; return the errors of tables that are to be set aside."""
+        errors: dict[TableName, SchemaError] = {}
+        for walk in walks:
+            if self._settings.on_cascade == "stop":
+                errors |= {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
+            else:
+                self._write(spark, walk, rows, links)
+        return errors
+
+    def _write(
         self,
         spark: SparkSession,
         walk: CascadeWalk,
@@ -113,32 +195,15 @@ class Cascades:
             try:
                 walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))
             except SPARK_ERRORS as error:
-                fault = fault_of_all([error], written=1)
-                if fault is not None:
-                    raise fault from None
+                raise_fault(error)
                 missed[name] = f"what foreign keys changed could not be written: {type(error).__name__}."
+        self._miss(rows, missed)
+
+    def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
         for name, why in missed.items():
             if rows[name].missed is None:
                 _log.warning("%s: %s", ".".join(name), why)
                 rows[name] = rows[name]._replace(error=why).with_missed(why)
-
-    def _tell_of_reads(
-        self,
-        facts: BatchFacts,
-        rows: dict[TableName, ControlRow],
-        links: Mapping[TableName, list[Link]],
-        reading: Callable[[TableName], bool],
-    ) -> None:
-        """Tell of tables above whose rows some went while theirs were read: what cascaded between the moment of a
-        reading and the position that it was brought to is in no binlog, and may have stayed.
-        """
-        coming = {name for name in rows if reading(name) or (name in facts.tables and facts.tables[name].reads)}
-        gone = {name for name, bits in facts.touched.items() if bits & DELETES}
-        self._gone = {name: self._gone.get(name, set()) | gone & over for name, over in _above(coming, links).items()}
-        for name in coming & facts.tables.keys():
-            if facts.tables[name].reads and self._gone[name] and rows[name].live and rows[name].error is None:
-                _log.warning("%s: %s", ".".join(name), _READ)
-                rows[name] = rows[name]._replace(error=_READ)
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
         """Give each table the foreign keys that it has behind the batch."""
@@ -174,7 +239,7 @@ class Cascades:
     ) -> None:
         """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
         now = time.monotonic()
-        over = _above({name for name, row in rows.items() if row.missed is not None}, links)
+        over = tables_above({name for name, row in rows.items() if row.missed is not None}, links)
         for name in uppermost(over):
             row, tables = rows[name], {name, *over[name]} & rows.keys()
             coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
@@ -194,6 +259,12 @@ def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], boo
     """Tell whether the table was made in this batch, and nothing of it is read: all of its rows are changes."""
     changes = facts.tables.get(row.name)
     return row.batch == NO_BATCH and not reading(row.name) and (changes is None or not changes.reads)
+
+
+def _without(children: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, list[Link]]:
+    """Return the foreign keys that are not of these tables."""
+    kept = {parent: [link for link in some if link.child not in children] for parent, some in links.items()}
+    return {parent: some for parent, some in kept.items() if some}
 
 
 def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
@@ -218,20 +289,8 @@ def _parents(row: ControlRow) -> list[TableName]:
     return [key.parent for key in row.cascades or ()]
 
 
-def _above(names: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, set[TableName]]:
-    """Return the tables that each of these refers to, through all levels."""
-    parents: dict[TableName, set[TableName]] = {}
-    for parent, some in links.items():
-        for link in some:
-            parents.setdefault(link.child, set()).add(parent)
-    found: dict[TableName, set[TableName]] = {}
-    for name in names:
-        over, left = found.setdefault(name, set()), [name]
-        while left:
-            new = parents.get(left.pop(), set()) - over
-            over |= new
-            left += new
-    return found
+def _named(names: Iterable[TableName]) -> str:
+    return ", ".join(sorted(".".join(name) for name in names))
 
 
 def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:

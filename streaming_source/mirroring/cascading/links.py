@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.errors import ServerError
 from replica.handshake.ask import ask
 from replica.handshake.registration import Query
 from replica.table_reader.cascades import QUOTED, Cascade, ask_cascades
+from replica.table_reader.select_list import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from replica.handshake.registration import Steps
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
+
+ORPHANS_S: Final = 60
+"""How long the server may look for rows that name none: it goes over the table once, and over the other's key."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,5 +83,31 @@ def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[Table
                 _log.warning("%s.%s: the server does not tell whether a foreign key changes its rows", *name)
             found[name] = keys or ()
         return found
+
+    return asyncio.run(ask(options.connection, steps))
+
+
+def has_orphans(options: SourceOptions, link: Link) -> bool:
+    """Tell whether the server has rows that name no row by a foreign key, or does not say so in ORPHANS_S.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+    pairs = list(zip(link.key.columns, link.key.parent_columns, strict=True))
+    same = " AND ".join(f"c.{quoted(column)} = p.{quoted(of)}" for column, of in pairs)
+    named = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column, _ in pairs)
+    child, parent = (".".join(map(quoted, name)) for name in (link.child, link.key.parent))
+    text = (
+        f"SET STATEMENT max_statement_time = {ORPHANS_S} FOR SELECT 1 FROM {child} c LEFT JOIN {parent} p ON {same} "  # noqa: S608  (names are quoted)
+        f"WHERE {named} AND p.{quoted(pairs[0][1])} IS NULL LIMIT 1"
+    )
+
+    def steps(_: Endpoint) -> Steps[bool]:
+        try:
+            rows = yield Query(text)
+        except ServerError as error:
+            _log.warning("%s.%s: %s", *link.child, error)
+            return True
+        return bool(rows)
 
     return asyncio.run(ask(options.connection, steps))

@@ -1,8 +1,8 @@
 """The values by which rows of other tables named rows of a parent, and that these lost in a batch.
 
 In: the change rows of the parent, the columns that a foreign key refers to, which event cascades. Out: each combination
-of values, with the place of the last change that took it away. `back`: a later one brought it again; `doubt`: changes
-of several domains took it away, and these have no order.
+of values, with the place of the last change that took it away. `doubt`: changes of several domains did, and these have
+no order.
 """
 
 from __future__ import annotations
@@ -41,11 +41,6 @@ class Lost(NamedTuple):
     at: list[Place]
     domain: list[int]
     doubt: list[bool]
-    back: list[bool]
-
-    def doubted(self) -> Lost:
-        """Return the losses, all of them in doubt."""
-        return self._replace(doubt=[True] * len(self.at))
 
     def of(self, chosen: Sequence[int]) -> Lost:
         """Return some of the losses, also one several times."""
@@ -54,39 +49,36 @@ class Lost(NamedTuple):
             [self.at[row] for row in chosen],
             [self.domain[row] for row in chosen],
             [self.doubt[row] for row in chosen],
-            [self.back[row] for row in chosen],
         )
 
 
-def lost_values(rows: DataFrame, columns: Sequence[str], event: str, *, again: bool) -> Lost:
-    """Return what rows of the parent lost by `event`, DELETE or UPDATE; `again`: tell of `back`, too.
+def lost_values(rows: DataFrame, columns: Sequence[str], event: str) -> Lost:
+    """Return what rows of the parent lost by `event`, DELETE or UPDATE.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS changes.
     """
     from pyspark.sql import functions as f
 
-    before, after, ended = f.col("before"), f.col("after"), _ended()
+    before, ended = f.col("before"), _ended()
     lost = f.when(ended, f.col("op") == "update").otherwise(f.col("op") == "delete")
     if event == "UPDATE":
-        changed = reduce(or_, (~before[name].eqNullSafe(after[name]) for name in columns))
+        changed = reduce(or_, (~before[name].eqNullSafe(f.col("after")[name]) for name in columns))
         lost = (f.col("op") == "update") & ~ended & changed
-    told = _told(rows.where(lost), before, columns, lost=True)
-    if again:
-        told = told.union(_told(rows.where(f.col("op").isin("insert", "update") & ~ended), after, columns, lost=False))
-    return latest_losses(collected(told), len(columns))
+    return latest_losses(collected(_told(rows.where(lost), before, columns)), len(columns))
 
 
 def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
-    """Return the values of rows that were inserted, in doubt each: the row may have been there, and gone, before.
+    """Return the values of rows that were inserted, each as lost there at the latest: a row of these values, if there
+    was one, had gone before.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS.
     """
     from pyspark.sql import functions as f
 
-    told = _told(rows.where((f.col("op") == "insert") & ~_ended()), f.col("after"), columns, lost=True)
-    return latest_losses(collected(told), len(columns)).doubted()
+    inserted = rows.where((f.col("op") == "insert") & ~_ended())
+    return latest_losses(collected(_told(inserted, f.col("after"), columns)), len(columns))
 
 
 def _ended() -> Column:
@@ -98,11 +90,8 @@ def _ended() -> Column:
     return f.coalesce(f.col("history"), f.lit(False))
 
 
-def _told(rows: DataFrame, image: Column, columns: Sequence[str], *, lost: bool) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    values = (image[name].alias(f"v{number}") for number, name in enumerate(columns))
-    return rows.select(*values, *places(), f.lit(lost).alias("lost"))
+def _told(rows: DataFrame, image: Column, columns: Sequence[str]) -> DataFrame:
+    return rows.select(*(image[name].alias(f"v{number}") for number, name in enumerate(columns)), *places())
 
 
 def places() -> list[Column]:
@@ -136,17 +125,12 @@ def latest_losses(told: pa.Table, width: int) -> Lost:
     values = list(zip(*(told.column(f"v{number}").to_pylist() for number in range(width)), strict=True))
     places_of = told_places(told)
     last: dict[tuple[Any, ...], int] = {}
-    there: dict[tuple[Any, ...], Place] = {}
     domains: dict[tuple[Any, ...], set[int]] = {}
-    for row, (value, (at, domain), lost) in enumerate(
-        zip(values, places_of, told.column("lost").to_pylist(), strict=True)
-    ):
+    for row, (value, (at, domain)) in enumerate(zip(values, places_of, strict=True)):
         if None in value:
             continue
         domains.setdefault(value, set()).add(domain)
-        if not lost:
-            there[value] = max(at, there.get(value, at))
-        elif value not in last or places_of[last[value]][0] < at:
+        if value not in last or places_of[last[value]][0] < at:
             last[value] = row
     kept = list(last.values())
     return Lost(
@@ -154,7 +138,6 @@ def latest_losses(told: pa.Table, width: int) -> Lost:
         at=[places_of[row][0] for row in kept],
         domain=[places_of[row][1] for row in kept],
         doubt=[len(domains[value]) > 1 for value in last],
-        back=[value in there and there[value] > places_of[row][0] for value, row in last.items()],
     )
 
 

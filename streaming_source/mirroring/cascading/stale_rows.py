@@ -66,13 +66,7 @@ def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
     Raises:
         TooManyRowsError: there are more than the driver takes.
     """
-    from pyspark.sql import functions as f
-
-    named = (("f", by.columns), ("k", by.keys), ("r", by.shown))
-    rows = target.select(
-        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named for n, name in enumerate(names))
-    )
-    found = collected(_naming(rows, lost, len(by.columns)))
+    found = collected(_naming(_named_rows(target, by), lost.values, len(by.columns)))
     numbers = {value: number for number, value in enumerate(_tuples(lost.values, "v", len(by.columns)))}
     exact = [numbers.get(value) for value in _tuples(found, "f", len(by.columns))]
     return Stale(
@@ -83,8 +77,18 @@ def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
     )
 
 
-def _naming(rows: DataFrame, lost: Lost, width: int) -> DataFrame:
-    """Return the rows that name a lost value, or one that a collation may take for it."""
+def _named_rows(target: DataFrame, by: Referring) -> DataFrame:
+    """Return rows of a target with columns f0, … by which they name others, k0, … and r0, …."""
+    from pyspark.sql import functions as f
+
+    named = (("f", by.columns), ("k", by.keys), ("r", by.shown))
+    return target.select(
+        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named for n, name in enumerate(names))
+    )
+
+
+def _naming(rows: DataFrame, values: pa.Table, width: int) -> DataFrame:
+    """Return the rows that name one of the values v0, …, or one that a collation may take for it."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
@@ -93,11 +97,11 @@ def _naming(rows: DataFrame, lost: Lost, width: int) -> DataFrame:
     def alike(value: Column, number: int) -> Column:
         return f.collate(value, _ALIKE) if kinds[number].typeName() == "string" else value
 
-    if width == 1 and len(lost.at) <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
-        values = [alike(f.lit(value), 0) for value in lost.values.column("v0").to_pylist()]
-        return rows.where(alike(f.col("f0"), 0).isin(values))
+    if width == 1 and values.num_rows <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
+        literals = [alike(f.lit(value), 0) for value in values.column("v0").to_pylist()]
+        return rows.where(alike(f.col("f0"), 0).isin(literals))
     schema = StructType([StructField(f"v{number}", kind) for number, kind in enumerate(kinds)])
-    local = f.broadcast(rows.sparkSession.createDataFrame(lost.values.select(schema.names), schema))
+    local = f.broadcast(rows.sparkSession.createDataFrame(values.select(schema.names), schema))
     pairs = (alike(f.col(f"f{n}"), n) == alike(f.col(f"v{n}"), n) for n in range(width))
     return rows.join(local, reduce(and_, pairs), "left_semi")
 
@@ -108,18 +112,40 @@ def _tuples(table: pa.Table, kind: str, width: int) -> list[Key]:
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 
+def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Referring) -> Stale:
+    """Return the rows that name none of the parents' rows by these columns `to`; `lost` is 0 for all. `alike` is false
+    where a collation may take a row that is there for the one that is named.
+
+    Raises:
+        TooManyRowsError: there are more than the driver takes.
+    """
+    from pyspark.sql import functions as f
+
+    width = len(by.columns)
+    named, there = ([f"{kind}{number}" for number in range(width)] for kind in "fv")
+    rows = _named_rows(target, by).dropna(subset=named)
+    values = parents.select(*(f.col(identifier(name)).alias(alias) for name, alias in zip(to, there, strict=True)))
+    same = reduce(and_, (f.col(one) == f.col(other) for one, other in zip(named, there, strict=True)))
+    found = collected(rows.join(values, same, "left_anti"))
+    texts = any(rows.schema[name].dataType.typeName() == "string" for name in named)
+    wanted = found.select(named).rename_columns(there)
+    doubt = found.num_rows > 0 and texts and _naming(values.toDF(*named), wanted, width).limit(1).count() > 0
+    keys = _tuples(found, "k", len(by.keys))
+    return Stale(found.drop_columns(named), keys, [0] * len(keys), [not doubt] * len(keys))
+
+
 def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Key, tuple[Place, set[int]]]:
     """Return where these keys were changed last by the table's own change rows, and in which domains.
 
     Raises:
-        TooManyRowsError: there are more changes than the driver takes.
+        TooManyRowsError: there are more changes of them than the driver takes.
     """
     from pyspark.sql import functions as f
 
     images = f.explode(f.array("before", "after")).alias("image")
     told = rows.where("op <> 'read'").select(images, *places()).where("image IS NOT NULL")
     named = (f.col("image")[name].alias(f"k{number}") for number, name in enumerate(keys))
-    found = collected(told.select(*named, "number", "ordinal", "domain"))
+    found = collected(_of_keys(told.select(*named, "number", "ordinal", "domain"), wanted, len(keys)))
     stale = set(wanted.keys)
     changes: dict[Key, tuple[Place, set[int]]] = {}
     for key, (at, domain) in zip(_tuples(found, "k", len(keys)), told_places(found), strict=True):
@@ -127,6 +153,22 @@ def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Ke
             last, domains = changes.get(key, (at, set()))
             changes[key] = max(last, at), domains | {domain}
     return changes
+
+
+def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
+    """Return the changes of these keys, so that no others come to the driver."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
+
+    names = [f"k{number}" for number in range(width)]
+    kinds = [told.schema[name].dataType for name in names]
+    if width == 1 and len(wanted.keys) <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
+        return told.where(f.col("k0").isin([value for (value,) in wanted.keys]))
+    schema = StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    local = told.sparkSession.createDataFrame(wanted.rows.select(names), schema)
+    local = f.broadcast(local.toDF(*(f"w{number}" for number in range(width))))
+    same = reduce(and_, (f.col(f"k{number}").eqNullSafe(f.col(f"w{number}")) for number in range(width)))
+    return told.join(local, same, "left_semi")
 
 
 def unchanged_since(
@@ -141,7 +183,7 @@ def unchanged_since(
         key, number, alike = stale.keys[row], stale.lost[row], stale.alike[row]
         at, domains = changes.get(key, (None, set()))
         ordered = domains <= {lost.domain[number]}
-        if key in known or key in chosen or (at is not None and ordered and at > lost.at[number]):
+        if key in known or key in chosen or (at is not None and ordered and at >= lost.at[number]):
             continue
         doubt |= lost.doubt[number] or not alike or not ordered
         chosen[key] = row

@@ -14,7 +14,7 @@ from streaming_source.mirroring.cascading.found_rows import FoundRows
 from streaming_source.mirroring.cascading.lost_values import MOST_ROWS, TooManyRowsError
 from streaming_source.mirroring.cascading.stale_rows import lost_with, unchanged_since
 from streaming_source.mirroring.cascading.walk_rows import UntoldError
-from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all
+from streaming_source.mirroring.faults import SPARK_ERRORS, raise_fault
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS, UNCHECKED, UPDATES
 from streaming_source.schema.target_modes import APPEND_LOG
@@ -36,8 +36,8 @@ _ORDER = "the order of its changes to those of that table, or whether two texts 
 
 class _Hit(NamedTuple):
     """Rows of a table that went, or were given other values in some of `columns` (None: in any). `lost` returns the
-    values of columns that they lost; None: nothing tells them, for the reason `why`. `perhaps`: they may not have been
-    there, and what is found is in doubt.
+    values of columns that they lost; None: nothing tells them, for the reason `why`. `unseen`: they went before the
+    table was read, with this loss or an earlier one, and rows below that were read before name none.
     """
 
     table: TableName
@@ -46,7 +46,7 @@ class _Hit(NamedTuple):
     why: str = ""
     level: int = 0
     columns: tuple[str, ...] | None = None
-    perhaps: bool = False
+    unseen: Lost | None = None
 
     def reaches(self, link: Link) -> str | None:
         """Return what a foreign key of another table does about it: CASCADE, SET NULL, or nothing."""
@@ -55,12 +55,21 @@ class _Hit(NamedTuple):
 
 
 class CascadeWalk:
-    """The walk of one batch. `whole`: tables of which the batch has all changes."""
+    """The walk of one batch. `whole`: tables of which it has all changes; `read`: those whose rows were read at moments
+    of it, each at another one.
+    """
 
-    def __init__(self, rows: WalkRows, links: Mapping[TableName, list[Link]], whole: Collection[TableName]) -> None:
+    def __init__(
+        self,
+        rows: WalkRows,
+        links: Mapping[TableName, list[Link]],
+        whole: Collection[TableName],
+        read: Collection[TableName] = (),
+    ) -> None:
         self._rows = rows
         self._links = links
         self._whole = whole
+        self._read = read
         self._hits: deque[_Hit] = deque()
         self._last: deque[_Hit] = deque()
         """What is looked at when all that is certain is found."""
@@ -98,8 +107,7 @@ class CascadeWalk:
             return _Hit(table, event, None, "that table is still being read.")
         if self._rows.altered(table):
             return _Hit(table, event, None, "that table was altered in the same micro-batch.")
-        again = any(self._rows.changes(link.child).reads for link in self._links[table])
-        return _Hit(table, event, lambda columns: self._rows.lost(table, columns, event, again=again))
+        return _Hit(table, event, lambda columns: self._rows.lost(table, columns, event))
 
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
@@ -110,21 +118,21 @@ class CascadeWalk:
         except TooManyRowsError:
             self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are concerned.")
         except SPARK_ERRORS as error:
-            fault = fault_of_all([error], written=1)
-            if fault is not None:
-                raise fault from None
+            raise_fault(error)
             self._miss(hit, link, action, f"Spark says {type(error).__name__}.")
         else:
             if stale is not None and stale.keys:
                 stale = self._note(hit, link, action, stale, lost)
-            if (hit.event, action) == ("DELETE", "CASCADE") and not hit.perhaps:
+            if (hit.event, action) == ("DELETE", "CASCADE"):
                 self._go_below(hit, link, stale, lost)
 
     def _look(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> tuple[Stale | None, Lost]:
-        if hit.lost is None:
-            raise UntoldError(hit.why)
         if not child.live:
             raise UntoldError(f"{_dotted(link.child)} is {child.state}.")
+        if hit.unseen is not None:
+            return self._look_for_orphans(hit, hit.unseen, link, action, child)
+        if hit.lost is None:
+            raise UntoldError(hit.why)
         lost = hit.lost(link.key.parent_columns)
         if not lost.at:
             return None, lost
@@ -134,14 +142,32 @@ class CascadeWalk:
         if not stale.keys:
             return None, lost
         found = self.found.get(link.child)
-        known = found.gone if found is not None and hit.perhaps else ()
+        known = found.gone if found is not None else ()
         changes = self._rows.changed(link.child, stale) if child.keys else {}
         chosen, doubt = unchanged_since(stale, lost, changes, known)
-        back = any(lost.back[stale.lost[row]] for row in chosen) and self._rows.changes(link.child).reads > 0
         why = self._doubt(hit, link, action, child)
-        if chosen and (doubt or back or why is not None):
+        if chosen and (doubt or why is not None):
             raise UntoldError(why or _ORDER)
         return stale.take(chosen), lost
+
+    def _look_for_orphans(
+        self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
+    ) -> tuple[Stale | None, Lost]:
+        """Find the rows that name none of the table above: of those that went there, nothing tells. Where there are
+        none, rows may have gone before they were read, and the tables below were read earlier.
+        """
+        stale = self._rows.orphans(hit.table, link, self._shown(link.child))
+        found = self.found.get(link.child)
+        known = found.gone if found is not None else ()
+        stale = stale.take([row for row, key in enumerate(stale.keys) if key not in known])
+        if not stale.keys:
+            return None, loss
+        why = self._doubt(hit, link, action, child)
+        if self._rows.altered(hit.table) or self._rows.altered(link.child):
+            why = "it, or that table, was altered meanwhile."
+        if why is not None or not all(stale.alike):
+            raise UntoldError(why or _ORDER)
+        return stale, loss
 
     def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
         """Return why the rows that are found may not be those that the server changed, or cannot be changed here."""
@@ -173,11 +199,18 @@ class CascadeWalk:
         if link.child not in self._whole or hit.level >= MOST_LEVELS:
             self._untell(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are there.")
             return
+        if self._rows.filtered(link.child):
+            self._untell(link, "DELETE", "CASCADE", f"{_dotted(link.child)} has a filter, so that rows are missing.")
+            return
         if gone is not None and gone.keys:
             self._hits.append(_Hit(link.child, "DELETE", lost_with(gone, lost, shown), level=hit.level + 1))
+        if lost.at and link.child in self._read and self._is_new("unseen", link.child):
+            last = lost.of([lost.at.index(max(lost.at))])
+            self._last.append(_Hit(link.child, "DELETE", None, unseen=last))
         if lost.at and self._rows.touched(link.child) & INSERTS and self._is_new("inserted", link.child):
+            # One of the same key went before, or it could not be inserted: what names it since before that, too.
             name = link.child
-            self._last.append(_Hit(name, "DELETE", lambda columns: self._rows.inserted(name, columns), perhaps=True))
+            self._last.append(_Hit(name, "DELETE", lambda columns: self._rows.inserted(name, columns)))
 
     def _miss(self, hit: _Hit, link: Link, action: str, why: str) -> None:
         """Note that rows of a table may have changed, and go on below it."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_source.mirroring.batch_facts import TableChanges
+from streaming_source.mirroring.cascading.links import has_orphans
 from streaming_source.mirroring.cascading.lost_values import inserted_values, lost_values
-from streaming_source.mirroring.cascading.stale_rows import Referring, last_changes, stale_rows
+from streaming_source.mirroring.cascading.stale_rows import Referring, last_changes, orphan_rows, stale_rows
 from streaming_source.mirroring.outlines.table_rows import OTHER_TYPES, rows_of_table
 from streaming_source.mirroring.rule_check import ruled_table
 from streaming_source.mirroring.statement_scope import statements_of
@@ -72,7 +73,7 @@ class WalkRows:
         """Tell whether the batch has a statement on a table."""
         return bool(statements_of(self._facts, name))
 
-    def lost(self, name: TableName, columns: Sequence[str], event: str, *, again: bool) -> Lost:
+    def lost(self, name: TableName, columns: Sequence[str], event: str) -> Lost:
         """Return what rows of a table lost, by the batch's own changes.
 
         Raises:
@@ -85,11 +86,11 @@ class WalkRows:
             if self.changes(name).partial and not set(self._named(row, columns)) <= set(row.keys):
                 raise UntoldError("images of its changes lack columns.")
             named = self._named(row, columns)
-            self._lost[known] = lost_values(self._change_rows(row, named), named, event, again=again)
+            self._lost[known] = lost_values(self._change_rows(row, named), named, event)
         return self._lost[known]
 
     def inserted(self, name: TableName, columns: Sequence[str]) -> Lost:
-        """Return the values of rows that the batch inserts, as losses in doubt; errors as with `lost`."""
+        """Return the values of rows that the batch inserts, as losses; errors as with `lost`."""
         named = self._named(self._rows[name], columns)
         return inserted_values(self._change_rows(self._rows[name], named), named)
 
@@ -98,8 +99,7 @@ class WalkRows:
         child = self._rows[link.child]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
         self._check_types(parent, link, child)
-        target, live = self._batch.sparkSession.table(child.target), _LIVE[child.mode]
-        return stale_rows(target if live is None else target.where(live), lost, by)
+        return stale_rows(self._live(child), lost, by)
 
     def changed(self, name: TableName, stale: Stale) -> dict[Key, tuple[Place, set[int]]]:
         """Return where the batch changed these rows of a target last; errors as with `lost`."""
@@ -108,9 +108,33 @@ class WalkRows:
             return {}
         return last_changes(self._change_rows(row, row.keys), row.keys, stale)
 
+    def orphans(self, parent: TableName, link: Link, shown: Sequence[str]) -> Stale:
+        """Return the rows of a target that name none of its parent's target; errors as with `lost`.
+
+        Raises:
+            UntoldError: rows on the server do so, too: it let them be written with foreign_key_checks=0.
+        """
+        child, above = self._rows[link.child], self._rows[parent]
+        by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
+        to = self._in_target(above, link.key.parent_columns)
+        self._check_types(parent, link, child)
+        found = orphan_rows(self._live(child), self._live(above), to, by)
+        if found.keys and has_orphans(self._settings.options, link):
+            raise UntoldError("rows on the server name none of that table, either.")
+        return found
+
+    def filtered(self, name: TableName) -> bool:
+        """Tell whether a rule leaves rows of a table out of its target."""
+        return self._settings.rule_of(name).where is not None
+
     def target_names(self, name: TableName, columns: Sequence[str]) -> Sequence[str]:
         """Return the names of columns in the target."""
         return self._in_target(self._rows[name], columns)
+
+    def _live(self, row: ControlRow) -> DataFrame:
+        """Return the rows of a target that are rows of the table."""
+        target, live = self._batch.sparkSession.table(row.target), _LIVE[row.mode]
+        return target if live is None else target.where(live)
 
     def _change_rows(self, row: ControlRow, names: Sequence[str]) -> DataFrame:
         """Return the batch's rows of a table, with these columns alone."""

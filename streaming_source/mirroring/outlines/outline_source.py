@@ -1,4 +1,5 @@
-"""The data source of a mirror: the stream of `mariadb-binlog`, of which each micro-batch comes as its outline.
+"""The data source of a mirror: the stream of `mariadb-binlog`, of which each micro-batch comes as its outline, and
+batch reads of a range of the binlog, as an outline too.
 
 The same options, offsets, checkpoints and errors; only what tasks yield is another thing. A mirror registers it in its
 session by itself.
@@ -6,46 +7,73 @@ session by itself.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import InputPartition
-
+from streaming_source.batch.planned_reader import PlannedReader
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import outline_schema
+from streaming_source.rows.partition import ChangePartition
 from streaming_source.source import MariaDbBinlogSource
 from streaming_source.stream import ChangeStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from replica.handshake.end import ServerEnd
+    from streaming_source.batch.planning import PlannedRange
     from streaming_source.options.source_options import SourceOptions
-    from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 
 
 @dataclass(frozen=True)
-class NumberedPartition(InputPartition):
+class NumberedPartition(ChangePartition):
     """A partition, and its place among those of its micro-batch, which are in the order of the stream."""
 
     number: int
-    partition: ChangePartition
+
+    def outline(self, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+        """Yield the outline of the partition."""
+        from streaming_source.mirroring.outlines.outline_reader import read_outline
+
+        return read_outline(ChangePartition(self.ranges), plan, self.number)
 
 
 class OutlineStreamReader(ChangeStreamReader):
     """The stream's reader, of which tasks make outlines."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [NumberedPartition(number, part) for number, part in enumerate(super().partitions(start, end))]
+        return numbered(super().partitions(start, end))
 
     def read(self, partition: NumberedPartition) -> Iterator[pa.RecordBatch]:
-        from streaming_source.mirroring.outlines.outline_reader import read_outline
-
         with spark_border():
-            yield from read_outline(partition.partition, self._plan, partition.number)
+            yield from partition.outline(self._plan)
+
+
+class OutlineRangeReader(PlannedReader):
+    """The reader of a range of the binlog. `latest` is the end of the binlog at load()."""
+
+    def __init__(self, options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> None:
+        super().__init__(options, load)
+        self._plan = plan
+        self._latest = latest
+
+    def planned(self, options: SourceOptions, load: str) -> PlannedRange:
+        from streaming_source.batch.planning import plan_range
+
+        return plan_range(options, self._plan, self._latest, load)
+
+    def partitions(self) -> list[InputPartition]:
+        return numbered(super().partitions())
+
+    def rows(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, NumberedPartition)  # noqa: S101  (`partitions` makes no others)
+        return partition.outline(self._plan)
 
 
 class OutlineSource(MariaDbBinlogSource):
@@ -61,3 +89,12 @@ class OutlineSource(MariaDbBinlogSource):
 
     def _stream_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType) -> ChangeStreamReader:  # noqa: ARG002  (it is always the same)
         return OutlineStreamReader(options, plan)
+
+    def _range_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType, latest: ServerEnd) -> PlannedReader:  # noqa: ARG002  (as above)
+        return OutlineRangeReader(options, plan, latest, self._load or uuid.uuid4().hex)
+
+
+def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
+    """Return the partitions of changes with their numbers."""
+    changes = (part for part in partitions if isinstance(part, ChangePartition))
+    return [NumberedPartition(part.ranges, number) for number, part in enumerate(changes)]

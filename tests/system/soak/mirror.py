@@ -179,6 +179,10 @@ class MirrorSoak:
     # -- rounds that end well --------------------------------------------------------------------------------------
 
     def _whole(self) -> None:
+        with self.load.without_cascades():
+            self._whole_and_audited()
+
+    def _whole_and_audited(self) -> None:
         driver = self._living()
         self._bring_in(driver)
         found = driver.audit()

@@ -13,7 +13,6 @@ LOST = Lost(
     [(10, 0)],
     [0],
     [False],
-    [False],
 )
 
 

@@ -23,7 +23,7 @@ def test_tasks_make_outlines_and_have_no_options() -> None:
     assert isinstance(reader, OutlineStreamReader)
     packed = pickle.dumps(reader)
     assert b"secret word" not in packed
-    found = list(pickle.loads(packed).read(NumberedPartition(7, partition())))  # noqa: S301  (it was made above)
+    found = list(pickle.loads(packed).read(NumberedPartition(partition().ranges, 7)))  # noqa: S301  (it was made above)
     assert found == list(read_outline(partition(), PLAN, 7)) != list(read_outline(partition(), PLAN))
 
 

@@ -1,0 +1,110 @@
+"""The second look at rows that differ where foreign keys may have changed them on the server behind the position.
+
+What CASCADE and SET NULL do is in no binlog, so a table cannot be read as it was before that: rows that went behind the
+position are not there, and the copy, which is of the position, has them. In: a copy of a mirror, and what looks at it.
+Out: the first look's outcome where no rows above the table went since; else that of a later position, up to which the
+mirror has followed by then, with those rows alone that differ in both, with the same row of the copy. Refused: a mirror
+that stands still while such rows go.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import PySparkException
+
+from replica.errors import ReplicaError
+from replica.protocol.gtid import GtidPosition, covers
+from streaming_source.auditing.from_mirror import mirrored_copies
+from streaming_source.auditing.result import LeftOut, TableAudit
+from streaming_source.auditing.sources import position_now
+from streaming_source.auditing.typed_errors import typed_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.auditing.comparison import Look
+    from streaming_source.auditing.from_mirror import MirroredCopy
+
+MOST_LOOKS: Final = 3
+"""A row that is equal in truth would have to go and come back with the same values before each of them."""
+STILL_S: Final = 120.0
+"""A mirror that has not finished a batch for so long is taken for one that stands still."""
+POLL_S: Final = 2.0
+
+
+class Looking(Protocol):
+    """Compares a copy with its table: `before` is what differed in the look before, `last` that no other follows."""
+
+    def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look: ...
+
+
+def second_looks(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    control: str,
+    copy: MirroredCopy,
+    look: Looking,
+    *,
+    repair: bool,
+) -> TableAudit | LeftOut:
+    """Compare a copy with its table, as often as it takes to tell; errors as with `look`. `repair`: the last look asks
+    for a repair.
+    """
+    before: DataFrame | None = None
+    for number in range(1, MOST_LOOKS + 1):
+        found = look(copy, before, last=number == MOST_LOOKS or not copy.above)
+        if found.differing is None or found.audit.equal:
+            break
+        now = position_now(options, copy.table)
+        if not copy.unknown and not _rows_went(spark, options, copy, now):
+            return look(copy, before, last=True).audit if repair else found.audit
+        later = _later(spark, control, copy, now)
+        if isinstance(later, LeftOut):
+            return later
+        copy, before = later, found.differing
+    return found.audit
+
+
+def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCopy, now: str) -> bool:
+    """Tell whether rows of the tables above were deleted or changed behind the position of a copy, or it is unknown."""
+    from pyspark.sql import functions as f
+
+    if now == copy.position:
+        return False
+    names = [".".join(name) for name in sorted(copy.above)]
+    asked = {"tables": ",".join(names), "operations": "delete,update"}
+    asked |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
+    try:
+        with typed_errors():
+            rows = spark.read.format("mariadb-binlog").options(**options, **asked).load()
+            there = f.concat_ws(".", "database", "table")
+            return rows.where(there.isin(names)).limit(1).count() > 0
+    except (ReplicaError, PySparkException):
+        return True
+
+
+def _later(spark: SparkSession, control: str, copy: MirroredCopy, position: str) -> MirroredCopy | LeftOut:
+    """Wait until the mirror has come to a position, and return the copy there."""
+    wanted = GtidPosition.parse(position)
+    batch, moved = copy.batch, time.monotonic()
+    while True:
+        copies, left_out = mirrored_copies(spark, control)
+        now = next((one for one in copies if one.table == copy.table), None)
+        if now is not None and covers(GtidPosition.parse(now.position), wanted):
+            return now
+        reached = max((one.batch for one in copies), default=batch)
+        if reached != batch:
+            batch, moved = reached, time.monotonic()
+        if time.monotonic() - moved > STILL_S:
+            left = next((one for one in left_out if one.table == copy.table), None)
+            return left or LeftOut(
+                copy.table,
+                f"rows differ, and foreign keys may have changed them behind {copy.position}, which no binlog tells. "
+                "That is seen when the mirror has followed, and it stands still: audit the table while the mirror "
+                "runs, or while no rows of the tables go that it refers to.",
+            )
+        time.sleep(POLL_S)

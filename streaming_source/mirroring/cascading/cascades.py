@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, SchemaError
 from streaming_source.mirroring.batch_facts import look_through
-from streaming_source.mirroring.cascading.links import ask_keys, keys_behind, links_by_parent
+from streaming_source.mirroring.cascading.kept_keys import KeptKeys
 from streaming_source.mirroring.cascading.past_changes import past_changes
 from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
 from streaming_source.mirroring.cascading.walk import CascadeWalk
@@ -28,16 +28,14 @@ from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING
 from streaming_source.mirroring.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reread import RESYNC, waiting
-from streaming_source.mirroring.statement_scope import statements_of
 from streaming_source.mirroring.table_part import kept_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
-    from replica.table_reader.cascades import Cascade
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.cascading.links import Link
     from streaming_source.mirroring.control_row import ControlRow
@@ -63,7 +61,7 @@ class Cascades:
         self._whole: set[TableName] | None = None
         """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
         self._read: dict[TableName, float] = {}
-        self._others: dict[TableName, tuple[Cascade, ...]] = {}
+        self._keys = KeptKeys(settings)
 
     def follow(
         self,
@@ -83,22 +81,17 @@ class Cascades:
         found = dict(rows)
         if self._settings.on_cascade == "ignore":
             return found, {}
-        earlier = {name: row.cascades or () for name, row in found.items()}
-        self._learn(facts, found)
-        # What a statement of the batch took away may have cascaded before it.
-        keys = {name: dict.fromkeys((*(row.cascades or ()), *earlier[name])) for name, row in found.items()}
-        links = links_by_parent({**self._of_others(keys), **keys})
+        links = self._keys.links(facts, found)
         coming = self._coming(facts, found, begun, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
         above = tables_above(found, links)
         put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
-        waiting_now = {name for name, row in found.items() if row.put_off is not None}
-        ready = due(found, above, reading) if end.part is None else set()
-        walks = []
-        if direct := _without(waiting_now, links):
-            walks.append(CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming))
-            walks[0].go(facts.touched)
-        errors = self._done(spark, walks, found, links)
+        errors: dict[TableName, SchemaError] = {}
+        ready = due(found, above, reading)
+        if direct := _without({name for name, row in found.items() if row.put_off is not None}, links):
+            walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
+            walk.go(facts.touched)
+            errors |= self._done(spark, walk, found, links)
         if ready:
             errors |= self._catch_up(spark, ready, found, links, above, end)
         self._again(number, found, links, reading)
@@ -146,7 +139,7 @@ class Cascades:
                 below = _without(rows.keys() - scope, links)
                 walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read)
                 walk.go(facts.touched)
-                errors = self._done(spark, [walk], rows, links)
+                errors = self._done(spark, walk, rows, links)
             except (ReplicaError, *SPARK_ERRORS) as error:
                 if of_machine(error):
                     raise
@@ -167,18 +160,15 @@ class Cascades:
     def _done(
         self,
         spark: SparkSession,
-        walks: Iterable[CascadeWalk],
+        walk: CascadeWalk,
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
     ) -> dict[TableName, SchemaError]:
-        """Do what walks found, as `onCascade` says; return the errors of tables that are to be set aside."""
-        errors: dict[TableName, SchemaError] = {}
-        for walk in walks:
-            if self._settings.on_cascade == "stop":
-                errors |= {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
-            else:
-                self._write(spark, walk, rows, links)
-        return errors
+        """Do what a walk found, as `onCascade` says; return the errors of tables that are to be set aside."""
+        if self._settings.on_cascade == "stop":
+            return {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
+        self._write(spark, walk, rows, links)
+        return {}
 
     def _write(
         self,
@@ -204,31 +194,6 @@ class Cascades:
             if rows[name].missed is None:
                 _log.warning("%s: %s", ".".join(name), why)
                 rows[name] = rows[name]._replace(error=why).with_missed(why)
-
-    def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
-        """Give each table the foreign keys that it has behind the batch."""
-        said = {name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}}
-        altered = {name for name, row in rows.items() if any(said.get(one) for one in (name, *_parents(row)))}
-        wanted = {name for name, row in rows.items() if row.live and (row.cascades is None or name in altered)}
-        if not wanted:
-            return
-        for name, now in ask_keys(self._settings.options, wanted).items():
-            row = rows[name]
-            texts = [one.sql for table in (name, *_parents(row)) for one in said.get(table, ())]
-            keys = keys_behind(row.cascades, now, texts)
-            if keys != row.cascades:
-                _tell_of_foreign(name, keys, rows)
-            rows[name] = row.with_cascades(keys)
-
-    def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
-        """Return the foreign keys of tables that the mirror does not have, and that its tables refer to: by these, too,
-        rows of its tables go. They are asked for once a start: of statements on such tables nothing is known.
-        """
-        known: Mapping[TableName, Iterable[Cascade]] = keys
-        while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():
-            known = ask_keys(self._settings.options, new)
-            self._others |= dict.fromkeys(new, ()) | known
-        return self._others
 
     def _again(
         self,
@@ -285,22 +250,5 @@ def _from_below(
     return [name for name in order if name in found]
 
 
-def _parents(row: ControlRow) -> list[TableName]:
-    return [key.parent for key in row.cascades or ()]
-
-
 def _named(names: Iterable[TableName]) -> str:
     return ", ".join(sorted(".".join(name) for name in names))
-
-
-def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:
-    for key in keys:
-        if key.parent not in rows:
-            _log.warning(
-                "%s.%s: its foreign key %s (%s) refers to %s.%s, which the mirror does not have. Select that "
-                "table, too: else this one is read again when rows of that one go, at most every ten minutes",
-                *name,
-                key.constraint,
-                ", ".join(key.actions),
-                *key.parent,
-            )

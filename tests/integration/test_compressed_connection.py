@@ -88,7 +88,7 @@ async def test_the_server_agrees_and_long_answers_arrive(primary: MariaDb, way: 
     login.close()
 
 
-@pytest.mark.parametrize("tls", ["disabled", "required"])
+@pytest.mark.parametrize("tls", ["disabled", pytest.param("required", marks=pytest.mark.slow)])
 def test_a_semi_synchronous_stream_in_frames(primary: MariaDb, tls: str, tmp_path: Path) -> None:
     # The larger size is that of a full packet, a full frame, and a few bytes that follow in the next of each. Where
     # they are cut is no matter of the version.

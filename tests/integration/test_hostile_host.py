@@ -26,7 +26,7 @@ MAX_RSS = 400 << 20
 NAMES = ["garbage", "an ERR packet of one byte", "local infile", "an absurd column count", "endless rows"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[-1], *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES[1:-1])])
 def test_a_daemon_goes_on_to_the_good_host(any_server: MariaDb, tmp_path: Path, name: str) -> None:
     with HostileServer(ANSWERS[name]) as hostile:
         hosts = f"127.0.0.1:{hostile.port},{any_server.host}:{any_server.port}"

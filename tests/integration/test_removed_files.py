@@ -321,10 +321,15 @@ def move_folder(relay: Path) -> None:
     relay.rename(relay.with_name("moved"))
 
 
-LOSSES = (remove_files, remove_folder, move_folder)
-
-
-@pytest.mark.parametrize(("lose", "policy"), [*((lose, "fsync") for lose in LOSSES), (remove_files, "receive")])
+@pytest.mark.parametrize(
+    ("lose", "policy"),
+    [
+        (remove_files, "fsync"),
+        (move_folder, "fsync"),
+        pytest.param(remove_folder, "fsync", marks=pytest.mark.slow),
+        pytest.param(remove_files, "receive", marks=pytest.mark.slow),
+    ],
+)
 def test_no_commit_is_acknowledged_into_files_without_a_name(
     start: Callable[..., Daemon], lose: Callable[[Path], None], policy: str
 ) -> None:

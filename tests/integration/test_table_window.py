@@ -241,7 +241,10 @@ def content_of(blocks: list[RowBlock], schema: TableSchema) -> list[tuple[Any, .
 
 
 @pytest.mark.quick_on("newest")
-@pytest.mark.parametrize("options", [(), ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), marks=pytest.mark.slow), ("--log-bin-compress=ON", "--log-bin-compress-min-len=10")],
+)
 def test_a_chunk_is_the_table_at_places_before_and_behind_its_reading(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

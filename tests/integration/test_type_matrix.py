@@ -23,8 +23,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize("image", ["FULL", "MINIMAL", "NOBLOB", "FULL_NODUP"])
-@pytest.mark.parametrize("metadata", ["NO_LOG", "MINIMAL", "FULL"])
+IMAGES, METADATA = ("FULL", "MINIMAL", "NOBLOB", "FULL_NODUP"), ("NO_LOG", "MINIMAL", "FULL")
+QUICK = {("NO_LOG", "FULL"), ("FULL", "FULL"), ("MINIMAL", "MINIMAL"), ("FULL", "NOBLOB"), ("NO_LOG", "FULL_NODUP")}
+"""Each kind of image and of metadata; with `-m slow` all pairs."""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "image"),
+    [
+        (metadata, image) if (metadata, image) in QUICK else pytest.param(metadata, image, marks=pytest.mark.slow)
+        for metadata in METADATA
+        for image in IMAGES
+    ],
+)
 def test_every_image_is_what_select_gave(server: MariaDb, metadata: str, image: str) -> None:
     if image == "FULL_NODUP" and version(server) < (11, 4):
         with pytest.raises(pymysql.err.OperationalError, match="FULL_NODUP"):

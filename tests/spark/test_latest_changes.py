@@ -132,7 +132,7 @@ def applied(before: dict[int, Row], latest: list[SparkRow]) -> dict[int, Row]:
     return state
 
 
-@pytest.mark.parametrize(("seed", "first"), [(1, 100), (2, 2**63 - 40)])
+@pytest.mark.parametrize(("seed", "first"), [pytest.param(1, 100, marks=pytest.mark.slow), (2, 2**63 - 40)])
 def test_random_histories_in_both_shapes(spark: SparkSession, seed: int, first: int) -> None:
     history = History(seed, first)
     history.write(400)

@@ -117,8 +117,21 @@ def test_case_10_replace_on_duplicate_key_and_shifts(source: MariaDb, tmp_path: 
         check(query, source)
 
 
-@pytest.mark.parametrize("lose", ["", "spool", "relay"])
-@pytest.mark.parametrize("point", ["before planning", "after the offset log", "after the sink"])
+POINTS, LOST = ("before planning", "after the offset log", "after the sink"), ("relay", "spool", "")
+
+
+@pytest.mark.parametrize(
+    ("point", "lose"),
+    [
+        *zip(POINTS, LOST, strict=True),
+        *(
+            pytest.param(point, lose, marks=pytest.mark.slow)
+            for number, point in enumerate(POINTS)
+            for lose in LOST
+            if lose != LOST[number]
+        ),
+    ],
+)
 def test_case_11_a_killed_query_reads_the_same_rows(source: MariaDb, tmp_path: Path, *, point: str, lose: str) -> None:
     """The offset that Spark logged is all that is left; what was read in between is another state of the table."""
     with SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:

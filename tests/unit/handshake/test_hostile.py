@@ -52,7 +52,9 @@ async def meet(server: HostileServer) -> None:
         login.close()
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.slow) if one == "endless results" else one for one in ANSWERS]
+)
 async def test_every_hostile_answer_is_an_error_of_ours_in_bounded_memory(hostile: HostileServer, name: str) -> None:
     hostile.answer = ANSWERS[name]
     tracemalloc.start()

@@ -36,7 +36,9 @@ def dumps(*files: Any) -> Iterator[bytes]:
         yield out.getvalue()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version", [*(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[:-1]), VERSIONS[-1]]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_dumps_of_recorded_binlogs(name: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = list(dumps(vector(f"{version}/{name}")))

@@ -23,7 +23,7 @@ from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
 from streaming_source.mirroring.control import write_control
-from streaming_source.mirroring.control_row import CURRENT, PutOff
+from streaming_source.mirroring.control_row import CURRENT, READING, PutOff
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.ruling.target_columns import identifier, image_type, target_columns, text
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
@@ -58,18 +58,24 @@ class Repairs:
         self._settings = settings
         self._looked = -POLL_S
 
-    def serve(self, spark: SparkSession, rows: dict[TableName, ControlRow]) -> None:
-        """Do what was asked for since, unless that was looked for a moment ago."""
+    def serve(self, spark: SparkSession, rows: dict[TableName, ControlRow]) -> bool:
+        """Do what was asked for since, unless that was looked for a moment ago; tell whether foreign keys are to be
+        followed behind it: a row that is put in may have gone by one since the audit.
+        """
         if time.monotonic() - self._looked < POLL_S:
-            return
+            return False
         self._looked = time.monotonic()
+        follow = False
         for request in self._requests(spark, rows):
             name = request["source_database"], request["source_table"]
-            if name in rows and rows[name].cascades and rows[name].put_off is None:
-                # A row that is put in may have gone by a foreign key since; noted first, for a crash behind the repair.
-                rows[name] = rows[name].with_put_off(PutOff(request["position"], read=False, lost=True))
-                write_control(spark, self._settings.names.control, rows.values())
-            self._serve(spark, rows.get(name), request)
+            row = rows.get(name)
+            if row is not None and row.state == CURRENT and row.cascades:
+                later = row.with_put_off(PutOff(request["position"], read=False, lost=True))
+                rows[name] = later._replace(state=READING)
+                write_control(spark, self._settings.names.control, rows.values())  # first, for a crash behind it
+                follow = True
+            self._serve(spark, row, request)
+        return follow
 
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
         mirror = next(iter(rows.values())).mirror if rows else ""

@@ -101,7 +101,8 @@ class MirrorSink:
             self._apply(batch, number, end)
             self._first, self._end = False, end
             self._work.fit(spark, TargetSize(max((row.rows for row in self._rows.values()), default=0), 0))
-            self._repairs.serve(spark, self._rows)
+            if self._repairs.serve(spark, self._rows):
+                self._follow_repairs(spark, end)
             forget_ended(spark)
 
     def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
@@ -164,7 +165,7 @@ class MirrorSink:
             rows[name] = _aside(rows[name], ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name))))
         for name, row in rows.items():
             if row.live:
-                whole = not _is_read(name, end) and row.missed is None and row.put_off is None
+                whole = _is_whole(row, end)
                 row = row._replace(  # noqa: PLW2901
                     state=CURRENT if whole else READING,
                     position=str(end.position),
@@ -194,6 +195,16 @@ class MirrorSink:
         """Bring in what foreign keys changed beside the batch."""
         rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
         return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
+
+    def _follow_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
+        """Bring in what foreign keys changed since the audit that rows were repaired by."""
+        assert self._rows is not None  # noqa: S101
+        stopped = self._cascades.catch_up(spark, self._rows, end, lambda name: _is_read(name, end))
+        self._rows |= {name: _aside(self._rows[name], error) for name, error in stopped.items()}
+        for name, row in self._rows.items():
+            if row.live and _is_whole(row, end):
+                self._rows[name] = row._replace(state=CURRENT)
+        write_control(spark, self._settings.names.control, self._rows.values())
 
     def _refuse(self, end: SourceOffset) -> None:
         """Set tables aside of which the stream brings no more rows: they cannot be read."""
@@ -344,6 +355,11 @@ class MirrorSink:
 def _is_read(name: TableName, end: SourceOffset) -> bool:
     """Tell whether rows of a table are still to be read behind a batch that ends there."""
     return end.snapshot is not None and end.snapshot.reached(name) is not None
+
+
+def _is_whole(row: ControlRow, end: SourceOffset) -> bool:
+    """Tell whether a target is what the server had at the end of a batch: nothing is to be read, or followed."""
+    return not _is_read(row.name, end) and row.missed is None and row.put_off is None
 
 
 def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:

@@ -280,6 +280,20 @@ def test_an_audit_tells_rows_that_went_meanwhile_from_one_that_is_wrong(
     assert all("1 missing;" in told and "missing   id='15'" in told for _, told, _ in found), found
 
 
+def test_a_row_that_a_repair_puts_in_goes_if_a_foreign_key_took_it_since_the_audit(
+    shop: MariaDb, mirrored: Callable[..., Mirrored]
+) -> None:
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    server = {name: mirror.arguments[name] for name in ("host", "port", "user", "password")}
+    mirror.workbench.run(f"spark.sql('DELETE FROM {mirror.lake}.order_lines WHERE id IN (15, 16)')")
+    asked = f"audit(spark, mirror='{mirror.lake}.mirror_control', repair=True, **{server!r})"
+    assert not mirror.workbench.run(f"from streaming_source import audit\nresult = {asked}.equal")
+    shop.sql("USE shop", "DELETE FROM orders WHERE id = 16")  # that of line 15
+    mirror.run()
+    assert_equal(mirror)
+
+
 def test_where_it_cannot_be_told_the_table_is_read_again(shop: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
     shop.sql(
         "USE shop",

@@ -18,7 +18,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, SchemaError
-from streaming_source.mirroring.batch_facts import look_through
+from streaming_source.mirroring.batch_facts import BatchFacts, look_through
 from streaming_source.mirroring.cascading.kept_keys import KeptKeys
 from streaming_source.mirroring.cascading.past_changes import past_changes
 from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.cascading.links import Link
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
@@ -87,15 +86,24 @@ class Cascades:
         above = tables_above(found, links)
         put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
         errors: dict[TableName, SchemaError] = {}
-        ready = due(found, above, reading)
         if direct := _without({name for name, row in found.items() if row.put_off is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
             walk.go(facts.touched)
             errors |= self._done(spark, walk, found, links)
-        if ready:
-            errors |= self._catch_up(spark, ready, found, links, above, end)
+        errors |= self._catch_up(spark, found, links, end, reading)
         self._again(number, found, links, reading)
         return found, errors
+
+    def catch_up(
+        self,
+        spark: SparkSession,
+        rows: dict[TableName, ControlRow],
+        end: SourceOffset,
+        reading: Callable[[TableName], bool],
+    ) -> dict[TableName, SchemaError]:
+        """Follow what was put off behind a batch that ends there, as `follow` does."""
+        links = self._keys.links(BatchFacts({}, {}, {}, {}), rows)
+        return self._catch_up(spark, rows, links, end, reading)
 
     def _coming(
         self,
@@ -116,14 +124,14 @@ class Cascades:
     def _catch_up(
         self,
         spark: SparkSession,
-        ready: Collection[TableName],
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
-        above: Mapping[TableName, Collection[TableName]],
         end: SourceOffset,
+        reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Follow what was put off, over all changes since; `ready`: tables of which, and above which, all is there."""
-        told = {name: one for name in ready if (one := rows[name].put_off) is not None}
+        """Follow what was put off into tables of which, and above which, all rows are there, over all changes since."""
+        above = tables_above(rows, links)
+        told = {name: one for name in due(rows, above, reading) if (one := rows[name].put_off) is not None}
         errors: dict[TableName, SchemaError] = {}
         if any(one.lost for one in told.values()):
             since = lowest(one.since for one in told.values())

@@ -174,7 +174,7 @@ class CascadeWalk:
         if action not in mode_of(child.mode, child.keys).cascades:
             return f"{'its target has the mode ' + child.mode if child.keys else 'it has no key'}."
         if action == "CASCADE" and hit.event == "UPDATE":
-            return "the new values are in no binlog."
+            return "keys that change with others are not followed."
         unchecked = any(self._rows.touched(name) & UNCHECKED for name in (hit.table, link.child))
         return "rows were changed with foreign_key_checks=0." if unchecked else None
 

@@ -146,7 +146,9 @@ class Cascades:
                 facts = look_through(past)
                 below = _without(rows.keys() - scope, links)
                 walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read)
-                walk.go(facts.touched)
+                # What went from tables that the mirror does not have is not known. Before the reading, it saw that.
+                foreign = any(one.foreign for one in told.values())
+                walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)
             except (ReplicaError, *SPARK_ERRORS) as error:
                 if of_machine(error):

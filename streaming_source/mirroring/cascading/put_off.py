@@ -63,13 +63,14 @@ def put_off(
         if not over or not row.live or row.mode == APPEND_LOG:
             rows[name] = row if row.put_off is None else row.with_put_off(None)
             continue
-        read, lost = name in coming, any(touched.get(one, 0) & (DELETES | UPDATES) for one in over)
+        read, gone = name in coming, {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
+        lost, foreign = bool(gone), not gone <= rows.keys()
         through = lost and any(one in coming or one in waited for one in over)
         known = row.put_off
         if known is None and (read or through):
             known = since()
         if known is not None:
-            now = known._replace(read=known.read or read, lost=known.lost or lost)
+            now = PutOff(known.since, known.read or read, known.lost or lost, known.foreign or foreign)
             rows[name] = row if now == row.put_off else row.with_put_off(now)
 
 

@@ -38,7 +38,7 @@ def control(name: TableName, put: PutOff | None = None, mode: str = "current") -
 def after(
     rows: dict[TableName, ControlRow], coming: set[TableName], touched: dict[TableName, int]
 ) -> dict[TableName, PutOff | None]:
-    put_off(rows, ABOVE, coming, touched, lambda: SINCE)
+    put_off(rows, {name: ABOVE[name] for name in rows}, coming, touched, lambda: SINCE)
     return {name: row.put_off for name, row in rows.items()}
 
 
@@ -62,6 +62,12 @@ def test_what_waits_goes_on_waiting_from_where_it_began_and_makes_what_goes_thro
     assert after(rows(q=first), set(), {}) == {P: None, Q: first, R: None}
     told = after(rows(q=first), set(), {P: DELETES})
     assert told == {P: None, Q: first._replace(lost=True), R: SINCE._replace(lost=True)}
+
+
+def test_rows_that_go_from_a_table_that_the_mirror_does_not_have_are_told_apart() -> None:
+    waiting = rows(r=SINCE)
+    assert after({R: waiting[R]}, set(), {Q: DELETES})[R] == PutOff("0-1-5", read=False, lost=True, foreign=True)
+    assert after(waiting, set(), {Q: DELETES})[R] == SINCE._replace(lost=True)
 
 
 def test_a_table_that_is_set_aside_and_one_that_keeps_changes_alone_wait_for_nothing() -> None:

@@ -280,6 +280,30 @@ def test_an_audit_tells_rows_that_went_meanwhile_from_one_that_is_wrong(
     assert all("1 missing;" in told and "missing   id='15'" in told for _, told, _ in found), found
 
 
+def test_rows_that_name_none_go_where_the_table_above_was_read_later(
+    shop: MariaDb, mirrored: Callable[..., Mirrored]
+) -> None:
+    """The orders of a customer who went are not among the rows that are read, so that nothing names their lines."""
+    mirror = mirrored(shop, "shop")
+    mirror.run()
+    into = mirror.arguments["into"]
+    resync = f"from streaming_source import mirror_resync\nmirror_resync(spark, tables=['shop.orders'], into={into!r})"
+    mirror.workbench.run(resync)
+    shop.sql("USE shop", "DELETE FROM customers WHERE id IN (2, 3)")
+    mirror.run()
+    assert_equal(mirror, again=True)
+    assert targets_made_again(mirror) == {"orders"}
+    # Rows that name none on the server, too, are no such rows: which of them went is seen by a reading alone.
+    shop.sql("USE shop", "SET foreign_key_checks = 0", "INSERT INTO order_lines VALUES (9000, 7777, '1:00')")
+    mirror.run()
+    mirror.workbench.run(resync)
+    shop.sql("USE shop", "DELETE FROM customers WHERE id IN (4, 5)")
+    mirror.run()
+    mirror.run()
+    assert_equal(mirror, again=True)
+    assert targets_made_again(mirror, ("customers", "tree")) == set()
+
+
 def test_a_row_that_a_repair_puts_in_goes_if_a_foreign_key_took_it_since_the_audit(
     shop: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:

@@ -22,14 +22,13 @@ from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_bes
 from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
-from streaming_source.mirroring.control import write_control
-from streaming_source.mirroring.control_row import CURRENT, READING, PutOff
+from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.ruling.target_columns import identifier, image_type, target_columns, text
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
@@ -58,24 +57,21 @@ class Repairs:
         self._settings = settings
         self._looked = -POLL_S
 
-    def serve(self, spark: SparkSession, rows: dict[TableName, ControlRow]) -> bool:
-        """Do what was asked for since, unless that was looked for a moment ago; tell whether foreign keys are to be
-        followed behind it: a row that is put in may have gone by one since the audit.
+    def serve(
+        self, spark: SparkSession, rows: dict[TableName, ControlRow], before: Callable[[TableName, str], None]
+    ) -> None:
+        """Do what was asked for since, unless that was looked for a moment ago. `before`: is told the table, and the
+        position of its audit, before it is repaired.
         """
         if time.monotonic() - self._looked < POLL_S:
-            return False
+            return
         self._looked = time.monotonic()
-        follow = False
         for request in self._requests(spark, rows):
             name = request["source_database"], request["source_table"]
             row = rows.get(name)
-            if row is not None and row.state == CURRENT and row.cascades:
-                later = row.with_put_off(PutOff(request["position"], read=False, lost=True))
-                rows[name] = later._replace(state=READING)
-                write_control(spark, self._settings.names.control, rows.values())  # first, for a crash behind it
-                follow = True
+            if row is not None and row.state == CURRENT:
+                before(name, request["position"])
             self._serve(spark, row, request)
-        return follow
 
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
         mirror = next(iter(rows.values())).mirror if rows else ""

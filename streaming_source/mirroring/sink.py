@@ -101,8 +101,7 @@ class MirrorSink:
             self._apply(batch, number, end)
             self._first, self._end = False, end
             self._work.fit(spark, TargetSize(max((row.rows for row in self._rows.values()), default=0), 0))
-            if self._repairs.serve(spark, self._rows):
-                self._follow_repairs(spark, end)
+            self._serve_repairs(spark, end)
             forget_ended(spark)
 
     def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
@@ -196,9 +195,24 @@ class MirrorSink:
         rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
         return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
 
-    def _follow_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
-        """Bring in what foreign keys changed since the audit that rows were repaired by."""
+    def _serve_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
+        """Repair rows as audits ask for, and bring in what foreign keys changed since these: a row that is put in may
+        have gone by one, and have taken rows along.
+        """
         assert self._rows is not None  # noqa: S101
+        rows = self._rows
+        followed: set[TableName] = set()
+
+        def before(name: TableName, position: str) -> None:
+            later = self._cascades.put_off_since(name, position, rows)
+            if later:
+                rows.update({one: row._replace(state=READING) for one, row in later.items()})
+                followed.update(later)
+                write_control(spark, self._settings.names.control, rows.values())  # a crash may come behind it
+
+        self._repairs.serve(spark, rows, before)
+        if not followed:
+            return
         stopped = self._cascades.catch_up(spark, self._rows, end, lambda name: _is_read(name, end))
         self._rows |= {name: _aside(self._rows[name], error) for name, error in stopped.items()}
         for name, row in self._rows.items():

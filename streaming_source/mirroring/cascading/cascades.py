@@ -18,13 +18,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, SchemaError
+from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.batch_facts import BatchFacts, look_through
 from streaming_source.mirroring.cascading.kept_keys import KeptKeys
 from streaming_source.mirroring.cascading.past_changes import past_changes
 from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
 from streaming_source.mirroring.cascading.walk import CascadeWalk
 from streaming_source.mirroring.cascading.walk_rows import WalkRows
-from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING
+from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING, PutOff
 from streaming_source.mirroring.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reread import RESYNC, waiting
@@ -48,6 +49,8 @@ _PAST: Final = (
 )
 READ_AGAIN_EVERY_S: Final = 600.0
 """A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
+
+_NOTHING: Final = BatchFacts({}, {}, {}, {})
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +97,17 @@ class Cascades:
         self._again(number, found, links, reading)
         return found, errors
 
+    def put_off_since(
+        self, name: TableName, position: str, rows: Mapping[TableName, ControlRow]
+    ) -> dict[TableName, ControlRow]:
+        """Return a table's row, and those of the tables below it, with what is put off since a position."""
+        if self._settings.on_cascade == "ignore":
+            return {}
+        above = tables_above(rows, self._keys.links(_NOTHING, dict(rows)))
+        concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
+        since = PutOff(position, position, read=False, lost=True)
+        return {one: rows[one].with_put_off(rows[one].put_off or since) for one in concerned}
+
     def catch_up(
         self,
         spark: SparkSession,
@@ -102,7 +116,7 @@ class Cascades:
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
         """Follow what was put off behind a batch that ends there, as `follow` does."""
-        links = self._keys.links(BatchFacts({}, {}, {}, {}), rows)
+        links = self._keys.links(_NOTHING, rows)
         return self._catch_up(spark, rows, links, end, reading)
 
     def _coming(
@@ -145,8 +159,9 @@ class Cascades:
                 past.persist(kept_in(spark, self._settings))
                 facts = look_through(past)
                 below = _without(rows.keys() - scope, links)
-                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read)
-                # What went from tables that the mirror does not have is not known. Before the reading, it saw that.
+                began = {name: GtidPosition.parse(one.began) for name, one in told.items()}
+                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read, began)
+                # Of tables that the mirror does not have, nothing tells which rows went; a reading saw what was before.
                 foreign = any(one.foreign for one in told.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)

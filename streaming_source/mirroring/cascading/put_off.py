@@ -70,7 +70,7 @@ def put_off(
         if known is None and (read or through):
             known = since()
         if known is not None:
-            now = PutOff(known.since, known.read or read, known.lost or lost, known.foreign or foreign)
+            now = known._replace(read=known.read or read, lost=known.lost or lost, foreign=known.foreign or foreign)
             rows[name] = row if now == row.put_off else row.with_put_off(now)
 
 
@@ -103,13 +103,16 @@ def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> PutOff:
     """
     if number == 0:
         first = end_of(spark, checkpoint, 0)
-        return PutOff(str((first.begin or first).resume), read=False, lost=False)
-    since, began = "", 0
+        at = str((first.begin or first).resume)
+        return PutOff(at, at, read=False, lost=False)
+    since, began, began_ms = "", "", 0
     for before in range(number - 1, -1, -1):
         logged = logged_end(spark, checkpoint, before)
         if logged is None:
             break  # Spark has removed it
-        since, began = str(logged.offset.resume), began or logged.planned_ms
-        if logged.planned_ms <= began - MARGIN_MS:
+        since = str(logged.offset.resume)
+        if not began_ms:
+            began, began_ms = str(logged.offset.position), logged.planned_ms
+        if logged.planned_ms <= began_ms - MARGIN_MS:
             break
-    return PutOff(since, read=False, lost=True)
+    return PutOff(since, began, read=False, lost=True)

@@ -173,19 +173,20 @@ def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
 
 def unchanged_since(
     stale: Stale, lost: Lost, changes: Mapping[Key, tuple[Place, set[int]]], known: Collection[Key] = ()
-) -> tuple[list[int], bool]:
+) -> tuple[list[int], set[int]]:
     """Return the numbers of the rows that no change of their own has touched since their loss, each key once, and
-    whether one of them is in doubt. Keys in `known` are left out.
+    which of them are in doubt. Keys in `known` are left out.
     """
     chosen: dict[Key, int] = {}
-    doubt = False
+    doubt: set[int] = set()
     for row in sorted(range(len(stale.keys)), key=lambda row: not stale.alike[row]):  # what is certain counts first
         key, number, alike = stale.keys[row], stale.lost[row], stale.alike[row]
         at, domains = changes.get(key, (None, set()))
         ordered = domains <= {lost.domain[number]}
         if key in known or key in chosen or (at is not None and ordered and at >= lost.at[number]):
             continue
-        doubt |= lost.doubt[number] or not alike or not ordered
+        if lost.doubt[number] or not alike or not ordered:
+            doubt.add(row)
         chosen[key] = row
     return list(chosen.values()), doubt
 

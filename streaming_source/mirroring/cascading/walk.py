@@ -22,6 +22,7 @@ from streaming_source.schema.target_modes import APPEND_LOG
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.cascading.links import Link
     from streaming_source.mirroring.cascading.lost_values import Lost
@@ -56,7 +57,8 @@ class _Hit(NamedTuple):
 
 class CascadeWalk:
     """The walk of one batch. `whole`: tables of which it has all changes; `read`: those whose rows were read at moments
-    of it, each at another one.
+    of it, each at another one; `began`: the positions up to which nothing has to be doubted of a table, as it was right
+    there.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class CascadeWalk:
         links: Mapping[TableName, list[Link]],
         whole: Collection[TableName],
         read: Collection[TableName] = (),
+        began: Mapping[TableName, GtidPosition] = {},
     ) -> None:
         self._rows = rows
         self._links = links
         self._whole = whole
         self._read = read
+        self._began = began
         self._hits: deque[_Hit] = deque()
         self._last: deque[_Hit] = deque()
         """What is looked at when all that is certain is found."""
@@ -134,10 +138,12 @@ class CascadeWalk:
         if hit.lost is None:
             raise UntoldError(hit.why)
         lost = hit.lost(link.key.parent_columns)
+        if self._rows.altered(link.child):
+            lost = lost.of([row for row in range(len(lost.at)) if not self._is_early(link.child, lost, row)])
+            if lost.at:
+                raise UntoldError("it was altered in the same micro-batch.")
         if not lost.at:
             return None, lost
-        if self._rows.altered(link.child):
-            raise UntoldError("it was altered in the same micro-batch.")
         stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))
         if not stale.keys:
             return None, lost
@@ -146,9 +152,17 @@ class CascadeWalk:
         changes = self._rows.changed(link.child, stale) if child.keys else {}
         chosen, doubt = unchanged_since(stale, lost, changes, known)
         why = self._doubt(hit, link, action, child)
-        if chosen and (doubt or why is not None):
+        doubted = set(chosen) if why is not None else doubt
+        early = {row for row in doubted if self._is_early(link.child, lost, stale.lost[row])}
+        if doubted - early:
             raise UntoldError(why or _ORDER)
-        return stale.take(chosen), lost
+        return stale.take([row for row in chosen if row not in early]), lost
+
+    def _is_early(self, child: TableName, lost: Lost, number: int) -> bool:
+        """Tell whether a loss lies before the position at which a table was right."""
+        began = self._began.get(child)
+        last = None if began is None else began.get(lost.domain[number])
+        return last is not None and lost.at[number][0] <= last.seq_no
 
     def _look_for_orphans(
         self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
@@ -156,6 +170,8 @@ class CascadeWalk:
         """Find the rows that name none of the table above: of those that went there, nothing tells. Where there are
         none, rows may have gone before they were read, and the tables below were read earlier.
         """
+        if self._is_early(link.child, loss, 0):
+            return None, loss
         stale = self._rows.orphans(hit.table, link, self._shown(link.child))
         found = self.found.get(link.child)
         known = found.gone if found is not None else ()

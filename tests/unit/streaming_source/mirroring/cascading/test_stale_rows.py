@@ -24,16 +24,16 @@ def stale(*rows: tuple[int, int, bool]) -> Stale:
 def test_rows_that_were_changed_behind_the_loss_stay_and_so_does_one_that_names_itself() -> None:
     rows = stale((1, 0, True), (2, 0, True), (3, 1, True), (4, 1, True))
     changes = {(1,): ((9, 9), {0}), (2,): ((10, 1), {0}), (3,): ((20, 5), {0})}
-    assert unchanged_since(rows, LOST, changes) == ([0, 3], False)
-    assert unchanged_since(rows, LOST, changes, {(4,)}) == ([0], False)
+    assert unchanged_since(rows, LOST, changes) == ([0, 3], set())
+    assert unchanged_since(rows, LOST, changes, {(4,)}) == ([0], set())
 
 
 def test_what_no_order_or_only_a_collation_tells_is_in_doubt() -> None:
-    assert unchanged_since(stale((1, 0, True)), LOST, {(1,): ((99, 0), {1})}) == ([0], True)
-    assert unchanged_since(stale((1, 0, False)), LOST, {}) == ([0], True)
+    assert unchanged_since(stale((1, 0, True)), LOST, {(1,): ((99, 0), {1})}) == ([0], {0})
+    assert unchanged_since(stale((1, 0, False)), LOST, {}) == ([0], {0})
     doubted = LOST._replace(doubt=[True, False])
-    assert unchanged_since(stale((1, 0, True)), doubted, {}) == ([0], True)
-    assert unchanged_since(stale((1, 0, True)), doubted, {(1,): ((11, 0), {0})}) == ([], False)
+    assert unchanged_since(stale((1, 0, True)), doubted, {}) == ([0], {0})
+    assert unchanged_since(stale((1, 0, True)), doubted, {(1,): ((11, 0), {0})}) == ([], set())
 
 
 def test_what_goes_takes_the_values_along_that_others_name_it_by() -> None:

@@ -196,7 +196,7 @@ class MirrorSink:
         return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
 
     def _serve_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
-        """Repair rows as audits ask for, and bring in what foreign keys changed since these: a row that is put in may
+        """Do the repairs that audits ask for, and bring in what foreign keys changed since: a row that is put in may
         have gone by one, and have taken rows along.
         """
         assert self._rows is not None  # noqa: S101

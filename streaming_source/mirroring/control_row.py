@@ -66,13 +66,12 @@ COLUMNS: Final = (
 class PutOff(NamedTuple):
     """Tell that what foreign keys cascaded into a table is still to be followed, because rows of it, or of tables above
     it, were being read. `since`: GTID position behind which that may lie; `began`: the one at which the reading began,
-    which saw what was before but for commits under way; `read`: its own rows were read since; `lost`: rows above it may
-    have gone since; `foreign`: in tables that the mirror does not have, while the reading went on.
+    which saw what was before but for commits under way; `lost`: rows above it may have gone since; `foreign`: in tables
+    that the mirror does not have, while the reading went on.
     """
 
     since: str
     began: str
-    read: bool
     lost: bool
     foreign: bool = False
 

@@ -105,7 +105,7 @@ class Cascades:
             return {}
         above = tables_above(rows, self._keys.links(_NOTHING, dict(rows)))
         concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
-        since = PutOff(position, position, read=False, lost=True)
+        since = PutOff(position, position, lost=True)
         return {one: rows[one].with_put_off(rows[one].put_off or since) for one in concerned}
 
     def catch_up(
@@ -150,7 +150,6 @@ class Cascades:
         if any(one.lost for one in told.values()):
             since = lowest(one.since for one in told.values())
             scope = {one for name in told for one in (name, *above[name])}
-            read = {name for name in scope & rows.keys() if (one := rows[name].put_off) is not None and one.read}
             _log.info("%s: following what foreign keys cascaded since %s", _named(told), since)
             begun = time.monotonic()
             past: DataFrame | None = None
@@ -159,8 +158,9 @@ class Cascades:
                 past.persist(kept_in(spark, self._settings))
                 facts = look_through(past)
                 below = _without(rows.keys() - scope, links)
-                began = {name: GtidPosition.parse(one.began) for name, one in told.items()}
-                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), read, began)
+                began = dict.fromkeys(scope, end.position)  # the others are right here
+                began |= {name: GtidPosition.parse(one.began) for name, one in told.items()}
+                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), began)
                 # Of tables that the mirror does not have, nothing tells which rows went; a reading saw what was before.
                 foreign = any(one.foreign for one in told.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})

@@ -63,14 +63,14 @@ def put_off(
         if not over or not row.live or row.mode == APPEND_LOG:
             rows[name] = row if row.put_off is None else row.with_put_off(None)
             continue
-        read, gone = name in coming, {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
+        gone = {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
         lost, foreign = bool(gone), not gone <= rows.keys()
         through = lost and any(one in coming or one in waited for one in over)
         known = row.put_off
-        if known is None and (read or through):
+        if known is None and (name in coming or through):
             known = since()
         if known is not None:
-            now = known._replace(read=known.read or read, lost=known.lost or lost, foreign=known.foreign or foreign)
+            now = known._replace(lost=known.lost or lost, foreign=known.foreign or foreign)
             rows[name] = row if now == row.put_off else row.with_put_off(now)
 
 
@@ -104,7 +104,7 @@ def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> PutOff:
     if number == 0:
         first = end_of(spark, checkpoint, 0)
         at = str((first.begin or first).resume)
-        return PutOff(at, at, read=False, lost=False)
+        return PutOff(at, at, lost=False)
     since, began, began_ms = "", "", 0
     for before in range(number - 1, -1, -1):
         logged = logged_end(spark, checkpoint, before)
@@ -115,4 +115,4 @@ def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> PutOff:
             began, began_ms = str(logged.offset.position), logged.planned_ms
         if logged.planned_ms <= began_ms - MARGIN_MS:
             break
-    return PutOff(since, began, read=False, lost=True)
+    return PutOff(since, began, lost=True)

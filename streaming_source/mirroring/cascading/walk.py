@@ -38,7 +38,7 @@ _ORDER = "the order of its changes to those of that table, or whether two texts 
 class _Hit(NamedTuple):
     """Rows of a table that went, or were given other values in some of `columns` (None: in any). `lost` returns the
     values of columns that they lost; None: nothing tells them, for the reason `why`. `unseen`: they went before the
-    table was read, with this loss or an earlier one, and rows below that were read before name none.
+    walk, with this loss or an earlier one, and rows below them name none.
     """
 
     table: TableName
@@ -56,9 +56,10 @@ class _Hit(NamedTuple):
 
 
 class CascadeWalk:
-    """The walk of one batch. `whole`: tables of which it has all changes; `read`: those whose rows were read at moments
-    of it, each at another one; `began`: the positions up to which nothing has to be doubted of a table, as it was right
-    there.
+    """The walk of one batch. `whole`: tables of which it has all changes.
+
+    `began`: for a walk over what was put off, the tables that it is about, each with the position up to which nothing
+    has to be doubted of it: it was right there. Of these, rows may have gone before the walk, by foreign keys.
     """
 
     def __init__(
@@ -66,13 +67,11 @@ class CascadeWalk:
         rows: WalkRows,
         links: Mapping[TableName, list[Link]],
         whole: Collection[TableName],
-        read: Collection[TableName] = (),
         began: Mapping[TableName, GtidPosition] = {},
     ) -> None:
         self._rows = rows
         self._links = links
         self._whole = whole
-        self._read = read
         self._began = began
         self._hits: deque[_Hit] = deque()
         self._last: deque[_Hit] = deque()
@@ -220,7 +219,7 @@ class CascadeWalk:
             return
         if gone is not None and gone.keys:
             self._hits.append(_Hit(link.child, "DELETE", lost_with(gone, lost, shown), level=hit.level + 1))
-        if lost.at and link.child in self._read and self._is_new("unseen", link.child):
+        if lost.at and link.child in self._began and self._is_new("unseen", link.child):
             last = lost.of([lost.at.index(max(lost.at))])
             self._last.append(_Hit(link.child, "DELETE", None, unseen=last))
         if lost.at and self._rows.touched(link.child) & INSERTS and self._is_new("inserted", link.child):

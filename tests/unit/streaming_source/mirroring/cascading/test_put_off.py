@@ -24,7 +24,7 @@ ABOVE = tables_above(
     [P, Q, R],
     links_by_parent({name: [Cascade("k", over, ("ON DELETE CASCADE",))] for name, over in ((Q, P), (R, Q))}),
 )
-SINCE = PutOff("0-1-5", "0-1-7", read=False, lost=False)
+SINCE = PutOff("0-1-5", "0-1-7", lost=False)
 
 
 def control(name: TableName, put: PutOff | None = None, mode: str = "current") -> ControlRow:
@@ -47,9 +47,9 @@ def rows(**put: PutOff) -> dict[TableName, ControlRow]:
 
 
 def test_what_goes_into_a_table_that_is_read_waits_and_a_table_above_all_has_nothing_to_wait_for() -> None:
-    assert after(rows(), {P, Q}, {}) == {P: None, Q: SINCE._replace(read=True), R: None}
+    assert after(rows(), {P, Q}, {}) == {P: None, Q: SINCE, R: None}
     lost = SINCE._replace(lost=True)
-    assert after(rows(), {P, Q}, {P: DELETES}) == {P: None, Q: lost._replace(read=True), R: lost}
+    assert after(rows(), {P, Q}, {P: DELETES}) == {P: None, Q: lost, R: lost}
 
 
 def test_it_waits_in_whole_tables_below_one_that_is_read_only_where_rows_went_above_them() -> None:
@@ -58,7 +58,7 @@ def test_it_waits_in_whole_tables_below_one_that_is_read_only_where_rows_went_ab
 
 
 def test_what_waits_goes_on_waiting_from_where_it_began_and_makes_what_goes_through_it_wait() -> None:
-    first = PutOff("0-1-2", "0-1-3", read=True, lost=False)
+    first = PutOff("0-1-2", "0-1-3", lost=False)
     assert after(rows(q=first), set(), {}) == {P: None, Q: first, R: None}
     told = after(rows(q=first), set(), {P: DELETES})
     assert told == {P: None, Q: first._replace(lost=True), R: SINCE._replace(lost=True)}
@@ -66,9 +66,7 @@ def test_what_waits_goes_on_waiting_from_where_it_began_and_makes_what_goes_thro
 
 def test_rows_that_go_from_a_table_that_the_mirror_does_not_have_are_told_apart() -> None:
     waiting = rows(r=SINCE)
-    assert after({R: waiting[R]}, set(), {Q: DELETES})[R] == PutOff(
-        "0-1-5", "0-1-7", read=False, lost=True, foreign=True
-    )
+    assert after({R: waiting[R]}, set(), {Q: DELETES})[R] == PutOff("0-1-5", "0-1-7", lost=True, foreign=True)
     assert after(waiting, set(), {Q: DELETES})[R] == SINCE._replace(lost=True)
 
 
@@ -108,12 +106,12 @@ def test_what_is_put_off_goes_back_behind_a_batch_that_was_planned_long_before(
         return SourceOffset(position, GtidPosition.parse(f"0-1-{number - 1}"))
 
     log(0, 0, at(10))
-    assert put_off_from(None, "/c", 0) == PutOff("0-1-9", "0-1-9", read=False, lost=False)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 0) == PutOff("0-1-9", "0-1-9", lost=False)  # type: ignore[arg-type]
     for number, seconds in enumerate((0, 50, 100, 105, 161)):
         log(number, seconds, at(10 * number + 10))
     # Batch 4 began its reading at 105 at the earliest, so 0-1-9 is of a batch that was planned a minute before.
-    assert put_off_from(None, "/c", 4) == PutOff("0-1-9", "0-1-40", read=False, lost=True)  # type: ignore[arg-type]
-    assert put_off_from(None, "/c", 5) == PutOff("0-1-29", "0-1-50", read=False, lost=True)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 4) == PutOff("0-1-9", "0-1-40", lost=True)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 5) == PutOff("0-1-29", "0-1-50", lost=True)  # type: ignore[arg-type]
     del written["/c/offsets/1"]
     assert put_off_from(None, "/c", 4).since == "0-1-29", "as far back as Spark's log goes"  # type: ignore[arg-type]
     log(0, 0, at(10).__class__(at(20).position, at(20).resume, begin=at(8)))

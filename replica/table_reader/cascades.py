@@ -15,9 +15,10 @@ from replica.errors import ServerError
 from replica.handshake.registration import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from replica.handshake.registration import Steps
+    from replica.schema.known_tables import TableName
 
 QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
 """What a session needs so that its SHOW CREATE TABLE is read here."""
@@ -42,6 +43,17 @@ class Cascade(NamedTuple):
     actions: tuple[str, ...]
     columns: tuple[str, ...] = ()
     parent_columns: tuple[str, ...] = ()
+
+
+def tables_above(name: TableName, parents: Mapping[TableName, Collection[TableName]]) -> set[TableName]:
+    """Return the tables that a table refers to, through all levels; `parents`: those that each refers to by itself."""
+    found: set[TableName] = set()
+    left = [name]
+    while left:
+        new = set(parents.get(left.pop(), ())) - found
+        found |= new
+        left += new
+    return found
 
 
 def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:

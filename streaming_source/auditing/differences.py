@@ -67,7 +67,7 @@ def find_differences(
         return FoundDifferences(
             {kind: int(counts.get(kind, 0)) for kind in KINDS},
             _examples(found, compared, shown),
-            found.select(compared.bucket(f.col("key"))).distinct().count(),
+            len(buckets) if before is None else found.select(compared.bucket(f.col("key"))).distinct().count(),
             0 if before is None else every.count() - found.count(),
             found.select("key", _COPY).localCheckpoint() if keep else None,  # read once more, it would be others
         )

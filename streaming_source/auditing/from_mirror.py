@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
 from replica.schema.stored import tables_from_json
+from replica.table_reader.cascades import tables_above
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
 from streaming_source.schema.target_modes import live_rows
@@ -87,12 +88,7 @@ def _copy(
 ) -> MirroredCopy:
     name = row["source_database"], row["source_table"]
     definition = tables_from_json(row["definition"])[name]
-    above: set[TableName] = set()
-    left = [name]
-    while left:
-        new = set(parents.get(left.pop(), ())) - above
-        above |= new
-        left += new
+    above = tables_above(name, parents)
     return MirroredCopy(
         table=table,
         target=f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}",

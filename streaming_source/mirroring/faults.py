@@ -56,9 +56,9 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
     return None
 
 
-def raise_fault(error: Exception) -> None:
-    """Raise an error that is not the fault of the one table whose rows were looked for, or changed."""
-    fault = fault_of_all([error], written=1)
+def raise_fault(error: Exception, *, written: int) -> None:
+    """Raise an error that is not the fault of the one table that met it; `written` as with `fault_of_all`."""
+    fault = fault_of_all([error], written=written)
     if fault is not None:
         raise fault from None
 

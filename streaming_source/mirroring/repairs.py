@@ -58,7 +58,7 @@ class Repairs:
         self._looked = -POLL_S
 
     def serve(
-        self, spark: SparkSession, rows: dict[TableName, ControlRow], before: Callable[[TableName, str], None]
+        self, spark: SparkSession, rows: Mapping[TableName, ControlRow], before: Callable[[TableName, str], None]
     ) -> None:
         """Do what was asked for since, unless that was looked for a moment ago. `before`: is told the table, and the
         position of its audit, before it is repaired.

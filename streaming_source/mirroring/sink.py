@@ -23,7 +23,7 @@ from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.error_names import error_name, refused_row
-from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, told_by
+from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, raise_fault, told_by
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
 from streaming_source.mirroring.kept_target import NewReading
@@ -382,8 +382,7 @@ def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str
     try:
         return targets.begin(name, table, position, again=again)
     except (ReplicaError, *SPARK_ERRORS) as error:
-        if (fault := fault_of_all([error], written=0)) is not None:
-            raise fault from None
+        raise_fault(error, written=0)
         return _aside(targets.row(name, table, position, again=again), error)
 
 

@@ -22,7 +22,7 @@ from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.batch_facts import BatchFacts, look_through
 from streaming_source.mirroring.cascading.kept_keys import KeptKeys
 from streaming_source.mirroring.cascading.past_changes import past_changes
-from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
+from streaming_source.mirroring.cascading.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.cascading.walk import CascadeWalk
 from streaming_source.mirroring.cascading.walk_rows import WalkRows
 from streaming_source.mirroring.control_row import CURRENT, NO_BATCH, READING, PutOff
@@ -86,14 +86,14 @@ class Cascades:
         links = self._keys.links(facts, found)
         coming = self._coming(facts, found, begun, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
-        above = tables_above(found, links)
+        above = above_each(found, links)
         put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
         errors: dict[TableName, SchemaError] = {}
         if direct := _without({name for name, row in found.items() if row.put_off is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
             walk.go(facts.touched)
             errors |= self._done(spark, walk, found, links)
-        errors |= self._catch_up(spark, found, links, end, reading)
+        errors |= self._catch_up(spark, found, links, above, end, reading)
         self._again(number, found, links, reading)
         return found, errors
 
@@ -103,7 +103,7 @@ class Cascades:
         """Return a table's row, and those of the tables below it, with what is put off since a position."""
         if self._settings.on_cascade == "ignore":
             return {}
-        above = tables_above(rows, self._keys.links(_NOTHING, dict(rows)))
+        above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
         concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
         since = PutOff(position, position, lost=True)
         return {one: rows[one].with_put_off(rows[one].put_off or since) for one in concerned}
@@ -117,7 +117,7 @@ class Cascades:
     ) -> dict[TableName, SchemaError]:
         """Follow what was put off behind a batch that ends there, as `follow` does."""
         links = self._keys.links(_NOTHING, rows)
-        return self._catch_up(spark, rows, links, end, reading)
+        return self._catch_up(spark, rows, links, above_each(rows, links), end, reading)
 
     def _coming(
         self,
@@ -140,11 +140,11 @@ class Cascades:
         spark: SparkSession,
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
+        above: Mapping[TableName, Collection[TableName]],
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
         """Follow what was put off into tables of which, and above which, all rows are there, over all changes since."""
-        above = tables_above(rows, links)
         told = {name: one for name in due(rows, above, reading) if (one := rows[name].put_off) is not None}
         errors: dict[TableName, SchemaError] = {}
         if any(one.lost for one in told.values()):
@@ -210,7 +210,7 @@ class Cascades:
             try:
                 walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))
             except SPARK_ERRORS as error:
-                raise_fault(error)
+                raise_fault(error, written=1)
                 missed[name] = f"what foreign keys changed could not be written: {type(error).__name__}."
         self._miss(rows, missed)
 
@@ -229,7 +229,7 @@ class Cascades:
     ) -> None:
         """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
         now = time.monotonic()
-        over = tables_above({name for name, row in rows.items() if row.missed is not None}, links)
+        over = above_each({name for name, row in rows.items() if row.missed is not None}, links)
         for name in uppermost(over):
             row, tables = rows[name], {name, *over[name]} & rows.keys()
             coming = any(reading(one) or rows[one].waits_for is not None for one in tables)

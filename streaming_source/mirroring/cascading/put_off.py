@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.gtid import GtidPosition
+from replica.table_reader.cascades import tables_above
 from streaming_source.mirroring.batch_end import end_of, logged_end
 from streaming_source.mirroring.control_row import PutOff
 from streaming_source.mirroring.outlines.touched_tables import DELETES, UPDATES
@@ -29,22 +30,13 @@ MARGIN_MS: Final = 60_000
 """A table's reading may see less than the binlog had when it began: commits that were under way."""
 
 
-def tables_above(
-    names: Collection[TableName], links: Mapping[TableName, list[Link]]
-) -> dict[TableName, set[TableName]]:
+def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, set[TableName]]:
     """Return the tables that each of these refers to, through all levels."""
     parents: dict[TableName, set[TableName]] = {}
     for parent, some in links.items():
         for link in some:
             parents.setdefault(link.child, set()).add(parent)
-    found: dict[TableName, set[TableName]] = {}
-    for name in names:
-        over, left = found.setdefault(name, set()), [name]
-        while left:
-            new = parents.get(left.pop(), set()) - over
-            over |= new
-            left += new
-    return found
+    return {name: tables_above(name, parents) for name in names}
 
 
 def put_off(

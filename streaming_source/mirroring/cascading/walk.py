@@ -121,7 +121,7 @@ class CascadeWalk:
         except TooManyRowsError:
             self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are concerned.")
         except SPARK_ERRORS as error:
-            raise_fault(error)
+            raise_fault(error, written=1)
             self._miss(hit, link, action, f"Spark says {type(error).__name__}.")
         else:
             if stale is not None and stale.keys:

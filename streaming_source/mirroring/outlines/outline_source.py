@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streaming_source.batch.planned_reader import PlannedReader
+from streaming_source.batch.server import ServerRangeReader
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import outline_schema
 from streaming_source.rows.partition import ChangePartition
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.handshake.end import ServerEnd
-    from streaming_source.batch.planning import PlannedRange
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
 
@@ -55,18 +54,8 @@ class OutlineStreamReader(ChangeStreamReader):
             yield from partition.outline(self._plan)
 
 
-class OutlineRangeReader(PlannedReader):
-    """The reader of a range of the binlog. `latest` is the end of the binlog at load()."""
-
-    def __init__(self, options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: str) -> None:
-        super().__init__(options, load)
-        self._plan = plan
-        self._latest = latest
-
-    def planned(self, options: SourceOptions, load: str) -> PlannedRange:
-        from streaming_source.batch.planning import plan_range
-
-        return plan_range(options, self._plan, self._latest, load)
+class OutlineRangeReader(ServerRangeReader):
+    """The reader of a range of the binlog, of which tasks make outlines."""
 
     def partitions(self) -> list[InputPartition]:
         return numbered(super().partitions())
@@ -90,7 +79,13 @@ class OutlineSource(MariaDbBinlogSource):
     def _stream_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType) -> ChangeStreamReader:  # noqa: ARG002  (it is always the same)
         return OutlineStreamReader(options, plan)
 
-    def _range_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType, latest: ServerEnd) -> PlannedReader:  # noqa: ARG002  (as above)
+    def _range_of(
+        self,
+        options: SourceOptions,
+        plan: ReadPlan,
+        schema: StructType,  # noqa: ARG002  (as above)
+        latest: ServerEnd,
+    ) -> ServerRangeReader:
         return OutlineRangeReader(options, plan, latest, self._load or uuid.uuid4().hex)
 
 

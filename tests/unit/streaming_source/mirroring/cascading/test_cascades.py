@@ -3,7 +3,7 @@ from __future__ import annotations
 from replica.table_reader.cascades import Cascade
 from streaming_source.mirroring.cascading.cascades import _from_below, uppermost
 from streaming_source.mirroring.cascading.links import links_by_parent
-from streaming_source.mirroring.cascading.put_off import tables_above
+from streaming_source.mirroring.cascading.put_off import above_each
 
 P, Q, R = (("d", name) for name in "pqr")
 
@@ -30,8 +30,8 @@ def test_tables_in_a_circle_are_read_again() -> None:
 def test_tables_are_read_again_from_above() -> None:
     """While one is read, nothing tells what its rows take with them."""
     links = links_by_parent({Q: [key(P)], R: [key(Q), key(R)]})
-    assert uppermost(tables_above([P, Q, R], links)) == [P]
-    assert uppermost(tables_above([Q, R], links)) == [Q]
-    assert uppermost(tables_above([R], links)) == [R]
+    assert uppermost(above_each([P, Q, R], links)) == [P]
+    assert uppermost(above_each([Q, R], links)) == [Q]
+    assert uppermost(above_each([R], links)) == [R]
     circle = links_by_parent({Q: [key(R)], R: [key(Q)], P: [key(Q)]})
-    assert set(uppermost(tables_above([P, Q, R], circle))) == {Q, R}
+    assert set(uppermost(above_each([P, Q, R], circle))) == {Q, R}

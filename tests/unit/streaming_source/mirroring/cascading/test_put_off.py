@@ -9,7 +9,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.table_reader.cascades import Cascade
 from streaming_source.mirroring.cascading import put_off as module
 from streaming_source.mirroring.cascading.links import links_by_parent
-from streaming_source.mirroring.cascading.put_off import due, lowest, put_off, put_off_from, tables_above
+from streaming_source.mirroring.cascading.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.control_row import READING, ControlRow, PutOff
 from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS
 from streaming_source.offsets.offset import SourceOffset
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 P, Q, R = (("d", name) for name in "pqr")
-ABOVE = tables_above(
+ABOVE = above_each(
     [P, Q, R],
     links_by_parent({name: [Cascade("k", over, ("ON DELETE CASCADE",))] for name, over in ((Q, P), (R, Q))}),
 )

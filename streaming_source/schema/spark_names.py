@@ -1,0 +1,35 @@
+"""How Spark compares names: columns of a DataFrame or a target, and tables of its catalog.
+
+`spark_column_key` is for columns: two of a table whose keys are equal cannot be columns of one target. `catalog_key` is
+for tables and namespaces. MariaDB's own rules are in replica/schema/naming.py.
+"""
+
+from __future__ import annotations
+
+_DOTTED_I = "i\u0307"  # what the lower case of U+0130 is
+
+
+def spark_column_key(name: str) -> str:
+    """Return the text that two names have in common if Spark may take them for one column.
+
+    With spark.sql.caseSensitive=false the analyzer looks a column up by its lower case (`AttributeSeq`) and compares it
+    by `equalsIgnoreCase`; Delta and Parquet refuse duplicates by lower case. Names that any of these takes for one have
+    one key: `equalsIgnoreCase` finds the Kelvin sign in `k` and the long s in `s`, the lower case only the former.
+    """
+    if name.isascii():
+        return name.lower()
+    return "".join(map(_ignoring_case, name.lower().replace(_DOTTED_I, "i")))
+
+
+def catalog_key(name: str) -> str:
+    """Return the name as Spark's session catalog compares it: in lower case (`SessionCatalog.formatTableName`)."""
+    return name.lower()
+
+
+def _ignoring_case(character: str) -> str:
+    """Return the lower case of the upper case, as `String.regionMatches` of Java; both simple, of one character."""
+    upper = character.upper()
+    if len(upper) != 1:
+        upper = character.title() if len(character.title()) == 1 else character
+    lower = upper.lower()
+    return lower if len(lower) == 1 else "i"  # U+0130 alone has more

@@ -1,4 +1,4 @@
-"""How MariaDB compares names of columns, tables and databases.
+"""MariaDB's comparison of names of columns, tables and databases.
 
 `column_key` is the rule for columns, keys, constraints and savepoints. `table_key` is that for tables and databases:
 byte by byte, or with `lower_case_table_names` in lower case. No module compares names by `str.casefold`, which makes

@@ -1,4 +1,4 @@
-"""How Spark compares names: columns of a DataFrame or a target, and tables of its catalog.
+"""Spark's comparison of names: columns of a DataFrame or a target, and tables of its catalog.
 
 `spark_column_key` is for columns: two of a table whose keys are equal cannot be columns of one target. `catalog_key` is
 for tables and namespaces. MariaDB's own rules are in replica/schema/naming.py.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError, DuplicateServerIdError, ReplicaError, ServerError
@@ -265,7 +265,7 @@ class Connector:
         identity, relay = self._taken_identity().with_connection(connection), self._relay
         if not identity.sources or identity.sources[-1].uid != server.uid:
             identity = identity.with_source(CopiedFrom(relay.change_server(), server.uid))
-        self._keep(identity)
+        self._keep(replace(identity, lower_case=server.lower_case))
 
     @property
     def _may_lag(self) -> bool:

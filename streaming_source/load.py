@@ -21,6 +21,8 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.identity import stores_lower_case
+from replica.schema.session import ANY_SERVER, ServerRules
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.read_plan import ReadPlan
@@ -54,6 +56,16 @@ class _LoadedTables(NamedTuple):
     catalog: Catalog
     origin: CatalogOrigin | None = None
     unreadable: Unreadable | None = None
+    server: ServerRules = ANY_SERVER
+
+
+class _Answers(NamedTuple):
+    """The answers of a server at load."""
+
+    catalog: Catalog
+    origin: CatalogOrigin
+    unreadable: Unreadable | None
+    server: ServerRules
 
 
 def load_plan(given: Mapping[str, str]) -> ReadPlan:
@@ -76,7 +88,7 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
         known = _from_server(options, options.connection, attached=attached is not None)
     plan = ReadPlan(
         shape="variant" if known.columns is None else options.row_shape,
-        tables=selected_tables(options, known.patterns, known.catalog, known.unreadable),
+        tables=selected_tables(options, known.patterns, known.catalog, known.unreadable, known.server),
         columns=known.columns,
         server=options.server or (primary_of(attached) if attached else ""),
         invalid_dates=options.invalid_dates,
@@ -92,23 +104,24 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
 
 def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: bool) -> _LoadedTables:
     questions = partial(_questions, options, config, attached=attached)
-    catalog, origin, unreadable = asyncio.run(ask(config, questions))
+    answers = asyncio.run(ask(config, questions))
     if options.table is None:
-        announce_selection(options, catalog)
-        return _LoadedTables(options.patterns, None, catalog, origin, unreadable)
-    (table,) = catalog.values()
+        announce_selection(options, answers.catalog)
+        return _LoadedTables(options.patterns, None, *answers)
+    (table,) = answers.catalog.values()
     columns = catalog_table_columns(table, options.policy, options.columns)
-    return _LoadedTables((table.name,), columns, catalog, origin, unreadable)  # as the server spells it
+    return _LoadedTables((table.name,), columns, *answers)  # as the server spells it
 
 
 def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
+    server = ServerRules(lower_case=stores_lower_case(directory))
     if options.table is None:
         if options.on_schema_change != "ignore":
             raise ConfigError(
                 f"onSchemaChange={options.on_schema_change} with tables has to know what they look like.",
                 hint="Set host and user: then a server's catalog tells it.",
             )
-        return _LoadedTables(options.patterns, None, {})
+        return _LoadedTables(options.patterns, None, {}, server=server)
     from replica.relay_log.log import RelayLog
     from streaming_source.attached.table import newest_table
 
@@ -117,18 +130,17 @@ def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
     described = newest_table(log, options.table, options.policy, options.columns)
     position = GtidPosition() if head is None else head.position
     origin = CatalogOrigin(position, described=True, from_rows=described.schema)
-    return _LoadedTables(options.patterns, described.columns, {}, origin)
+    return _LoadedTables(options.patterns, described.columns, {}, origin, server=server)
 
 
-def _questions(
-    options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool
-) -> Steps[tuple[Catalog, CatalogOrigin, Unreadable | None]]:
+def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool) -> Steps[_Answers]:
     """Ask all questions of a load in one conversation."""
     if attached:
-        version = (yield Query("SELECT VERSION()"))[0][0] or ""
+        ((named, setting),) = yield Query("SELECT VERSION(), @@lower_case_table_names")
+        version, lower_case = named or "", setting != "0"
     else:
         server = yield from inspect_server(config.server_id)
-        version = server.version
+        version, lower_case = server.version, server.lower_case
         refused = refusal(check(server, config.server_id, hosts=len(set(config.endpoints))), server, str(endpoint))
         if refused is not None:
             raise refused
@@ -136,7 +148,8 @@ def _questions(
     read = partial(_selected, options)
     catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)
     warn_of_generated(options, catalog, version)
-    return catalog, origin, (yield from check_access(options, catalog))
+    rules = ServerRules.of(version, lower_case=lower_case)
+    return _Answers(catalog, origin, (yield from check_access(options, catalog)), rules)
 
 
 def _selected(options: SourceOptions) -> Steps[Catalog]:

@@ -39,6 +39,7 @@ _VARIABLES = (
     "hostname",
     "log_bin",
     "log_slave_updates",
+    "lower_case_table_names",
     "port",
     "server_id",
     "server_uid",
@@ -80,6 +81,8 @@ class ServerInfo:
     uid: str = ""
     """Equal for one server's data at one place, over restarts, and never for two servers."""
     log_slave_updates: bool = True
+    lower_case: bool = False
+    """The names of tables are stored in small letters, or met without regard to case (lower_case_table_names)."""
     wsrep_on: bool = False
     """A Galera node."""
     wsrep_gtid_mode: bool = False
@@ -143,6 +146,7 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
         gtid_domain_id=None if domain is None else int(domain),
         uid=uid_of(variables),
         log_slave_updates=variables.get("log_slave_updates", "ON").upper() in _TRUE,
+        lower_case=variables.get("lower_case_table_names", "0") != "0",
         wsrep_on=variables.get("wsrep_on", "").upper() in _TRUE,
         wsrep_gtid_mode=variables.get("wsrep_gtid_mode", "").upper() in _TRUE,
         wsrep_gtid_domain_id=int(variables["wsrep_gtid_domain_id"]) if "wsrep_gtid_domain_id" in variables else None,

@@ -7,7 +7,7 @@ damaged files, and for positions what the files do not hold, and MySQL's files, 
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.protocol.transaction_events import GtidListEvent
 from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.identity import stores_lower_case
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.scan import scan
 
@@ -97,9 +98,10 @@ class FilesReader:
         """Yield all ranges of all files, as `BinlogFile.ranges` does; `at_end` gets each file that was read whole."""
         for file in self._files:
             name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
+            lower_case = file != STANDARD_INPUT and stores_lower_case(Path(file).parent)  # of a relay file
             with open_binlog(file, self._keys) as binlog:
                 for piece in binlog.ranges(skip_damaged=skip_damaged, cut_at_ddl=cut_at_ddl):
-                    yield Part(name, binlog, piece)
+                    yield Part(name, binlog, piece, lower_case)
                 if at_end is not None:
                     at_end(binlog)
 
@@ -210,7 +212,7 @@ class FilesReader:
     def _stretches(self) -> Iterator[_FileGroups]:
         """Yield all groups of the files; each stretch has some."""
         position: GtidPosition | None = None
-        for name, binlog, piece in self._searched():
+        for name, binlog, piece, _ in self._searched():
             listed = _listed(piece)
             position = position if listed is None else listed
             found = scan(piece.data, checksum=piece.checksum) if piece.whole else None

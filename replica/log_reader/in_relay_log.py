@@ -18,6 +18,7 @@ from replica.log_reader.part import Part
 from replica.option_places import shown_instant
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.identity import stores_lower_case
 from replica.relay_log.location import RelayLocation
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class RelayLogReader:
         Raises:
             DataLossError: some of them were purged.
         """
+        lower_case = stores_lower_case(self.log.directory)
         for piece in self.log.ranges(start, end, WHOLE_FILES):
             try:
                 binlog = open_binlog(piece.path)
@@ -55,7 +57,7 @@ class RelayLogReader:
                 raise
             with binlog:
                 for found in binlog.ranges(start=piece.start, stop=piece.end, cut_at_ddl=True, verify=verify):
-                    yield Part(PurePath(piece.path).name, binlog, found)
+                    yield Part(PurePath(piece.path).name, binlog, found, lower_case)
 
     def xa_parts(self) -> Iterator[Part]:
         """Yield the parts of the log that its sidecars mark."""

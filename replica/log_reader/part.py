@@ -14,6 +14,7 @@ from replica.protocol.event_row import Role
 from replica.protocol.events import decode, decode_description
 from replica.protocol.header import parse_header
 from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.schema.session import ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +26,17 @@ _FLAGS2: Final = HEADER_LENGTH + 12
 
 
 class Part(NamedTuple):
-    """One range of one file."""
+    """One range of one file. `lower_case`: whether the server that wrote it stores names of tables in small letters."""
 
     name: str
     binlog: BinlogFile
     piece: FileRange
+    lower_case: bool = False
+
+    @property
+    def server(self) -> ServerRules:
+        """The rules to read the statements of the range by."""
+        return ServerRules(self.piece.description.version_number, self.lower_case)
 
     @property
     def defines(self) -> bool:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import ProtocolError
 from replica.protocol.events import FormatDescriptionEvent, GtidEvent, decode
 from replica.relay_log.file_head import read_file_head
+from replica.relay_log.identity import stores_lower_case
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.scan.statements import logged_statements, logged_texts
+from replica.schema.session import ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,14 +31,12 @@ STRETCH_BYTES: Final = 64 << 20
 
 
 class RelayStatement(NamedTuple):
-    """A statement in the log. `location` is the beginning of its group; `server_version` as executable comments count
-    (110803).
-    """
+    """A statement in the log. `location` is the beginning of its group; `server`: the rules to read it by."""
 
     location: RelayLocation
     gtid: Gtid
     query: QueryEvent
-    server_version: int
+    server: ServerRules
 
 
 class RelayText(NamedTuple):
@@ -45,7 +45,7 @@ class RelayText(NamedTuple):
     location: RelayLocation
     begin: GtidEvent
     statement: Logged
-    server_version: int
+    server: ServerRules
 
     @property
     def gtid(self) -> Gtid:
@@ -57,6 +57,7 @@ class _MappedGroups(NamedTuple):
     start: int
     mapped: MappedRelayRange
     description: FormatDescriptionEvent
+    server: ServerRules
 
 
 def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayStatement]:
@@ -66,23 +67,24 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
         DataLossError: groups of the part were purged.
         ProtocolError: the bytes are damaged.
     """
-    for file, begin, mapped, description in _stretches(log, start, end):
+    for file, begin, mapped, description, server in _stretches(log, start, end):
         for found in logged_statements(mapped.data, description, mapped.passed):
             location = RelayLocation(file, begin + found.start)
-            yield RelayStatement(location, found.gtid, found.query, description.version_number)
+            yield RelayStatement(location, found.gtid, found.query, server)
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
     """Yield all statements of the groups in [start, end) but the borders of transactions; errors as above."""
-    for file, begin, mapped, description in _stretches(log, start, end):
+    for file, begin, mapped, description, server in _stretches(log, start, end):
         for found in logged_texts(mapped.data, description, mapped.passed):
             if not isinstance(found.begin, GtidEvent):
                 raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
             location = RelayLocation(file, begin + found.start)
-            yield RelayText(location, found.begin, found.statement, description.version_number)
+            yield RelayText(location, found.begin, found.statement, server)
 
 
 def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_MappedGroups]:
+    lower_case = stores_lower_case(log.directory)
     for number in range(start.file, end.file + 1):
         begin = max(start, RelayLocation(number, 0))
         limit = min(end, RelayLocation(number + 1, 0))
@@ -90,7 +92,8 @@ def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Itera
         for part in log.ranges(begin, limit, STRETCH_BYTES):
             if description is None:
                 description = _description(log, number)
-            yield _MappedGroups(number, part.start, MappedRelayRange(part), description)
+            server = ServerRules(description.version_number, lower_case)
+            yield _MappedGroups(number, part.start, MappedRelayRange(part), description, server)
 
 
 def _description(log: RelayLog, number: int) -> FormatDescriptionEvent:

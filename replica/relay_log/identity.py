@@ -4,7 +4,8 @@ In and out: `relay.identity`, a small JSON file beside the relay log, replaced a
 configured is drawn once and kept here, so that a replica that comes back is the same one to its primary. The
 connections let a replica that was killed, or cut off, end its own dump threads on the primaries, and no stranger's:
 thread ids begin again when a server restarts, so the server's start time belongs to the proof. The sources tell which
-server each relay file was copied from, where the server id in its events may be that of several servers.
+server each relay file was copied from, where the server id in its events may be that of several servers. Whether the
+primary stores names of tables in small letters decides what the statements of the log mean, and no event says it.
 
 A file that cannot be understood is an error, never a new identity: two replicas with one id throw each other out.
 """
@@ -63,6 +64,8 @@ class Identity:
     """The dumps not ended by our own goodbye, one a run of a primary, the last one last."""
     sources: tuple[CopiedFrom, ...] = ()
     """The sources in the order of the files."""
+    lower_case: bool = False
+    """Whether the primary has lower_case_table_names, which stays what it is for the life of its data."""
 
     def with_connection(self, connection: DumpThread) -> Identity:
         others = [one for one in self.connections if not _same_place(one, connection)]
@@ -92,6 +95,17 @@ def source_of(directory: Path, file: int) -> str | None:
     except RelayError:
         return None  # the code that opens the log says so
     return None if identity is None else identity.source_of(file)
+
+
+def stores_lower_case(directory: Path) -> bool:
+    """Tell whether the primary of a relay directory stores names of tables in small letters; False where no replica
+    noted it.
+    """
+    try:
+        identity = read_identity(directory)
+    except RelayError:
+        return False  # the code that opens the log says so
+    return identity is not None and identity.lower_case
 
 
 def _same_place(one: DumpThread, other: DumpThread) -> bool:
@@ -163,4 +177,6 @@ def _parsed(found: dict[str, Any]) -> Identity:
         if [type(value) for value in astuple(connection)] != [str, int, int, int, str]:
             raise ValueError(connection)  # a thread id becomes part of a statement
     sources = tuple(CopiedFrom(int(file), str(uid)) for file, uid in found.get("sources", ()))
-    return Identity(int(found["server_id"]), found["owner"], connections, sources)
+    return Identity(
+        int(found["server_id"]), found["owner"], connections, sources, found.get("lower_case", False) is True
+    )

@@ -109,4 +109,4 @@ class DefinedBefore:
         for found in part.walk():
             event = part.read(found)
             if isinstance(event, QueryEvent):
-                history.apply_event(event)
+                history.apply_event(event, server=part.server)

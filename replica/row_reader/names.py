@@ -114,7 +114,7 @@ class Names:
         for found in part.walk():
             event = part.read(found)
             if isinstance(event, QueryEvent):
-                changed |= bool(self._files.apply(event))
+                changed |= bool(self._files.apply(event, server=part.server))
         return changed
 
 

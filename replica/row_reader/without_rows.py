@@ -58,9 +58,8 @@ class StatementChanges:
         skipped = len(BINLOG_MAGIC) if bytes(part.piece.data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
         try:
             for found in logged_texts(part.piece.data[skipped:], part.piece.description):
-                version = part.piece.description.version_number
-                self._temporary.follow(found.statement, version)
-                changed = changed_tables(found.statement, version)
+                self._temporary.follow(found.statement, part.server)
+                changed = changed_tables(found.statement, part.server)
                 if changed is None:
                     continue
                 meant = [name for name in changed.tables if not self._temporary.means(found.statement, name)]

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
-from replica.schema.cursor import Tokens
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import ANY_VERSION, tokenize
+from replica.schema.session import ANY_SERVER, session_of, text_of
+from replica.schema.statements import open_statement
 from replica.schema.table_references import read_references
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from replica.schema.cursor import Tokens
     from replica.schema.known_tables import TableName
-    from replica.schema.session import Logged, StatementContext
+    from replica.schema.session import Logged, ServerRules, StatementContext
     from replica.schema.table_references import Reference
 
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
@@ -52,18 +52,17 @@ class Changed(NamedTuple):
     removes: bool = False
 
 
-def changed_tables(statement: Logged, server_version: int = ANY_VERSION) -> Changed | None:
-    """Return what the statement changes; `server_version` decides which executable comments count."""
+def changed_tables(statement: Logged, server: ServerRules = ANY_SERVER) -> Changed | None:
+    """Return what the statement changes, by the rules of the server that wrote it."""
     if (statement.status.gtid_flags_extra or 0) & _UNDONE:
         return None
-    return changed_by(text_of(statement), session_of(statement, server_version))
+    return changed_by(text_of(statement), session_of(statement, server))
 
 
 def changed_by(text: str, session: StatementContext) -> Changed | None:
     """Return what the text of a statement changes, in a session."""
     try:
-        tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
-        changed = _read(tokens, session.database)
+        changed = _read(open_statement(text, session), session.database)
     except SchemaError:
         return Changed()
     if changed is not None and any(not database for database, _ in changed.tables):
@@ -72,9 +71,6 @@ def changed_by(text: str, session: StatementContext) -> Changed | None:
 
 
 def _read(tokens: Tokens, database: str) -> Changed | None:
-    if tokens.accept("SET", "STATEMENT"):
-        while not tokens.accept("FOR"):
-            tokens.take()
     first = tokens.peek()
     if first is None or first.upper in _WITHOUT_ROWS:
         return None
@@ -132,11 +128,11 @@ def _deleted(tokens: Tokens, database: str) -> Changed:
 def _deletion_target(tokens: Tokens) -> tuple[str, str]:
     """Read `t`, `t.*`, `d.t` or `d.t.*`; the database is '' where none is named."""
     tokens.accept(".")
-    names = [tokens.name()]
+    names = [tokens.stored_name()]
     while tokens.accept("."):
         if tokens.accept("*"):
             break
-        names.append(tokens.name())
+        names.append(tokens.stored_name())
     return (names[-2] if len(names) > 1 else ""), names[-1]
 
 

@@ -23,8 +23,10 @@ _MAX_DIGITS: Final = 10  # no length that SQL declares has more
 class Tokens:
     """A cursor over a statement's tokens. Keywords are given in capitals; a quoted word is never a keyword."""
 
-    def __init__(self, tokens: Iterator[Token]) -> None:
+    def __init__(self, tokens: Iterator[Token], *, lower_case: bool = False) -> None:
+        """Begin before the first token. `lower_case`: the server stores names of tables in small letters."""
         self._source = tokens
+        self._lower = lower_case
         self._ahead: list[Token] = []
         self._kept: list[Token] | None = None
 
@@ -109,12 +111,17 @@ class Tokens:
         self.expect(")")
         return tuple(found)
 
+    def stored_name(self) -> str:
+        """Read the name of a table or a database, as the server stores it."""
+        name = self.name()
+        return name.lower() if self._lower else name
+
     def table_name(self, database: str) -> tuple[str, str]:
-        """Read `table`, `database.table` or `.table`: the default database where none is named."""
+        """Read `table`, `database.table` or `.table`, as stored: the default database where none is named."""
         if self.accept("."):
-            return database, self.name()
-        first = self.name()
-        return (first, self.name()) if self.accept(".") else (database, first)
+            return database, self.stored_name()
+        first = self.stored_name()
+        return (first, self.stored_name()) if self.accept(".") else (database, first)
 
     def skip_parenthesis(self) -> None:
         """Step over `( … )`."""

@@ -19,9 +19,8 @@ from replica.schema.alteration import altered
 from replica.schema.create import SEQUENCE, Like, Options, read_create_table, read_option, read_sequence
 from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.known_tables import KnownTables, TableName
-from replica.schema.session import StatementContext, session_of, text_of
+from replica.schema.session import ANY_SERVER, ServerRules, StatementContext, session_of, text_of
 from replica.schema.sql_file import statements_of
-from replica.schema.sql_tokens import ANY_VERSION
 from replica.schema.statements import Statement, Verb, may_define, pairs, read_statement
 
 if TYPE_CHECKING:
@@ -86,11 +85,11 @@ class SchemaHistory:
         """Follow one statement. Text that is no DDL changes nothing."""
         return self._execute(self._read(sql, session), session)
 
-    def apply_event(self, event: QueryEvent, *, server_version: int = ANY_VERSION) -> Applied:
+    def apply_event(self, event: QueryEvent, *, server: ServerRules = ANY_SERVER) -> Applied:
         """Follow a QUERY of a binlog. START ALTER and ROLLBACK ALTER change nothing; COMMIT ALTER brings the change."""
         if (event.status.gtid_flags_extra or 0) & _UNDONE or not may_define(event.query):
             return Applied()
-        session = session_of(event, server_version)
+        session = session_of(event, server)
         return self.apply(text_of(event), session)
 
     def table(self, database: str, table: str) -> TableSchema | None:

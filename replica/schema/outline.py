@@ -10,19 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
-from replica.protocol.constants import GtidExtraFlag
-from replica.schema.alter import read_alteration
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import ANY_VERSION
-from replica.schema.statements import Verb, may_define, pairs, read_statement
+from replica.schema.effect import effect_of
+from replica.schema.session import ANY_SERVER
+from replica.schema.statements import ROWS_OR_INDEXES, Verb, may_define, pairs
 
 if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
     from replica.schema.known_tables import TableName
-    from replica.schema.statements import Statement
-
-UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
-"""Groups of an ALTER in two phases that change nothing: COMMIT ALTER does."""
+    from replica.schema.session import ServerRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +34,18 @@ class Outline:
     creates: bool = False
 
 
-def outline_of(event: QueryEvent, server_version: int = ANY_VERSION) -> Outline | None:
+def outline_of(event: QueryEvent, server: ServerRules = ANY_SERVER) -> Outline | None:
     """Return the outline of a logged statement."""
-    if (event.status.gtid_flags_extra or 0) & UNDONE or not may_define(event.query):
+    effect = effect_of(event, server) if may_define(event.query) else None
+    if effect is None:
         return None
     try:
-        statement = _statement(event, server_version)
+        statement = effect.head
     except SchemaError:
         return Outline()
-    if statement is None or (statement.temporary and statement.verb is not Verb.DROP_TABLES):
+    if statement is None or statement.verb in ROWS_OR_INDEXES:
+        return None
+    if statement.temporary and statement.verb is not Verb.DROP_TABLES:
         return None
     defined: tuple[TableName, ...] = statement.tables
     if statement.verb is Verb.DROP_TABLES:
@@ -62,17 +60,17 @@ def outline_of(event: QueryEvent, server_version: int = ANY_VERSION) -> Outline 
     return Outline(named, defined, frozenset(named) - frozenset(defined), creates)
 
 
-def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> bool:
+def changes_columns(event: QueryEvent, server: ServerRules = ANY_SERVER) -> bool:
     """Tell whether a table has other columns after the statement; True for one that is not understood."""
+    effect = effect_of(event, server)
     try:
-        statement = _statement(event, server_version)
-        if statement is None or statement.verb is not Verb.ALTER_TABLE:
+        statement = None if effect is None else effect.head
+        if effect is None or statement is None or statement.verb is not Verb.ALTER_TABLE:
             return statement is None or not statement.conditional  # CREATE IF NOT EXISTS of what does exist
-        session = session_of(event, server_version)
-        change = read_alteration(statement.tokens, session)
+        change = effect.alteration
     except SchemaError:
         return True
-    return bool(
+    return change is None or bool(
         change.added
         or change.changed
         or change.renamed
@@ -82,8 +80,3 @@ def changes_columns(event: QueryEvent, server_version: int = ANY_VERSION) -> boo
         or change.options.versioned
         or change.rename
     )
-
-
-def _statement(event: QueryEvent, server_version: int) -> Statement | None:
-    session = session_of(event, server_version)
-    return read_statement(text_of(event), session)

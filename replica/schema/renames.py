@@ -9,46 +9,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
-from replica.protocol.constants import GtidExtraFlag
-from replica.schema.alter import read_alteration
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import ANY_VERSION
-from replica.schema.statements import Verb, may_define, pairs, read_statement
+from replica.schema.effect import effect_of
+from replica.schema.session import ANY_SERVER
+from replica.schema.statements import Verb, may_define, pairs
 
 if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
     from replica.schema.known_tables import TableName
+    from replica.schema.session import ServerRules
 
-_UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
-
-def new_names(event: QueryEvent, server_version: int = ANY_VERSION) -> dict[TableName, TableName]:
+def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[TableName, TableName]:
     """Return the names that a statement moves tables to: new name -> name before it.
 
     Raises:
         SchemaError: it renames something, and is not understood.
     """
-    if (event.status.gtid_flags_extra or 0) & _UNDONE or not may_define(event.query):
+    effect = effect_of(event, server) if may_define(event.query) else None
+    if effect is None:
         return {}
-    text = text_of(event)
     try:
-        session = session_of(event, server_version)
-        statement = read_statement(text, session)
+        statement = effect.head
         if statement is None or statement.temporary:
             return {}
         if statement.verb is Verb.RENAME_TABLES:
             return _moved(pairs(statement.tables))
-        if statement.verb is not Verb.ALTER_TABLE:
-            return {}
-        change = read_alteration(statement.tokens, session)
+        change = effect.alteration
     except SchemaError as error:
-        if "rename" not in text.lower():
+        if "rename" not in effect.sql.lower():
             return {}
         raise SchemaError(
-            f"a statement that renames something is not understood: {' '.join(text.split())[:200]} ({error.message})",
+            "a statement that renames something is not understood: "
+            f"{' '.join(effect.sql.split())[:200]} ({error.message})",
             hint="Tables are being read meanwhile, and one that gets another name has to be read again under that: "
             "start with a new checkpoint and startingPosition=initial.",
         ) from None
+    if change is None:
+        return {}
     (table,) = statement.tables
     to = change.rename or change.to_table
     return {} if to is None or to == table else {to: table}

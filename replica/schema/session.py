@@ -1,14 +1,17 @@
 """All that the meaning of a statement depends on besides its text, and both as a QUERY of a binlog brings them.
 
-In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY. Out: its text in characters (a client that said nothing
-of its character set, or 'binary', is taken to speak UTF-8; what is not valid becomes U+FFFD, which no name or label may
-hold), and a `StatementContext`.
+In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY, and the rules of the server that wrote it. Out: its text
+in characters (a client that said nothing of its character set, or 'binary', is taken to speak UTF-8; what is not valid
+becomes U+FFFD, which no name or label may hold), and a `StatementContext`. A context is stored as text beside its
+statement, for readers that have no event.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from replica.errors import SchemaError
 from replica.protocol.charset import BINARY, charset_of
@@ -25,29 +28,67 @@ EXPLICIT_TIMESTAMPS: Final = 1 << 24
 """The bit of flags2 for explicit_defaults_for_timestamp (the server's OPTION_EXPLICIT_DEF_TIMESTAMP)."""
 
 
+class ServerRules(NamedTuple):
+    """The rules of a server that statements are read by. `version` decides which executable comments count (110803);
+    `lower_case`: the server stores the names of tables and databases in small letters (lower_case_table_names).
+    """
+
+    version: int = ANY_VERSION
+    lower_case: bool = False
+
+    @classmethod
+    def of(cls, version: str, *, lower_case: bool) -> ServerRules:
+        """Return the rules of a server that says its version as text ("11.8.3-MariaDB-log")."""
+        major, minor, patch, *_ = (*(int(number) for number in re.findall(r"\d+", version)[:3]), 0, 0, 0)
+        return cls(major * 10_000 + minor * 100 + patch or ANY_VERSION, lower_case)
+
+
+ANY_SERVER: Final = ServerRules()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementContext:
-    """The settings of a session. `encoding` is the server's default; `explicit_timestamps` is
-    explicit_defaults_for_timestamp.
+    """The settings of a session and its server. `encoding` is the server's default; `explicit_timestamps` is
+    explicit_defaults_for_timestamp; `time_zone` is None where the event does not name it.
     """
 
     database: str = ""
     sql_mode: int = 0
     encoding: Encoding = UNKNOWN
     explicit_timestamps: bool = True
-    server_version: int = ANY_VERSION
+    time_zone: str | None = None
+    server: ServerRules = ANY_SERVER
     thread: int = 0
     failed: bool = False  # it ended with an error, but had done something that was logged
 
+    def stored(self) -> str:
+        """Return the context as text, without what has its default."""
+        values = {name: value for name, value in asdict(self).items() if value != getattr(_PLAIN, name)}
+        return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
 
-def session_of(event: Logged, server_version: int) -> StatementContext:
+    @classmethod
+    def restored(cls, text: str) -> StatementContext:
+        """Read what `stored` made text of."""
+        values = json.loads(text)
+        for name, kind in (("encoding", Encoding), ("server", ServerRules)):
+            if name in values:
+                values[name] = kind(*values[name])
+        return cls(**values)
+
+
+_PLAIN: Final = StatementContext()
+
+
+def session_of(event: Logged, server: ServerRules = ANY_SERVER) -> StatementContext:
+    """Return what an event and its server say of the session that wrote it."""
     status = event.status
     return StatementContext(
         database=event.database,
         sql_mode=status.sql_mode or 0,
         encoding=Encoding(charset_name(status.charset[2] if status.charset else None)),
         explicit_timestamps=bool((status.flags2 or 0) & EXPLICIT_TIMESTAMPS),
-        server_version=server_version,
+        time_zone=status.time_zone,
+        server=server,
         thread=event.thread_id,
         failed=event.error != 0,
     )

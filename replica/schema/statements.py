@@ -1,7 +1,8 @@
 """Recognise a statement by its text, and the tables or databases it names: the head of DDL, from its first words.
 
-In: the text of a statement. Out: a `Statement` whose `tokens` stand behind the head, or None for what defines no table
-(DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError.
+In: the text of a statement. Out: a `Statement` whose `tokens` stand after the head, or None for what defines no table
+(DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError. Names
+are as the server stores them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.schema.cursor import Tokens
 from replica.schema.sql_tokens import tokenize
@@ -28,6 +29,9 @@ _FIRST = re.compile(
 
 class Verb(Enum):
     CREATE_TABLE = auto()
+    TRUNCATE_TABLE = auto()
+    CREATE_INDEX = auto()
+    DROP_INDEX = auto()
     CREATE_SEQUENCE = auto()
     ALTER_TABLE = auto()
     ALTER_SEQUENCE = auto()
@@ -40,6 +44,9 @@ class Verb(Enum):
 
 
 TableNames = tuple[tuple[str, str], ...]
+
+ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX)
+"""What leaves the columns of a table as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +70,62 @@ def may_define(query: bytes) -> bool:
 
 
 def read_statement(text: str, session: StatementContext) -> Statement | None:
-    """Return the statement's head."""
+    """Return the head of a statement that may change the columns of tables."""
+    head = read_head(text, session)
+    return None if head is None or head.verb in ROWS_OR_INDEXES else head
+
+
+def read_head(  # noqa: PLR0911  (one for each verb)
+    text: str, session: StatementContext
+) -> Statement | None:
+    """Return the statement's head, also of TRUNCATE, CREATE INDEX and DROP INDEX."""
     database = session.database
-    tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
-    if tokens.accept("SET", "STATEMENT"):
-        while not tokens.accept("FOR"):
-            tokens.take()
-    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "USE")
+    tokens = open_statement(text, session)
+    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "USE", "TRUNCATE")
     match verb:
         case "CREATE":
-            return _create(tokens, database)
+            return _index(tokens, database, Verb.CREATE_INDEX) or _create(tokens, database)
         case "ALTER":
             return _alter(tokens, database)
         case "DROP":
-            return _drop(tokens, database)
+            return _index(tokens, database, Verb.DROP_INDEX) or _drop(tokens, database)
         case "RENAME" if tokens.accept_any("TABLE", "TABLES"):
             return Statement(verb=Verb.RENAME_TABLES, tokens=tokens, tables=_renamed(tokens, database))
         case "USE":
-            return Statement(verb=Verb.USE, tokens=tokens, database=tokens.name())
+            return Statement(verb=Verb.USE, tokens=tokens, database=tokens.stored_name())
+        case "TRUNCATE":
+            tokens.accept("TABLE")
+            return Statement(verb=Verb.TRUNCATE_TABLE, tokens=tokens, tables=(tokens.table_name(database),))
     return None
+
+
+def open_statement(text: str, session: StatementContext) -> Tokens:
+    """Return a cursor at the first word of a statement, after the settings of SET STATEMENT … FOR, as often as these
+    are there.
+    """
+    rules = session.server
+    tokens = Tokens(
+        tokenize(text, sql_mode=session.sql_mode, server_version=rules.version), lower_case=rules.lower_case
+    )
+    while tokens.accept("SET", "STATEMENT"):
+        while not tokens.accept("FOR"):
+            if tokens.sees("("):
+                tokens.skip_parenthesis()
+            else:
+                tokens.take()
+    return tokens
+
+
+def _index(tokens: Tokens, database: str, verb: Verb) -> Statement | None:
+    """Read CREATE INDEX and DROP INDEX; None for another statement, of which nothing is taken."""
+    ahead = 2 if tokens.sees("OR", "REPLACE") else 0
+    ahead += any(tokens.sees(word, ahead=ahead) for word in ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"))
+    if not tokens.sees("INDEX", ahead=ahead):
+        return None
+    or_replace = ahead > 1
+    while not tokens.accept("ON"):
+        tokens.take()
+    return Statement(verb=verb, tokens=tokens, tables=(tokens.table_name(database),), or_replace=or_replace)
 
 
 def _create(tokens: Tokens, database: str) -> Statement | None:
@@ -95,7 +139,7 @@ def _create(tokens: Tokens, database: str) -> Statement | None:
         return Statement(
             verb=Verb.CREATE_DATABASE,
             tokens=tokens,
-            database=tokens.name(),
+            database=tokens.stored_name(),
             or_replace=or_replace,
             conditional=conditional,
         )
@@ -119,7 +163,7 @@ def _alter(tokens: Tokens, database: str) -> Statement | None:
     if what in ("DATABASE", "SCHEMA"):
         # ALTER DATABASE CHARACTER SET …: the name may be left out.
         words = ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "UPGRADE")
-        named = database if any(tokens.sees(word) for word in words) else tokens.name()
+        named = database if any(tokens.sees(word) for word in words) else tokens.stored_name()
         return Statement(verb=Verb.ALTER_DATABASE, tokens=tokens, database=named)
     table = tokens.table_name(database)
     if tokens.accept("WAIT"):
@@ -136,7 +180,7 @@ def _drop(tokens: Tokens, database: str) -> Statement | None:
         return None
     conditional = tokens.accept("IF", "EXISTS")
     if what in ("DATABASE", "SCHEMA"):
-        return Statement(verb=Verb.DROP_DATABASE, tokens=tokens, database=tokens.name(), conditional=conditional)
+        return Statement(verb=Verb.DROP_DATABASE, tokens=tokens, database=tokens.stored_name(), conditional=conditional)
     tables = [tokens.table_name(database)]
     while tokens.accept(","):
         tables.append(tokens.table_name(database))

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.protocol.constants import HeaderFlag
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import ANY_VERSION
+from replica.schema.session import ANY_SERVER, session_of, text_of
 from replica.schema.statements import Verb, may_define, pairs, read_statement
 
 if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
-    from replica.schema.session import Logged
+    from replica.schema.session import Logged, ServerRules
     from replica.schema.statements import Statement
 
 MAX_NAMES: Final = 1 << 16
@@ -40,12 +39,12 @@ class TemporaryTables:
         made._names.update(self._names)
         return made
 
-    def follow(self, statement: Logged, server_version: int = ANY_VERSION) -> None:
+    def follow(self, statement: Logged, server: ServerRules = ANY_SERVER) -> None:
         """Take in what the statement makes, renames or drops."""
         if not uses_temporary(statement) or not may_define(statement.query):
             return
         try:
-            session = session_of(statement, server_version)
+            session = session_of(statement, server)
             read = read_statement(text_of(statement), session)
         except SchemaError:
             return

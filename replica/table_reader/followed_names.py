@@ -83,7 +83,7 @@ class FollowedNames:
         again = False
         self._list.named_at = v.position
         for statement in statements_between(self._view.log, self.upto, v.location):
-            outline = outline_of(statement.query, statement.server_version)
+            outline = outline_of(statement.query, statement.server)
             if outline is None:
                 continue
             again |= not outline.tables

@@ -140,7 +140,7 @@ class RangeReader:
         made: set[TableName] = set()
         touched: set[TableName] = set()
         for statement in statements_between(self._view.log, v, self._view.head().location):
-            outline = outline_of(statement.query, statement.server_version)
+            outline = outline_of(statement.query, statement.server)
             if outline is not None:
                 if outline.creates:
                     made |= set(outline.defined) - touched

@@ -13,8 +13,8 @@ from replica.errors import SchemaError
 from replica.plain_text import one_line
 from replica.protocol.query import QueryEvent
 from replica.relay_log.ddl import texts_between
-from replica.schema.session import session_of, text_of
-from replica.schema.statements import Verb, read_statement
+from replica.schema.effect import effect_of
+from replica.schema.statements import Verb
 from replica.table_reader.table_statements import TableStatements
 
 if TYPE_CHECKING:
@@ -91,9 +91,10 @@ def _makes(statement: TableStatement) -> bool:
     query = statement.text.statement
     if not isinstance(query, QueryEvent):
         return False
+    effect = effect_of(query, statement.text.server)
     try:
-        read = read_statement(text_of(query), session_of(query, statement.text.server_version))
+        head = None if effect is None else effect.head
     except SchemaError:
         return False
-    created = read is not None and read.verb in (Verb.CREATE_TABLE, Verb.CREATE_SEQUENCE)
-    return read is not None and created and not read.conditional and not read.or_replace
+    created = head is not None and head.verb in (Verb.CREATE_TABLE, Verb.CREATE_SEQUENCE)
+    return head is not None and created and not head.conditional and not head.or_replace

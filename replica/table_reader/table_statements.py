@@ -10,14 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import SchemaError
-from replica.protocol.constants import GtidExtraFlag, GtidFlag
+from replica.protocol.constants import GtidFlag
 from replica.protocol.query import QueryEvent
-from replica.schema.alter import read_alteration
 from replica.schema.changed_tables import changed_tables
-from replica.schema.cursor import Tokens
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import tokenize
-from replica.schema.statements import Verb, may_define, read_statement
+from replica.schema.effect import effect_of
+from replica.schema.statements import Verb, may_define
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
 
 if TYPE_CHECKING:
@@ -26,10 +23,9 @@ if TYPE_CHECKING:
     from replica.protocol.transaction_events import XaId
     from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayLocation
+    from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
-    from replica.schema.session import Logged, StatementContext
-
-_UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
+    from replica.schema.session import Logged, ServerRules
 
 
 class TableStatement(NamedTuple):
@@ -44,11 +40,7 @@ class TableStatement(NamedTuple):
 
     def concerns(self, name: TableName) -> bool:
         """Tell whether the statement may be about the table."""
-        # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
-        database, table = (part.lower() for part in name)
-        return self.tables is None or any(
-            one.lower() == database and (not two or two.lower() == table) for one, two in self.tables
-        )
+        return self.tables is None or any(one == name[0] and two in ("", name[1]) for one, two in self.tables)
 
 
 class TableStatements:
@@ -70,9 +62,9 @@ class TableStatements:
             if self._temporary is None and uses_temporary(text.statement):
                 self._temporary = TemporaryTables()
                 for earlier in self._before():
-                    self._temporary.follow(earlier.statement, earlier.server_version)
+                    self._temporary.follow(earlier.statement, earlier.server)
             if self._temporary is not None:
-                self._temporary.follow(text.statement, text.server_version)
+                self._temporary.follow(text.statement, text.server)
             flags, xid = text.begin.flags2, text.begin.xa
             if xid is not None and flags & GtidFlag.COMPLETED_XA:
                 held = self._prepared.pop(xid, [])
@@ -85,12 +77,12 @@ class TableStatements:
 
     def _of(self, text: RelayText) -> Iterator[TableStatement]:
         statement = text.statement
-        changed = changed_tables(statement, text.server_version)
+        changed = changed_tables(statement, text.server)
         if changed is not None and not changed.defines:
             tables = tuple(name for name in changed.tables if not self._is_temporary(statement, name))
             if tables or not changed.tables:
                 yield TableStatement(text.location, text, tables or None, defines=False)
-        named = defined_tables(statement, text.server_version)
+        named = defined_tables(statement, text.server)
         if changed is not None and changed.defines:
             named = None if named is None or not changed.tables else (*named, *changed.tables)
         if named is not None:
@@ -108,45 +100,23 @@ def _committed(found: TableStatement, end: RelayText) -> TableStatement:
     return found._replace(location=end.location, text=text)
 
 
-def defined_tables(statement: Logged, server_version: int) -> tuple[TableName, ...] | None:
+def defined_tables(statement: Logged, server: ServerRules) -> tuple[TableName, ...] | None:
     """Return the tables that a statement makes, alters, moves or removes, a database as (name, ''); None: any table."""
-    if not isinstance(statement, QueryEvent) or (statement.status.gtid_flags_extra or 0) & _UNDONE:
+    if not isinstance(statement, QueryEvent) or not may_define(statement.query):
         return ()
-    if not may_define(statement.query):
-        return ()
+    effect = effect_of(statement, server)
     try:
-        return _named(text_of(statement), session_of(statement, server_version))
+        return () if effect is None else _named(effect)
     except SchemaError:
         return None
 
 
-def _named(text: str, session: StatementContext) -> tuple[TableName, ...]:
-    tokens = Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
-    indexed = _indexed(tokens, session.database)
-    if indexed is not None:
-        return (indexed,)
-    read = read_statement(text, session)
-    if read is None or read.temporary:
+def _named(effect: StatementEffect) -> tuple[TableName, ...]:
+    head = effect.head
+    if head is None or head.temporary or head.verb is Verb.TRUNCATE_TABLE:
         return ()
-    if read.verb is Verb.DROP_DATABASE or (read.verb is Verb.CREATE_DATABASE and read.or_replace):
-        return ((read.database, ""),)
-    if read.verb is not Verb.ALTER_TABLE:
-        return read.tables
-    change = read_alteration(read.tokens, session)
-    moved = (table for table in (change.rename, change.to_table, change.from_table) if table is not None)
-    return (*read.tables, *moved)
-
-
-def _indexed(tokens: Tokens, database: str) -> TableName | None:
-    """Return the table of CREATE INDEX and DROP INDEX: its key may be no key any more."""
-    if tokens.accept("SET", "STATEMENT"):
-        while not tokens.accept("FOR"):
-            tokens.take()
-    if tokens.accept_any("CREATE", "DROP"):
-        tokens.accept("OR", "REPLACE")
-        tokens.accept_any("UNIQUE", "FULLTEXT", "SPATIAL")
-        if tokens.accept("INDEX"):
-            while not tokens.accept("ON"):
-                tokens.take()
-            return tokens.table_name(database)
-    return None
+    if head.verb is Verb.DROP_DATABASE or (head.verb is Verb.CREATE_DATABASE and head.or_replace):
+        return ((head.database, ""),)
+    change = effect.alteration
+    moved = () if change is None else (change.rename, change.to_table, change.from_table)
+    return (*head.tables, *(table for table in moved if table is not None))

@@ -34,6 +34,7 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.statements import logged_texts
 from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from replica.schema.session import ServerRules
 from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.order import FileOrder
@@ -178,17 +179,17 @@ class FileSurvey:
                 if header.event_type in (EventType.QUERY, EventType.QUERY_COMPRESSED):
                     query = decode(event, part.description)
                     assert isinstance(query, QueryEvent)  # noqa: S101
-                    if self._resolver.apply(query, server_version=part.description.version_number):
+                    if self._resolver.apply(query, server=ServerRules(part.description.version_number)):
                         self._schemas.clear()
                 start += header.event_length
 
     def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
         """Look for changes of wanted tables that were logged as statements: their rows are in no file."""
-        version = part.description.version_number
+        server = ServerRules(part.description.version_number)
 
         def found(text: LoggedText) -> StatementDmlError | None:
-            self._temporary.follow(text.statement, version)
-            names = changed_selection(self._tables, text.statement, version, self._temporary)
+            self._temporary.follow(text.statement, server)
+            names = changed_selection(self._tables, text.statement, server, self._temporary)
             if names is None:
                 return None
             gtid = str(getattr(text.begin, "gtid", None) or "a transaction without GTID")

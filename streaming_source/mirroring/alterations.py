@@ -1,8 +1,8 @@
 """The effect that a statement on a mirrored table has on its target.
 
-In: the text of a DDL row, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`, `Evolved`
-(with what to do to the target, nothing where only indexes or comments changed), or `NotInRows`: the statement gave
-values to rows that were there, moved rows, or is not understood, and no row of the stream says so.
+In: the statement as it was read, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`,
+`Evolved` (with what to do to the target, nothing where only indexes or comments changed), or `NotInRows`: the statement
+gave values to rows that were there, moved rows, or is not understood, and no row of the stream says so.
 """
 
 from __future__ import annotations
@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.widening import fits
 from replica.rows.types.types import ValuePolicy, output_column
-from replica.schema.alter import read_alteration
-from replica.schema.changed_tables import changed_by
 from replica.schema.from_catalog import table_of
 from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
-from replica.schema.sql_tokens import tokenize
-from replica.schema.statements import Verb, pairs, read_statement
+from replica.schema.statements import Verb, pairs
 from streaming_source.mirroring.added_values import NULL, value_of
 from streaming_source.ruling.target_columns import WHOLE, identifier, target_columns
 
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
 
     from replica.schema.alteration import Alteration
     from replica.schema.definition import ColumnItem
+    from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.ruling.table_rules import TableRule
@@ -88,53 +85,41 @@ class Evolved:
 Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
 
 
-def asked_of(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> Asked:
+def asked_of(effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> Asked:
     """Return what the statement asks of the target of the table `before`.
 
     Raises:
         ConfigError: another column has a name now that the table's rule is about.
     """
     try:
-        return _untold(sql, before.database) or _asked(sql, before, policy, rule)
+        return _untold(effect) or _asked(effect, before, policy, rule)
     except SchemaError as error:
         return NotInRows(error.message, "onAlter")
 
 
-def empties(sql: str, database: str) -> bool:
-    """Tell whether a statement is a TRUNCATE of a whole table; `database`: where it was made."""
-    changed = changed_by(sql, StatementContext(database=database))
-    return changed is not None and changed.removes and next(iter(tokenize(sql))).upper == "TRUNCATE"
+def changes_rows(effect: StatementEffect) -> bool:
+    """Tell whether a statement changes rows, and no definition."""
+    return isinstance(_untold(effect), ChangedUntold)
 
 
-def changes_rows(sql: str, database: str) -> bool:
-    """Tell whether a statement changes rows, and no definition; `database`: where it was made."""
-    return isinstance(_untold(sql, database), ChangedUntold)
-
-
-def _untold(sql: str, database: str) -> NotInRows | None:
-    session = StatementContext(database=database)
-    changed = changed_by(sql, session)
-    if changed is None or changed.defines:
+def _untold(effect: StatementEffect) -> NotInRows | None:
+    if effect.changed is None or effect.changed.defines:
         return None
-    statement = read_statement(sql, session)
-    if statement is None:
+    if effect.head is None:
         return ChangedUntold(_UNTOLD, "onSwap")
-    return NotInRows(_UNTOLD, "onSwap") if statement.verb is Verb.CREATE_TABLE else None  # … SELECT
+    return NotInRows(_UNTOLD, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # … SELECT
 
 
 def _asked(  # noqa: PLR0911  (one for each kind)
-    sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule
+    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule
 ) -> Asked:
-    session = StatementContext(database=before.database)
     name = (before.database, before.table)
-    if empties(sql, before.database):
-        return Emptied()
-    words = [token.upper for token in tokenize(sql)]
-    changed = changed_by(sql, session)
-    statement = read_statement(sql, session)
-    if statement is None:  # an index, a view
+    statement = effect.head
+    if statement is None:  # a view
         return Evolved(before)
     match statement.verb:
+        case Verb.TRUNCATE_TABLE:
+            return Emptied()
         case Verb.DROP_TABLES | Verb.DROP_DATABASE:
             return Dropped()
         case Verb.CREATE_DATABASE if statement.or_replace:
@@ -144,10 +129,11 @@ def _asked(  # noqa: PLR0911  (one for each kind)
         case Verb.CREATE_TABLE:
             return Made(always=not statement.conditional)
         case Verb.ALTER_TABLE:
+            changed = effect.changed
             if changed is not None and (not changed.tables or name in changed.tables):
                 why = "it moves or removes rows of partitions, which no row of the stream tells."
                 return NotInRows(why, "onTruncate" if changed.removes else "onSwap")
-            return _altered(sql, before, policy, rule, computed=not _COMPUTED.isdisjoint(words))
+            return _altered(effect, before, policy, rule, computed=not _COMPUTED.isdisjoint(effect.words))
         case _:
             return Evolved(before)
 
@@ -159,20 +145,20 @@ def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableS
     return Dropped() if name in names.values() else Evolved(before)
 
 
-def _altered(sql: str, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, computed: bool) -> Asked:
-    session = StatementContext(database=before.database)
+def _altered(
+    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, computed: bool
+) -> Asked:
     name = (before.database, before.table)
-    statement = read_statement(sql, session)
-    if statement is None:
+    change = effect.alteration
+    if change is None:
         return Evolved(before)
-    change = read_alteration(statement.tokens, session)
-    if change.rename is not None or name not in statement.tables:
-        return _moved({} if change.rename is None else {change.rename: statement.tables[0]}, name, before)
-    if change.changed and not _GENERATED.isdisjoint(token.upper for token in tokenize(sql)):
+    if change.rename is not None or name not in effect.tables:
+        return _moved({} if change.rename is None else {change.rename: effect.tables[0]}, name, before)
+    if change.changed and not _GENERATED.isdisjoint(effect.words):
         raise SchemaError("it may make a generated column of one, and compute its values again.")
     history = SchemaHistory()
     history.known.define(name, table_of(before))
-    history.apply(sql, session)
+    history.apply(effect.sql, effect.context)
     after = history.table(*name)
     if after is None:
         raise SchemaError(history.reason(*name) or "it is not understood.")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.schema.effect import StatementEffect
+from replica.schema.session import StatementContext
 from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, TOUCHED
 
 if TYPE_CHECKING:
@@ -41,14 +43,14 @@ class TableChanges(NamedTuple):
 
 class StatementRow(NamedTuple):
     """A statement on a table; (number, ordinal) is its place among the rows of its domain, `committed_us`
-    its commit time in microseconds since 1970.
+    its commit time in microseconds since 1970. `effect`: what it does, read with its session.
     """
 
     domain: int
     number: int
     ordinal: int
     gtid: str
-    sql: str
+    effect: StatementEffect
     committed_us: int
 
     @property
@@ -108,4 +110,5 @@ def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableCh
 
 
 def _statement(row: Row) -> StatementRow:
-    return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], row["sql"], row["committed_us"])
+    effect = StatementEffect(row["sql"], StatementContext.restored(row["context"]))
+    return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], effect, row["committed_us"])

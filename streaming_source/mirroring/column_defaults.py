@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
-from replica.schema.alter import read_alteration
-from replica.schema.session import StatementContext
 from replica.schema.sql_tokens import tokenize
-from replica.schema.statements import Verb, read_statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from replica.handshake.registration import Steps
     from replica.schema.definition import ColumnItem
+    from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from replica.schema.sql_tokens import Token
 
@@ -46,13 +44,11 @@ def ask_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
     return found
 
 
-def defaults_behind(sql: str, name: TableName, before: Defaults) -> Defaults:
+def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
     """Return the defaults of a table behind a statement that its definition follows."""
-    session = StatementContext(database=name[0])
-    statement = read_statement(sql, session)
-    if statement is None or statement.verb is not Verb.ALTER_TABLE:
+    change = effect.alteration
+    if change is None:
         return before
-    change = read_alteration(statement.tokens, session)
     found = {column: default for column, default in before.items() if column.casefold() not in change.dropped}
     for column in list(found):
         key = column.casefold()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.schema.effect import StatementEffect
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.control_row import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
@@ -57,6 +58,6 @@ def _place(reading: NewReading) -> StatementRow:
         number=0 if last is None else last.seq_no,
         ordinal=_ORDINAL,
         gtid=str(reading.position),
-        sql="",
+        effect=StatementEffect(""),
         committed_us=int(ended.timestamp()) * 1_000_000,
     )

@@ -36,8 +36,6 @@ def widen_views(options: SourceOptions, facts: BatchFacts, unknown: Collection[T
 
     Temporary tables, and what is gone by now, stay out.
     """
-    changed = [
-        name for name in unknown if any(changes_rows(one.sql, name[0]) for one in facts.statements.get(name, ()))
-    ]
+    changed = [name for name in unknown if any(changes_rows(one.effect) for one in facts.statements.get(name, ()))]
     for name in views(options, changed) if changed else ():
         facts.databases.setdefault(name[0], []).extend(facts.statements[name])

@@ -19,7 +19,6 @@ from streaming_source.mirroring.alterations import (
     Made,
     NotInRows,
     asked_of,
-    empties,
 )
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.control_row import DROPPED, READING, ControlRow
@@ -137,14 +136,14 @@ class StatementWork:
     def _clears(self, statement: StatementRow) -> bool:
         """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
         applied = self._row.mode == CURRENT and self._settings.on_truncate == "apply"
-        return applied and empties(statement.sql, self._row.source_database)
+        return applied and statement.effect.empties
 
     def _follow(self, statement: StatementRow) -> None:
         # What stands in the definition already, or is read again behind the statement, asks nothing of the rule.
         known = not self._row.live or self._known(statement)
         rule = WHOLE if known else self._settings.rule_of(self._row.name)
         try:
-            asked = asked_of(statement.sql, self._row.table, self._settings.policy, rule)
+            asked = asked_of(statement.effect, self._row.table, self._settings.policy, rule)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         if not self._row.live:
@@ -218,7 +217,7 @@ class StatementWork:
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self._settings.on_alter == "stop":
             raise self._error(statement, "onAlter=stop asks to stop there.")
-        lost = lost_key(statement.sql, asked.definition, self._row.keys)
+        lost = lost_key(statement.effect, asked.definition, self._row.keys)
         if lost is not None:
             self._wait(statement, lost)
             return
@@ -239,7 +238,7 @@ class StatementWork:
         self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
 
     def _defaults_behind(self, statement: StatementRow) -> Defaults:
-        return defaults_behind(statement.sql, self._row.name, self._row.defaults)
+        return defaults_behind(statement.effect, self._row.defaults)
 
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self._row.name)
@@ -258,5 +257,5 @@ def _place_of(statement: StatementRow) -> Column:
 
 
 def _shown(statement: StatementRow) -> str:
-    sql = " ".join(statement.sql.split())
+    sql = " ".join(statement.effect.sql.split())
     return f"{statement.gtid}, {sql if len(sql) <= _SHOWN_CHARACTERS else f'{sql[:_SHOWN_CHARACTERS]}…'}"

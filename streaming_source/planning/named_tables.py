@@ -25,7 +25,7 @@ def named_between(
     """Return the tables that are named between two places."""
     found: set[TableName] = set()
     for statement in statements_between(log, start, end):
-        outline = outline_of(statement.query, statement.server_version)
+        outline = outline_of(statement.query, statement.server)
         if outline is not None:
             found.update(name for name in tables if not outline.tables or name in outline.tables)
     return found

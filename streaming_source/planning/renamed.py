@@ -35,7 +35,7 @@ def first_rename(
 ) -> RenamedTables | None:
     """Return the first of them between a place and a later one; None where there is none."""
     for statement in statements_between(log, start, head.location):
-        moved = new_names(statement.query, statement.server_version)
+        moved = new_names(statement.query, statement.server)
         names = tuple(
             new
             for new, old in sorted(moved.items())

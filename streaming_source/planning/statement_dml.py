@@ -134,7 +134,7 @@ class StatementDml:
             if known is None and uses_temporary(text.statement):
                 known = _temporary_at(log, place.scan_from)
             if known is not None:
-                known.follow(text.statement, text.server_version)
+                known.follow(text.statement, text.server)
             completed, xid = completes(text.begin), prepares(text.begin)
             if completed is not None:
                 held = prepared.pop(completed, None)
@@ -158,7 +158,7 @@ class StatementDml:
     ) -> list[_FoundStatement]:
         """Return the statement, if it may have changed selected tables, beside those that are still to be read."""
         known = TemporaryTables() if temporary is None else temporary
-        tables = changed_selection(self._tables, text.statement, text.server_version, known)
+        tables = changed_selection(self._tables, text.statement, text.server, known)
         if tables is not None and reading is not None:
             tables = tuple(name for name in tables if _delivered(reading, name))
         return [_FoundStatement(text, tables)] if tables else []
@@ -194,7 +194,7 @@ def _temporary_at(log: RelayLog, location: RelayLocation) -> TemporaryTables:
     first = RelayLocation(numbers[0], 0) if numbers else location
     if first < location:
         for text in texts_between(log, first, location):
-            found.follow(text.statement, text.server_version)
+            found.follow(text.statement, text.server)
     return found
 
 

@@ -76,14 +76,10 @@ def _changes_rows(statement: Logged) -> bool:
 
 
 def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:
-    """Return the tables that a statement may have changed, each as it is spelled there and in small letters; or its
-    database.
-    """
-    changed = changed_tables(statement)
+    """Return the tables that a statement may have changed, or its database."""
+    changed = changed_tables(statement, tables.server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return []
     if not changed.tables:
         return [Named(statement.database, "")]
-    # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
-    spelled = (Named(*name) for name in changed.tables)
-    return list(dict.fromkeys(one for name in spelled for one in (name, Named(*(part.lower() for part in name)))))
+    return [Named(*name) for name in dict.fromkeys(changed.tables)]

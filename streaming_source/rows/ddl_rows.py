@@ -22,7 +22,7 @@ from replica.protocol.query import QueryEvent
 from replica.rows.decode.batch import ChangeBatch, Groups, TableName
 from replica.rows.scan import records as r
 from replica.rows.types.arrow_arrays import array_of_values
-from replica.schema.session import text_of
+from replica.schema.session import session_of, text_of
 from streaming_source.rows.change_rows import OP_DDL
 from streaming_source.rows.changes_in_texts import changed_names, description_of_texts, texts_of_changes
 from streaming_source.rows.ddl_statements import named_tables
@@ -42,7 +42,7 @@ _STATEMENTS: Final = (EventType.QUERY, EventType.QUERY_COMPRESSED)
 
 class DdlRow(NamedTuple):
     """One row of DDL. `group`: its number in the range; `table` is '' where the statement names a database, or is not
-    clear.
+    clear. `context`: what its meaning depends on besides the text (`StatementContext.stored`).
     """
 
     group: int
@@ -50,6 +50,7 @@ class DdlRow(NamedTuple):
     database: str
     table: str
     sql: str
+    context: str
 
 
 class DdlRows:
@@ -108,6 +109,7 @@ class DdlRows:
             tables=[TableName(row.database, row.table) for row in rows],
             groups=self._groups,
             sql=array_of_values([row.sql for row in rows], pa.string()),
+            contexts=[row.context for row in rows],
         )
 
     def _found(self, groups: Groups) -> Iterator[DdlRow]:
@@ -120,12 +122,13 @@ class DdlRows:
                 named += [
                     (name, query)
                     for query in self._queries(int(groups.start[number]), int(groups.end[number]))
-                    for name in named_tables(query)
+                    for name in named_tables(query, self._tables.server)
                 ]
             named += [one for one in changes.get(number, ()) if one not in named]
             for place, ((database, table), query) in enumerate(named):
                 if self._selected(database, table):
-                    yield DdlRow(number, place - len(named), database, table, text_of(query))
+                    context = session_of(query, self._tables.server).stored()
+                    yield DdlRow(number, place - len(named), database, table, text_of(query), context)
 
     def _changes(self, groups: Groups) -> dict[int, list[tuple[Named, Logged]]]:
         """Return the statements that changed rows without telling them, by the number of their group."""

@@ -14,24 +14,17 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
-from replica.protocol.constants import GtidExtraFlag
-from replica.schema.alter import read_alteration
-from replica.schema.changed_tables import changed_by
-from replica.schema.cursor import Tokens
-from replica.schema.session import session_of, text_of
-from replica.schema.sql_tokens import ANY_VERSION, tokenize
-from replica.schema.statements import Verb, read_statement
+from replica.schema.effect import effect_of
+from replica.schema.session import ANY_SERVER
+from replica.schema.statements import Verb
 
 if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
-    from replica.schema.session import StatementContext
-    from replica.schema.statements import Statement
+    from replica.schema.effect import StatementEffect
+    from replica.schema.session import ServerRules
 
-_UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 _COMMENT: Final = rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)"
-_FIRST: Final = re.compile(
-    _COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE|SET\s+STATEMENT|/\*M?!)", re.IGNORECASE | re.DOTALL
-)
+_FIRST: Final = re.compile(_COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL)
 """Most statements are none of these, and need no lexer."""
 _ON_TABLES: Final = re.compile(
     r"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE)\s(?:\s*(?:OR|REPLACE|ONLINE|IGNORE|UNIQUE|FULLTEXT|SPATIAL)\s)*"
@@ -48,60 +41,36 @@ class Named(NamedTuple):
     table: str
 
 
-def named_tables(query: QueryEvent, *, server_version: int = ANY_VERSION) -> tuple[Named, ...]:
-    """Return what the statement names; `server_version` decides which executable comments count."""
-    if (query.status.gtid_flags_extra or 0) & _UNDONE or _FIRST.match(query.query) is None:
+def named_tables(query: QueryEvent, server: ServerRules = ANY_SERVER) -> tuple[Named, ...]:
+    """Return what the statement names, as the server that wrote it stores the names."""
+    effect = effect_of(query, server) if _FIRST.match(query.query) else None
+    if effect is None:
         return ()
-    session, text = session_of(query, server_version), text_of(query)
     try:
-        return tuple(dict.fromkeys(_names(text, session)))
+        return tuple(dict.fromkeys(_names(effect)))
     except SchemaError:
-        return (Named(session.database, ""),) if _ON_TABLES.match(text.lstrip()) else ()
+        return (Named(effect.context.database, ""),) if _ON_TABLES.match(effect.sql.lstrip()) else ()
 
 
-def _names(text: str, session: StatementContext) -> list[Named]:
-    simple = _emptied_or_indexed(_tokens(text, session), session)
-    if simple is not None:
-        return [simple]
-    statement = read_statement(text, session)
-    if statement is None or statement.temporary or statement.verb is Verb.USE:
+def _names(effect: StatementEffect) -> list[Named]:
+    head = effect.head
+    if head is None or head.temporary or head.verb is Verb.USE:
         return []
-    if not statement.tables:
-        return [Named(statement.database, "")]
-    names = [Named(*table) for table in statement.tables]
-    if statement.verb is not Verb.ALTER_TABLE:
+    if not head.tables:
+        return [Named(head.database, "")]
+    names = [Named(*table) for table in head.tables]
+    if head.verb is not Verb.ALTER_TABLE:
         return names
-    changed = changed_by(text, session)  # EXCHANGE PARTITION … WITH TABLE, which takes rows of both along
+    changed = effect.changed  # EXCHANGE PARTITION … WITH TABLE, which takes rows of both along
     exchanged = () if changed is None else changed.tables
-    return [*names, *_moved(statement, session), *(Named(*table) for table in exchanged)]
+    return [*names, *_moved(effect), *(Named(*table) for table in exchanged)]
 
 
-def _tokens(text: str, session: StatementContext) -> Tokens:
-    return Tokens(tokenize(text, sql_mode=session.sql_mode, server_version=session.server_version))
-
-
-def _emptied_or_indexed(tokens: Tokens, session: StatementContext) -> Named | None:
-    """Return the table of TRUNCATE, CREATE INDEX and DROP INDEX, which leave its definition as it was."""
-    if tokens.accept("SET", "STATEMENT"):
-        while not tokens.accept("FOR"):
-            tokens.take()
-    if tokens.accept("TRUNCATE"):
-        tokens.accept("TABLE")
-        return Named(*tokens.table_name(session.database))
-    if tokens.accept_any("CREATE", "DROP"):
-        tokens.accept("OR", "REPLACE")
-        tokens.accept_any("UNIQUE", "FULLTEXT", "SPATIAL")
-        if tokens.accept("INDEX"):
-            while not tokens.accept("ON"):
-                tokens.take()
-            return Named(*tokens.table_name(session.database))
-    return None
-
-
-def _moved(statement: Statement, session: StatementContext) -> list[Named]:
+def _moved(effect: StatementEffect) -> list[Named]:
     """Return the other tables of an ALTER TABLE: its new name, the table of a partition."""
     try:
-        change = read_alteration(statement.tokens, session)
+        change = effect.alteration
     except SchemaError:  # its own table is known all the same
         return []
-    return [Named(*table) for table in (change.rename, change.to_table, change.from_table) if table is not None]
+    moved = () if change is None else (change.rename, change.to_table, change.from_table)
+    return [Named(*table) for table in moved if table is not None]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.protocol.header import Event
     from replica.protocol.transaction_events import XaId
     from replica.rows.scan.statements import LoggedText
-    from replica.schema.session import Logged
+    from replica.schema.session import Logged, ServerRules
     from replica.schema.temporary_tables import TemporaryTables
     from streaming_source.selection.resolver import SelectedTables
 
@@ -43,28 +43,23 @@ REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy th
 
 
 def changed_selection(
-    tables: SelectedTables, statement: Logged, server_version: int, temporary: TemporaryTables
+    tables: SelectedTables, statement: Logged, server: ServerRules, temporary: TemporaryTables
 ) -> tuple[str, ...] | None:
     """Return the selected tables, as database.table, that the statement may have changed without a row here."""
-    changed = changed_tables(statement, server_version)
+    changed = changed_tables(statement, server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return None
     if not changed.tables:
         return ANY_TABLE
     delivered: tuple[tuple[str, str], ...] = ()
     if changed.defines and tables.include_ddl and isinstance(statement, QueryEvent):
-        delivered = named_tables(statement, server_version=server_version)
+        delivered = named_tables(statement, server)
     found = [
         ".".join(name)
         for name in changed.tables
-        if name not in delivered and _wants(tables, *name) and not temporary.means(statement, name)
+        if name not in delivered and tables.wants(*name) and not temporary.means(statement, name)
     ]
     return tuple(found) or None
-
-
-def _wants(tables: SelectedTables, database: str, table: str) -> bool:
-    # With lower_case_table_names the binlog has the names of rows in small letters, statements as they were typed.
-    return tables.wants(database, table) or tables.wants(database.lower(), table.lower())
 
 
 def prepares(begin: Event) -> XaId | None:

@@ -90,7 +90,7 @@ class SchemaFollower:
 
     def _step(self, below: _Below, statement: RelayStatement) -> TableStep | None:
         history, state = below.history, below.state
-        outline = outline_of(statement.query, statement.server_version)
+        outline = outline_of(statement.query, statement.server)
         if outline is None:
             return None
         anything = not outline.tables  # its head was not understood
@@ -100,7 +100,7 @@ class SchemaFollower:
             for name in outline.defined
             if not outline.creates and state.includes(name, statement.gtid) and below.known(name)
         )
-        applied = history.apply_event(statement.query, server_version=statement.server_version)
+        applied = history.apply_event(statement.query, server=statement.server)
         if not applied:
             return None
         changes = dict(state.changes)
@@ -125,7 +125,7 @@ class SchemaFollower:
             reason = "" if found.keys() >= set(unknown) else reason
         databases = {name: e.collation or e.charset or "" for name, e in history.known.databases.items()}
         made = replace(state, changes=changes, read_at=read_at, databases=databases)
-        gone = frozenset(name for name in late if not changes_columns(statement.query, statement.server_version))
+        gone = frozenset(name for name in late if not changes_columns(statement.query, statement.server))
         tables = tuple(name for name in applied.tables if name not in gone)
         return TableStep(
             statement.location, statement.gtid, _shown(statement.query.query), tables, made, reason, late - gone

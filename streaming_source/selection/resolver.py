@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from replica.schema.patterns import matcher
+from replica.schema.session import ANY_SERVER, ServerRules
 from replica.schema.shadows import is_shadow
 from streaming_source.selection.columns import check_columns, column_matcher
 from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
@@ -40,7 +41,8 @@ class SelectedTables:
     plan). `shadows`: copies that tools make of a table to change it count as tables of their own. `include_ddl`:
     statements that define the tables come as rows too; `statement_rows`: so do those that changed rows and were logged
     without them. `push_filters`: a batch read's conditions may be taken over;
-    `filter` is what they leave of all this. `unreadable`: what the catalog may hide from the account.
+    `filter` is what they leave of all this. `unreadable`: what the catalog may hide from the account. `server`: the
+    rules to read statements by.
     """
 
     patterns: tuple[str, ...]
@@ -55,6 +57,7 @@ class SelectedTables:
     shadows: bool = False
     filter: ChangeFilter | None = None
     unreadable: Unreadable | None = None
+    server: ServerRules = ANY_SERVER
 
     def wants(self, database: str, table: str) -> bool:
         """Tell whether changes of this table are asked for."""
@@ -109,7 +112,11 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
 
 
 def selected_tables(
-    options: RowOptions, patterns: tuple[str, ...], catalog: Catalog, unreadable: Unreadable | None = None
+    options: RowOptions,
+    patterns: tuple[str, ...],
+    catalog: Catalog,
+    unreadable: Unreadable | None = None,
+    server: ServerRules = ANY_SERVER,
 ) -> SelectedTables:
     """Return what these options select; `patterns` are theirs, or the one table as the server spells it."""
     return SelectedTables(
@@ -124,4 +131,5 @@ def selected_tables(
         push_filters=options.push_filters,
         shadows=options.include_shadow_tables,
         unreadable=unreadable,
+        server=server,
     )

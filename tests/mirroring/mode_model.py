@@ -10,6 +10,7 @@ import datetime as dt
 import random
 from typing import TYPE_CHECKING, Any
 
+from replica.schema.effect import StatementEffect
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.formats.delta import DeltaTarget
 from streaming_source.mirroring.modes.choose import mode_of
@@ -26,7 +27,12 @@ COLUMNS = tuple(
 )
 TARGET = "modes_under_test"
 TRUNCATED = StatementRow(
-    0, 10**9, -1, "0-1-1000000000", "TRUNCATE TABLE t", int((START + dt.timedelta(days=1)).timestamp()) * 10**6
+    0,
+    10**9,
+    -1,
+    "0-1-1000000000",
+    StatementEffect("TRUNCATE TABLE t"),
+    int((START + dt.timedelta(days=1)).timestamp()) * 10**6,
 )
 
 

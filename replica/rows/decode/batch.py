@@ -89,6 +89,7 @@ class ChangeBatch:
     after: list[pa.Array] = field(default_factory=list)
     columns: list[pa.Array] = field(default_factory=list)  # flat
     sql: pa.Array | None = None  # text of the statement (ANNOTATE_ROWS), where asked for
+    contexts: list[str] | None = None  # of statements: what the meaning of each depends on besides its text
     absent_before: pa.ListArray | None = None  # list<string> a row; envelope and variant
     absent_after: pa.ListArray | None = None
     absent: pa.ListArray | None = None  # flat

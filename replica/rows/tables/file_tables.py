@@ -19,8 +19,8 @@ from replica.rows.tables.target import TableTarget
 from replica.rows.tables.unnamed import UnnamedText, unnamed_schema
 from replica.schema.history import SchemaHistory
 from replica.schema.patterns import matcher
+from replica.schema.session import ANY_SERVER
 from replica.schema.shadows import is_shadow
-from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from replica.protocol.query import QueryEvent
     from replica.protocol.table_map import TableMapEvent
     from replica.schema.history import Applied
+    from replica.schema.session import ServerRules
     from replica.schema.table import TableSchema
 
 # Tables that a caller is told about; more are decoded as well, but a log of a million names helps no one.
@@ -73,9 +74,9 @@ class FileResolver:
             return False
         return self._excluded is None or self._excluded.fullmatch(name) is None
 
-    def apply(self, event: QueryEvent, *, server_version: int = ANY_VERSION) -> Applied:
+    def apply(self, event: QueryEvent, *, server: ServerRules = ANY_SERVER) -> Applied:
         """Follow a statement of the file. If the result is true, make decoders again."""
-        return self.history.apply_event(event, server_version=server_version)
+        return self.history.apply_event(event, server=server)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         """Return what the rows of a table map are read with; None if the table is not wanted."""

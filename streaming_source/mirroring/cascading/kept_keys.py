@@ -53,7 +53,7 @@ class KeptKeys:
             return
         for name, now in ask_keys(self._options, wanted).items():
             row = rows[name]
-            texts = [one.sql for table in (name, *_parents(row)) for one in said.get(table, ())]
+            texts = [one.effect.sql for table in (name, *_parents(row)) for one in said.get(table, ())]
             keys = keys_behind(row.cascades, now, texts)
             if keys != row.cascades:
                 _tell_of_foreign(name, keys, rows)

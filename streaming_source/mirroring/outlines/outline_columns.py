@@ -37,10 +37,12 @@ STATEMENT_COLUMNS: Final = (
     ("ordinal", "BIGINT"),
     ("gtid", "STRING"),
     ("sql", "STRING"),
+    ("context", "STRING"),
     ("committed_us", "BIGINT"),
 )
-"""`number`: the sequence number as text, which holds all its 64 bits; times are microseconds since 1970: a TIMESTAMP
-would go through the time zone of the process that collects it."""
+"""`number`: the sequence number as text, which holds all its 64 bits; `context`: what the text is read with
+(`StatementContext.stored`). Times are microseconds since 1970: a TIMESTAMP would go through the time zone of the
+process that collects it."""
 
 
 def outline_schema() -> StructType:

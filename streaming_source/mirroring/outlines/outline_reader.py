@@ -143,7 +143,8 @@ def _domains(
 def _statements(found: ChangeBatch) -> Iterator[dict[str, Any]]:
     groups = found.groups
     assert found.sql is not None, "a statement has its text"  # noqa: S101
-    for row, sql in enumerate(found.sql.to_pylist()):
+    assert found.contexts is not None, "and what that is read with"  # noqa: S101
+    for row, (sql, context) in enumerate(zip(found.sql.to_pylist(), found.contexts, strict=True)):
         group, name = int(found.group[row]), found.tables[int(found.table[row])]
         domain, number = int(groups.domain[group]), int(groups.sequence_numbers[group])
         yield {
@@ -155,6 +156,7 @@ def _statements(found: ChangeBatch) -> Iterator[dict[str, Any]]:
                 "ordinal": int(found.ordinal[row]),
                 "gtid": f"{domain}-{groups.server_id[group]}-{number}",
                 "sql": sql,
+                "context": context,
                 "committed_us": int(groups.commit_ts[group]) * _SECOND_US,
             },
         }

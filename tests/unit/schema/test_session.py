@@ -7,7 +7,7 @@ import pytest
 from replica.protocol.header import EventHeader
 from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.definition import UNKNOWN, Encoding
-from replica.schema.session import EXPLICIT_TIMESTAMPS, charset_name, session_of, text_of
+from replica.schema.session import EXPLICIT_TIMESTAMPS, ServerRules, charset_name, session_of, text_of
 
 HEADER = EventHeader(0, 2, 1, 100, 1000, 0)
 GBK, LATIN1, BINARY, UTF8MB4 = 28, 8, 63, 45
@@ -19,15 +19,17 @@ def event(query: bytes, *, error: int = 0, **status: object) -> QueryEvent:
 
 def test_status_variables_become_the_session() -> None:
     charset = (GBK, UTF8MB4, LATIN1)
-    found = session_of(event(b"", error=1, sql_mode=4, flags2=EXPLICIT_TIMESTAMPS, charset=charset), 101_118)
-    assert (found.database, found.sql_mode, found.thread, found.server_version) == ("shop", 4, 7, 101_118)
+    found = session_of(
+        event(b"", error=1, sql_mode=4, flags2=EXPLICIT_TIMESTAMPS, charset=charset), ServerRules(101_118)
+    )
+    assert (found.database, found.sql_mode, found.thread, found.server.version) == ("shop", 4, 7, 101_118)
     assert found.encoding == Encoding("latin1")
     assert found.explicit_timestamps
     assert found.failed
 
 
 def test_what_was_not_logged_is_not_known() -> None:
-    found = session_of(event(b""), 1)
+    found = session_of(event(b""), ServerRules(1))
     assert (found.encoding, found.sql_mode, found.explicit_timestamps, found.failed) == (UNKNOWN, 0, False, False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.rows.types.types import ValuePolicy
+from replica.schema.effect import StatementEffect
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Evolved, NotInRows, asked_of
@@ -19,7 +20,8 @@ def value_of(declared: str, policy: ValuePolicy | None = None) -> str | None:
     history.apply("CREATE TABLE t (id INT PRIMARY KEY)", SESSION)
     before = history.table("shop", "t")
     assert before is not None
-    found = asked_of(f"ALTER TABLE t ADD COLUMN c {declared}", before, policy or ValuePolicy())
+    added = StatementEffect(f"ALTER TABLE t ADD COLUMN c {declared}", SESSION)
+    found = asked_of(added, before, policy or ValuePolicy())
     if isinstance(found, NotInRows):
         assert found.policy == "onAlter"
         return None

@@ -6,6 +6,7 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
+from replica.schema.effect import StatementEffect
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
@@ -24,7 +25,7 @@ def asked(sql: str, rule: TableRule = WHOLE) -> object:
     history.apply(TABLE, SESSION)
     before = history.table("shop", "orders")
     assert before is not None
-    return asked_of(sql, before, ValuePolicy(), rule)
+    return asked_of(StatementEffect(sql, SESSION), before, ValuePolicy(), rule)
 
 
 @pytest.mark.parametrize(

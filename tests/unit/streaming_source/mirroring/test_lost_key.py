@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replica.schema.effect import StatementEffect
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.lost_key import lost_key
@@ -19,7 +20,7 @@ def lost(made: str, sql: str, *keys: str) -> str | None:
     history.apply(sql, SESSION)
     after = history.table("shop", "t")
     assert after is not None
-    return lost_key(sql, after, keys)
+    return lost_key(StatementEffect(sql, SESSION), after, keys)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from replica.protocol.constants import EventType, GtidExtraFlag
 from replica.protocol.header import EventHeader
 from replica.protocol.query import QueryEvent, StatusVars
+from replica.schema.session import ServerRules
 from streaming_source.rows.ddl_statements import named_tables
 
 
@@ -70,5 +71,5 @@ def test_an_alter_counts_once_it_is_committed() -> None:
 
 def test_executable_comments_count_as_the_server_counts_them() -> None:
     statement = query("/*M!110400 TRUNCATE t */")
-    assert named_tables(statement, server_version=110400) == (("d", "t"),)
-    assert named_tables(statement, server_version=101100) == ()
+    assert named_tables(statement, ServerRules(110_400)) == (("d", "t"),)
+    assert named_tables(statement, ServerRules(101_100)) == ()

@@ -9,6 +9,7 @@ import pytest
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.ddl import RelayStatement
 from replica.relay_log.location import RelayLocation
+from replica.schema.session import ServerRules
 from streaming_source.schema.following import SchemaFollower, TableStep
 from streaming_source.schema.table_state import TableState, with_changes
 from tests.unit.schema.ddl import logged, table
@@ -25,7 +26,7 @@ LATIN1 = 8
 def statements(*sql: str) -> list[RelayStatement]:
     """Groups 0-1-1, 0-1-2, …"""
     return [
-        RelayStatement(RelayLocation(1, 100 * n), Gtid(0, 1, n), logged(text, collation=LATIN1), 101_100)
+        RelayStatement(RelayLocation(1, 100 * n), Gtid(0, 1, n), logged(text, collation=LATIN1), ServerRules(101_100))
         for n, text in enumerate(sql, 1)
     ]
 

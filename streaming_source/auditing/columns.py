@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
+from streaming_source.queries.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,7 +77,7 @@ def _compared(table: str, ours: StructField, theirs: StructField) -> ComparedCol
     from pyspark.sql import functions as f
     from pyspark.sql import types as spark
 
-    source, target = f.col(_quoted(ours.name)), f.col(_quoted(theirs.name))
+    source, target = f.col(identifier(ours.name)), f.col(identifier(theirs.name))
     if _plain(ours.dataType) == _plain(theirs.dataType):
         return ComparedColumn(ours.name, ours.dataType, source, target)
     if isinstance(ours.dataType, spark.DayTimeIntervalType) and isinstance(theirs.dataType, spark.StringType):
@@ -112,7 +113,7 @@ def time_text(column: Column, field: StructField) -> Column:
 
     declared = _FRACTION.search((field.metadata or {}).get(_DECLARED, ""))
     digits = int(declared[1]) if declared else 0
-    name = _quoted(field.name)
+    name = identifier(field.name)
 
     def part(unit: str) -> Column:
         return f.expr(f"abs(extract({unit} FROM {name}))")
@@ -130,7 +131,3 @@ def time_text(column: Column, field: StructField) -> Column:
         *([f.lit("."), f.substring(micros, 1, digits)] if digits else []),
     ]
     return f.when(column.isNotNull(), f.concat(*texts))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

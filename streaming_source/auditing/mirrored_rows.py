@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError
 from streaming_source.auditing.columns import time_text
+from streaming_source.queries.sql_text import identifier
 from streaming_source.ruling.kept_rule import fingerprint_of_text, rule_of_text
 from streaming_source.ruling.keyed_hash import hashed
-from streaming_source.ruling.ruled_images import Ruled, quoted, shown_columns
+from streaming_source.ruling.ruled_images import Ruled, shown_columns
 from streaming_source.ruling.target_columns import target_keys
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
 
@@ -43,7 +44,7 @@ class MirroredRows(NamedTuple):
         from pyspark.sql.types import DayTimeIntervalType
 
         times = [field for field in rows.schema if isinstance(field.dataType, DayTimeIntervalType)]
-        rows = rows.withColumns({field.name: time_text(rows[quoted(field.name)], field) for field in times})
+        rows = rows.withColumns({field.name: time_text(rows[identifier(field.name)], field) for field in times})
         if self.ruled.rule.where is not None:
             rows = rows.where(self.ruled.rule.where)
         shown = [value.alias(name) for name, value in shown_columns(self.ruled, rows).items()]

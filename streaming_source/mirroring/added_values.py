@@ -1,7 +1,7 @@
 """The value that rows have in a column that ALTER TABLE adds to them: the server puts it there, and no row tells it.
 
-In: the column, what stands behind its DEFAULT, its type in the target. Out: the value as SQL of the target, just what
-the server's SELECT gives; 'NULL' where rows have none. No answer, so that the table has to be read again, where the
+In: the column, what stands behind its DEFAULT, its type in the target. Out: the value, just what the server's SELECT
+gives; `NULL` where rows have none. No answer, so that the table has to be read again, where the
 value is no plain constant, or takes more than one rule of the server to become the column's value: rounding, character
 sets, time zones, labels in another spelling.
 """
@@ -13,16 +13,18 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.ruling.target_columns import text
+from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import Column
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.sql_tokens import Token
     from replica.schema.table import ColumnSchema
 
-NULL: Final = "NULL"
+_NO_VALUE: Final = "NULL"
 _INTEGERS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _WHOLE: Final = re.compile(r"[+-]?\d{1,20}")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
@@ -38,6 +40,27 @@ _LAST_YEAR: Final = 2155
 _MOST_BITS: Final = 64
 _HEXADECIMAL: Final = 16
 _DIGITS: Final = {2: re.compile(r"[01]+"), _HEXADECIMAL: re.compile(r"[0-9a-fA-F]+")}
+
+
+class KnownValue(NamedTuple):
+    """A value of a column. `content`: what it is read from; None for NULL. `kinds`: the types of Spark that turn that
+    into the value, the last of which is the column's own; none for a text and for bytes, which are the value.
+    """
+
+    content: str | bytes | None
+    kinds: tuple[str, ...] = ()
+
+    def column(self) -> Column:
+        """Return the value as Spark takes it, which reads no program in it."""
+        from pyspark.sql import functions as f
+
+        value = f.lit(self.content)
+        for kind in self.kinds:
+            value = value.cast(spark_type(kind))
+        return value
+
+
+NULL: Final = KnownValue(None)
 
 
 class Constant(NamedTuple):
@@ -56,8 +79,10 @@ class Constant(NamedTuple):
         return (self.number if self.quoted is None else self.quoted) or ""
 
 
-def value_of(column: ColumnSchema, default: tuple[Token, ...] | None, kind: str, policy: ValuePolicy) -> str | None:
-    """Return the value of rows that are there, as SQL; None where only the server knows it.
+def value_of(
+    column: ColumnSchema, default: tuple[Token, ...] | None, kind: str, policy: ValuePolicy
+) -> KnownValue | None:
+    """Return the value of rows that are there; None where only the server knows it.
 
     Args:
         column: the column as it is behind the statement.
@@ -71,18 +96,18 @@ def value_of(column: ColumnSchema, default: tuple[Token, ...] | None, kind: str,
         return None
     if default is None:
         return NULL if column.nullable else _implicit(column, kind)
-    if [token.upper for token in default] == [NULL]:
+    if [token.upper for token in default] == [_NO_VALUE]:
         return NULL
     return _converted(column, _constant(default), kind)
 
 
-def _implicit(column: ColumnSchema, kind: str) -> str | None:
+def _implicit(column: ColumnSchema, kind: str) -> KnownValue | None:
     """Return what the server puts into a NOT NULL column without a default."""
     name = column.data_type
     if name in ("date", "datetime"):
         return _converted(column, Constant("0000-00-00"), kind)
     if name == "year":
-        return f"CAST('0' AS {kind})"
+        return KnownValue("0", (kind,))
     if name == "longtext":
         return None  # JSON is one of these, and its check does not let everything in
     if name in (*_INTEGERS, "decimal", "float", "double", "bit"):
@@ -91,39 +116,39 @@ def _implicit(column: ColumnSchema, kind: str) -> str | None:
     return _converted(column, Constant(first), kind)
 
 
-def _converted(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _converted(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     convert = _CONVERTED.get(column.data_type)
     return None if convert is None else convert(column, constant, kind)
 
 
-def _integer(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _integer(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
     if not _WHOLE.fullmatch(written):
         return None
     bits = _INTEGERS[column.data_type]
     low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return f"CAST('{int(written)}' AS {kind})" if low <= int(written) <= high else None
+    return KnownValue(str(int(written)), (kind,)) if low <= int(written) <= high else None
 
 
-def _decimal(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _decimal(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
     if not _PLAIN.fullmatch(written) or not kind.startswith("DECIMAL"):
         return None
     digits, scale = column.precision or 10, column.scale or 0
     fits = len(written.partition(".")[2]) <= scale and abs(Decimal(written)) < 10 ** (digits - scale)
-    return f"CAST('{written}' AS {kind})" if fits and (not column.unsigned or Decimal(written) >= 0) else None
+    return KnownValue(written, (kind,)) if fits and (not column.unsigned or Decimal(written) >= 0) else None
 
 
-def _floating(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _floating(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
     if not _NUMBER.fullmatch(written) or "(" in column.column_type:
         return None
     if written.startswith("-") and (column.unsigned or not float(written)):
         return None
-    return f"CAST(CAST('{written}' AS DOUBLE) AS {kind})"
+    return KnownValue(written, ("DOUBLE", kind))
 
 
-def _text(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+def _text(column: ColumnSchema, constant: Constant, _: str) -> KnownValue | None:
     written = constant.quoted
     if written is None and constant.number is not None and _PRINTED.fullmatch(constant.number):
         written = constant.number
@@ -132,40 +157,40 @@ def _text(column: ColumnSchema, constant: Constant, _: str) -> str | None:
     length = _length(column)
     if len(written.encode()) > (column.octets or 0) or (length is not None and len(written) > length):
         return None
-    return text(written.rstrip(" ") if column.data_type == "char" else written)
+    return KnownValue(written.rstrip(" ") if column.data_type == "char" else written)
 
 
-def _binary(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+def _binary(column: ColumnSchema, constant: Constant, _: str) -> KnownValue | None:
     written, value = constant.quoted, constant.octets
     if written is not None and written.isascii():
         value = written.encode("ascii")
     if value is None or len(value) > (column.octets or 0):
         return None
     filled = value.ljust(column.octets or 0, bytes(1)) if column.data_type == "binary" else value
-    return f"X'{filled.hex()}'"
+    return KnownValue(filled)
 
 
-def _label(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+def _label(column: ColumnSchema, constant: Constant, _: str) -> KnownValue | None:
     written = constant.quoted
     if written is None or not (written in (column.labels or ()) or (column.data_type == "set" and not written)):
         return None
-    return text(written)
+    return KnownValue(written)
 
 
-def _bit(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _bit(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     value = constant.bits
     if value is None and constant.number is not None and _PRINTED.fullmatch(constant.number):
         value = int(constant.number)
     if value is None or not 0 <= value < 2 ** (column.precision or 1):
         return None
-    return f"CAST('{value}' AS {kind})" if kind.startswith(("DECIMAL", "BIGINT", "INT", "BOOLEAN")) else None
+    return KnownValue(str(value), (kind,)) if kind.startswith(("DECIMAL", "BIGINT", "INT", "BOOLEAN")) else None
 
 
-def _date(_: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _date(_: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     return _moment(constant.quoted or "", "", kind)
 
 
-def _datetime(column: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _datetime(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     day, space, time = (constant.quoted or "").partition(" ")
     found = _TIME.fullmatch(time)
     if space and (found is None or len(found[2] or "") > (column.fsp or 0)):
@@ -173,32 +198,32 @@ def _datetime(column: ColumnSchema, constant: Constant, kind: str) -> str | None
     return _moment(day, space + time, kind)
 
 
-def _moment(day: str, time: str, kind: str) -> str | None:
+def _moment(day: str, time: str, kind: str) -> KnownValue | None:
     if day == "0000-00-00" and not time.strip(" 0:."):
         return NULL
     try:
         known = _DAY.fullmatch(day) and dt.date(*map(int, day.split("-")))
     except ValueError:
         return None
-    return f"CAST('{day}{time}' AS {kind})" if known else None
+    return KnownValue(f"{day}{time}", (kind,)) if known else None
 
 
-def _time(column: ColumnSchema, constant: Constant, _: str) -> str | None:
+def _time(column: ColumnSchema, constant: Constant, _: str) -> KnownValue | None:
     found = _TIME.fullmatch(constant.quoted or "")
     fraction, places = (found[2] or "", column.fsp or 0) if found else ("", -1)
     if found is None or len(fraction) > places:
         return None
     whole = found[0].partition(".")[0]
-    return text(f"{whole}.{fraction.ljust(places, '0')}" if places else whole)
+    return KnownValue(f"{whole}.{fraction.ljust(places, '0')}" if places else whole)
 
 
-def _year(_: ColumnSchema, constant: Constant, kind: str) -> str | None:
+def _year(_: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
     known = _WHOLE.fullmatch(written) and _FIRST_YEAR <= int(written) <= _LAST_YEAR
-    return f"CAST('{int(written)}' AS {kind})" if known else None
+    return KnownValue(str(int(written)), (kind,)) if known else None
 
 
-_CONVERTED: Final[dict[str, Callable[[ColumnSchema, Constant, str], str | None]]] = {
+_CONVERTED: Final[dict[str, Callable[[ColumnSchema, Constant, str], KnownValue | None]]] = {
     **dict.fromkeys(_INTEGERS, _integer),
     **dict.fromkeys(_TEXTS, _text),
     **dict.fromkeys(_BYTES, _binary),

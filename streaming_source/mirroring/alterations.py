@@ -16,17 +16,25 @@ from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.from_catalog import table_of
 from replica.schema.history import SchemaHistory
 from replica.schema.statements import Verb, pairs
-from streaming_source.mirroring.added_values import NULL, value_of
-from streaming_source.ruling.target_columns import WHOLE, identifier, target_columns
+from streaming_source.mirroring.added_values import NULL, KnownValue, value_of
+from streaming_source.mirroring.formats.target_format import (
+    AddColumns,
+    DropColumns,
+    DropNotNull,
+    RenameColumn,
+    SetType,
+)
+from streaming_source.ruling.target_columns import WHOLE, target_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from replica.schema.alteration import Alteration
     from replica.schema.definition import ColumnItem
     from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
+    from streaming_source.mirroring.formats.target_format import TargetAction
     from streaming_source.ruling.table_rules import TableRule
     from streaming_source.ruling.target_columns import TargetColumn
 
@@ -73,13 +81,13 @@ class ChangedUntold(NotInRows):
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """The definition behind the statement, and what to do to the target: actions of ALTER TABLE, then the values of
-    columns that were added, by name, as SQL.
+    """The definition behind the statement, and what to do to the target: actions in order, then the values of columns
+    that were added, by name.
     """
 
     definition: TableSchema
-    actions: tuple[str, ...] = ()
-    values: tuple[tuple[str, str], ...] = ()
+    actions: tuple[TargetAction, ...] = ()
+    values: tuple[tuple[str, KnownValue], ...] = ()
 
 
 Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
@@ -179,8 +187,8 @@ def _evolved(
     items = {item.column.name.casefold(): item for _, item in change.added}
     ruled = {named.casefold() for named in rule.named}
     kept, added = set(), []
-    actions: list[str] = []
-    values: list[tuple[str, str]] = []
+    actions: list[TargetAction] = []
+    values: list[tuple[str, KnownValue]] = []
     for column in after.columns:
         key = came_from.get(column.name.casefold())
         if key != column.name.casefold() in old and (rule.named or rule.where is not None):
@@ -197,7 +205,7 @@ def _evolved(
                     "tells."
                 )
             values += [(column.name, value)] * (value != NULL)
-            added.append(shown[column.name].nullable_sql)
+            added.append(shown[column.name])
             continue
         kept.add(key)
         if key in was or rule.where is not None:
@@ -205,12 +213,12 @@ def _evolved(
         if key in was and column.name in shown:
             actions += _kept(was[key], shown[column.name])
     gone = [column.name for key, column in was.items() if key not in kept]
-    actions = [f"DROP COLUMNS ({', '.join(map(identifier, gone))})"] * bool(gone) + actions
-    actions += [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
-    return Evolved(after, tuple(actions), tuple(values))
+    first: list[TargetAction] = [DropColumns(tuple(gone))] * bool(gone)
+    last: list[TargetAction] = [AddColumns(tuple(added))] * bool(added)
+    return Evolved(after, (*first, *actions, *last), tuple(values))
 
 
-def _added(column: ColumnSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> str | None:
+def _added(column: ColumnSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> KnownValue | None:
     """Return the value of rows that are there; None where it is not a constant."""
     if column.data_type == "timestamp" and item.column.nullable and item.default is None:
         return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
@@ -251,15 +259,14 @@ def _integer(column: ColumnSchema) -> str:
     return output_column(column, ValuePolicy()).spark if column.data_type in kinds else ""
 
 
-def _kept(was: TargetColumn, now: TargetColumn) -> list[str]:
-    actions: Sequence[str] = ()
+def _kept(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
+    actions: list[TargetAction] = []
     if was.name != now.name:
         if was.name.casefold() == now.name.casefold():
             raise SchemaError(f"it changes only the case of the column {was.name}, and Spark does not tell them apart.")
-        actions = (f"RENAME COLUMN {identifier(was.name)} TO {identifier(now.name)}",)
-    name = identifier(now.name)
+        actions.append(RenameColumn(was.name, now.name))
     if was.type != now.type:
-        actions = (*actions, f"ALTER COLUMN {name} TYPE {now.type}")
+        actions.append(SetType(now.name, now.type))
     if now.nullable and not was.nullable:
-        actions = (*actions, f"ALTER COLUMN {name} DROP NOT NULL")
-    return list(actions)
+        actions.append(DropNotNull(now.name))
+    return actions

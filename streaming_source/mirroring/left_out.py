@@ -1,6 +1,6 @@
 """The values of columns that row images leave out (`binlog_row_image` MINIMAL or NOBLOB), where they are known.
 
-In: rows of a batch, the table's row of the control table. Out: SQL of the values, by column. An INSERT leaves out what
+In: rows of a batch, the table's row of the control table. Out: the values, by column. An INSERT leaves out what
 its statement does not name and no function or trigger sets: such a column has its constant DEFAULT, or NULL, or what
 the server puts into a NOT NULL column without one (10.5, 10.11 and 11.8 do so; `TABLE::mark_columns_needed_for_insert`
 marks the others). Refused: rows with a column left out whose value is not known, so that the table is set aside.
@@ -15,24 +15,25 @@ from replica.schema.sql_tokens import tokenize
 from streaming_source.mirroring.added_values import NULL, value_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import ColumnSchema
+    from streaming_source.mirroring.added_values import KnownValue
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.ruling.ruled_images import Ruled
 
 
-def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> str | None:
-    """Return what an INSERT that leaves a column out gives it, as SQL; None where that is not known."""
+def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
+    """Return what an INSERT that leaves a column out gives it; None where that is not known."""
     words = None if default is None else tuple(tokenize(default))
-    if words is not None and [word.upper for word in words] == [NULL]:
+    if words is not None and [word.upper for word in words] == ["NULL"]:
         return NULL
     return value_of(column, words, kind, policy)
 
 
-def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str, str]:
-    """Return the values of columns that inserts leave out, by column, as SQL.
+def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str, Column]:
+    """Return the values of columns that inserts leave out, by column.
 
     Raises:
         SchemaError: a row lacks a column whose value there is not known.
@@ -59,7 +60,7 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
             value = value_left_out(columns[name], defaults[name], kinds[name], ruled.policy)
             if value is None:
                 raise _unknown(row, name, op, gtid, "its DEFAULT is not one that is certain to give this value")
-            values[name] = value
+            values[name] = value.column()
     return values
 
 

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
+from streaming_source.queries.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,4 +106,4 @@ def _in_path(name: TableName) -> TableName:
 
 def quoted(parts: Iterable[str]) -> str:
     """Return a name of these parts as SQL takes it."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    return ".".join(map(identifier, parts))

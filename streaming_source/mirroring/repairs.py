@@ -24,7 +24,9 @@ from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.batch_options import batch_options
 from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.versions import METADATA, commit_metadata
-from streaming_source.ruling.target_columns import identifier, image_type, target_columns, text
+from streaming_source.queries.sql_text import braced, identifier, text_value
+from streaming_source.queries.upserts import sql_name
+from streaming_source.ruling.target_columns import image_type, target_columns
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Repairs:
             asked = spark.table(beside(self._settings.names.control, SUFFIX))
         except AnalysisException:  # nothing was ever asked for
             return []
-        return asked.where(f"mirror = {text(mirror)}").orderBy("asked_at").collect()
+        return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
 
     def _serve(self, spark: SparkSession, row: ControlRow | None, request: Row) -> None:
         begun = time.monotonic()
@@ -111,7 +113,7 @@ class Repairs:
             "reason": reason,
         }
         append_beside(spark, control, RECORDS, RECORD, [tuple(record[name] for name, _, _ in RECORD)])
-        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text(request['id'])}")  # noqa: S608  (quoted)
+        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608  (quoted)
 
 
 def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None, request: Row) -> Repaired:
@@ -197,16 +199,12 @@ def _changed(
 
 def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
     """Return the MERGE: all rows of the keys are removed, and the right ones inserted, at once."""
-
-    def quoted(name: str) -> str:
-        return identifier(name).replace("{", "{{").replace("}", "}}")  # a brace would be taken for a parameter
-
-    same = " AND ".join(f"target.{quoted(name)} <=> told.{ROW}.{quoted(name)}" for name in key)
-    names = ", ".join(map(quoted, columns))
-    values = ", ".join(f"told.{ROW}.{quoted(name)}" for name in columns)
+    same = " AND ".join(f"target.{sql_name(name)} <=> told.{ROW}.{sql_name(name)}" for name in key)
+    names = ", ".join(map(sql_name, columns))
+    values = ", ".join(f"told.{ROW}.{sql_name(name)}" for name in columns)
     return " ".join(
         (
-            f"MERGE INTO {target.replace('{', '{{').replace('}', '}}')} AS target USING {{rows}} AS told",
+            f"MERGE INTO {braced(target)} AS target USING {{rows}} AS told",
             f"ON told.{GONE} AND {same} WHEN MATCHED THEN DELETE",
             f"WHEN NOT MATCHED AND NOT told.{GONE} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
         )

@@ -26,7 +26,7 @@ from streaming_source.mirroring.lost_key import lost_key
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.mirroring.table_part import kept_in
-from streaming_source.ruling.target_columns import WHOLE, identifier
+from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
@@ -233,8 +233,7 @@ class StatementWork:
         if asked.actions:
             self._target.alter(self._part.mode.columns(ruled.columns), asked.actions)
         if values:
-            told = ", ".join(f"{identifier(name)} = {value}" for name, value in values)
-            self._part.spark.sql(f"UPDATE {self._row.target} SET {told}")  # noqa: S608  (names and values are quoted)
+            self._target.fill({name: value.column() for name, value in values})
         self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
 
     def _defaults_behind(self, statement: StatementRow) -> Defaults:

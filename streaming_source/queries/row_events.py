@@ -16,6 +16,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from streaming_source.queries.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
     first = change == "update_preimage"
     return batch.where(~(ended & change.isin("insert", "delete"))).select(
         f.when(first | (change == "delete") | ended, "delete").otherwise("insert").alias("kind"),
-        f.struct(*(f.col(_quoted(name)).alias(name) for name in columns)).alias("row"),
+        f.struct(*(f.col(identifier(name)).alias(name) for name in columns)).alias("row"),
         f.when(f.col("_absent").isNotNull(), partial).otherwise(f.array()).cast("array<string>").alias("missing"),
         f.split_part(f.col("_gtid"), f.lit("-"), f.lit(1)).cast("bigint").alias("domain"),
         f.struct(f.col("_sequence").alias("sequence"), f.when(first, 0).otherwise(1).alias("step")).alias("at"),
@@ -184,7 +185,7 @@ def _paired(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
     def first(value: Column, where: Column) -> Column:
         return f.first(f.when(where, value), ignorenulls=True)
 
-    image = f.struct(*(f.col(_quoted(name)).alias(name) for name in columns))
+    image = f.struct(*(f.col(identifier(name)).alias(name) for name in columns))
     paired = batch.groupBy("_gtid", "_sequence").agg(
         f.max(f.when(change.startswith("update"), "update").otherwise(change)).alias("op"),
         first(image, is_before).alias("before"),
@@ -218,7 +219,3 @@ def _field(struct: str, name: str) -> Column:
     from pyspark.sql import functions as f
 
     return f.col(struct).getField(name)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

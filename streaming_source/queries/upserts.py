@@ -16,6 +16,7 @@ from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.row_events import image_columns
+from streaming_source.queries.sql_text import braced, identifier, text_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,23 +170,17 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
 def merge_head(table: str, keys: Sequence[str]) -> str:
     """Return how a MERGE of `{changes}` begins, up to the comparison of the keys."""
     same = " AND ".join(f"target.{sql_name(key)} <=> change.{sql_name(key)}" for key in keys)
-    return f"MERGE INTO {in_braces(table)} AS target USING {{changes}} AS change ON {same}"
+    return f"MERGE INTO {braced(table)} AS target USING {{changes}} AS change ON {same}"
 
 
 def new_value(name: str, keys: Sequence[str], *, partial: bool) -> str:
     """Return the value of a column behind a change: that of the target where the change says nothing of it."""
     if not partial or name in keys:
         return f"change.{sql_name(name)}"
-    text = in_braces(name.replace("\\", "\\\\").replace("'", "\\'"))
-    absent = f"coalesce(array_contains(change._absent, '{text}'), false)"
+    absent = f"coalesce(array_contains(change._absent, {text_value(name)}), false)"
     return f"CASE WHEN {absent} THEN target.{sql_name(name)} ELSE change.{sql_name(name)} END"
 
 
 def sql_name(name: str) -> str:
-    """Return a name in backquotes for SQL with parameters, where a brace would be taken for one."""
-    return "`" + in_braces(name.replace("`", "``")) + "`"
-
-
-def in_braces(text: str) -> str:
-    """Return a text for SQL with parameters as it is, with its braces."""
-    return text.replace("{", "{{").replace("}", "}}")
+    """Return a name in backquotes for SQL with parameters."""
+    return braced(identifier(name))

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming_source.queries.sql_text import identifier
 from streaming_source.ruling.hash_text import hash_text
 from streaming_source.ruling.keyed_hash import SIDES, hashed
 from streaming_source.ruling.target_columns import image_type, target_columns
+from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +35,8 @@ _LOGGED = "_logged"
 
 
 class Ruled(NamedTuple):
-    """A table with its rule. `filtered`: the columns that the rule's filter names; `left_out`: what columns have, as
-    SQL, that images of inserts leave out; None where no image lacks columns, or none is to be made whole.
+    """A table with its rule. `filtered`: the columns that the rule's filter names; `left_out`: the values of columns
+    that images of inserts leave out; None where no image lacks columns, or none is to be made whole.
     """
 
     table: TableSchema
@@ -42,7 +44,7 @@ class Ruled(NamedTuple):
     rule: TableRule
     key: HashKey | None
     filtered: frozenset[str] = frozenset()
-    left_out: Mapping[str, str] | None = None
+    left_out: Mapping[str, Column] | None = None
 
     @property
     def columns(self) -> tuple[TargetColumn, ...]:
@@ -102,9 +104,9 @@ def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> d
     for column in ruled.columns:
         name, key = column.of, column.of.casefold()
         if key in masks:
-            found[column.name] = f.lit(masks[key]).cast(kinds[name])
+            found[column.name] = f.lit(masks[key]).cast(spark_type(kinds[name]))
             continue
-        value = f.col(quoted(name)) if struct is None else rows[struct].getField(name)
+        value = f.col(identifier(name)) if struct is None else rows[struct].getField(name)
         found[column.name] = hash_text(value, kinds[name], declared[name]) if key in hashes else value
     return found
 
@@ -122,8 +124,6 @@ def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Ru
     """Return an image as a struct of these columns of the table."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType, VariantType
-
-    from streaming_source.schema.row_schema import spark_type
 
     image = rows[side]
     if not isinstance(rows.schema[side].dataType, VariantType):
@@ -169,7 +169,7 @@ def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> Da
         lacking = insert & f.array_contains(lacks, column.name)
         value = f.when(lacking & ~logged, f.col("before").getField(column.name))
         if column.name in values:
-            value = value.when(lacking, f.expr(values[column.name]).cast(column.type))
+            value = value.when(lacking, values[column.name].cast(spark_type(column.type)))
         return value.otherwise(f.col("after").getField(column.name)).alias(column.name)
 
     after = f.when(f.col("after").isNotNull(), f.struct(*map(whole, columns)))
@@ -204,7 +204,7 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
         lacking = f.array_contains(lacks["after"], column.name)
         value = f.when((f.col("op") == "update") & lacking, before)
         if column.name in (ruled.left_out or {}):
-            told = f.expr((ruled.left_out or {})[column.name]).cast(column.type)
+            told = (ruled.left_out or {})[column.name].cast(spark_type(column.type))
             value = value.when((f.col("op") == "insert") & lacking, told)
         return value.otherwise(after).alias(column.name)
 
@@ -249,8 +249,3 @@ def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
 def folded(names: Iterable[str]) -> frozenset[str]:
     """Return names as columns are compared."""
     return frozenset(name.casefold() for name in names)
-
-
-def quoted(name: str) -> str:
-    """Return a name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"

@@ -1,9 +1,9 @@
 """The columns of a target: those of the table's rows in the stream, as Delta can hold them.
 
-In: a table definition, the policy for values, and the table's rule. Out: `TargetColumn`s, their SQL, and the statement
-that makes the target. A TIME is text as SELECT prints it, because Delta has no intervals. NOT NULL stands where no row
-can break it: not at types whose impossible values become NULL. Columns that the rule leaves out are not there; hashes
-are text. Refused: a column whose type cannot be decoded.
+In: a table definition, the policy for values, and the table's rule. Out: `TargetColumn`s. A TIME is text as SELECT
+prints it, because Delta has no intervals. NOT NULL stands where no row can break it: not at types whose impossible
+values become NULL. Columns that the rule leaves out are not there; hashes are text. Refused: a column whose type
+cannot be decoded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from replica.rows.types.types import output_column
 from streaming_source.ruling.table_rules import TableRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -52,16 +52,6 @@ class TargetColumn(NamedTuple):
         """The column of the table that it is made of."""
         return self.source or self.name
 
-    @property
-    def sql(self) -> str:
-        """The column in CREATE TABLE."""
-        return f"{identifier(self.name)} {self.type}{'' if self.nullable else ' NOT NULL'}{_comment(self.comment)}"
-
-    @property
-    def nullable_sql(self) -> str:
-        """The column in ADD COLUMNS."""
-        return f"{identifier(self.name)} {self.type}{_comment(self.comment)}"
-
 
 def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> tuple[TargetColumn, ...]:
     """Return the columns in the table's order."""
@@ -89,18 +79,6 @@ def target_keys(keys: Sequence[str], columns: Sequence[TargetColumn]) -> tuple[s
     return tuple(names.get(key, key) for key in keys)
 
 
-def create_statement(target: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> str:
-    """Return the statement that makes an empty target, in the place of one of this mirror that is there."""
-    about = f" COMMENT {text(comment)}" if comment else ""
-    listed = ", ".join(column.sql for column in columns)
-    return f"CREATE OR REPLACE TABLE {target} ({listed}) USING delta{about} {properties_sql(properties)}"
-
-
-def properties_sql(properties: Mapping[str, str]) -> str:
-    """Return the properties as CREATE and ALTER TABLE take them."""
-    return f"TBLPROPERTIES ({', '.join(f'{text(name)} = {text(value)}' for name, value in properties.items())})"
-
-
 def image_type(columns: Sequence[TargetColumn]) -> StructType:
     """Return the type that a row image is cast to."""
     from pyspark.sql.types import StructType
@@ -113,19 +91,5 @@ def image_type(columns: Sequence[TargetColumn]) -> StructType:
     return schema
 
 
-def identifier(name: str) -> str:
-    """Return a name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def text(value: str) -> str:
-    """Return a literal of SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def _folded(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
-
-
-def _comment(comment: str) -> str:
-    return f" COMMENT {text(comment)}" if comment else ""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from replica.rows.types.arrow_arrays import array_of_values
 from streaming_source.mirroring.cascading.lost_values import TOLD, numbers_of
-from streaming_source.queries.upserts import in_braces, sql_name
+from streaming_source.queries.sql_text import braced
+from streaming_source.queries.upserts import sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,4 +84,4 @@ def merge_of_found(target: str, keys: Sequence[str], nulls: Sequence[str], mode:
     same = " AND ".join(f"target.{sql_name(key)} <=> gone.k{number}" for number, key in enumerate(keys))
     names = [sql_name(name) for name in nulls]
     values = [f"target.{name} = if(gone.n{n}, NULL, target.{name})" for n, name in enumerate(names)]
-    return f"MERGE INTO {in_braces(target)} AS target USING {{gone}} AS gone ON {same} {mode.cascaded(values)}"
+    return f"MERGE INTO {braced(target)} AS target USING {{gone}} AS gone ON {same} {mode.cascaded(values)}"

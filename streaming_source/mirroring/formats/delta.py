@@ -12,26 +12,22 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from streaming_source.mirroring.formats.delta_sql import altered, create_if_absent, create_or_replace, set_properties
+from streaming_source.mirroring.formats.target_format import AddColumns, DropColumns, DropNotNull, SetType
 from streaming_source.mirroring.versions import has_batch, version_at
 from streaming_source.queries.delta_fit import check_delta
-from streaming_source.ruling.target_columns import (
-    KEY,
-    PROPERTIES,
-    create_statement,
-    identifier,
-    image_type,
-    properties_sql,
-)
+from streaming_source.queries.sql_text import braced, identifier
+from streaming_source.ruling.target_columns import KEY, PROPERTIES, image_type
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from streaming_source.mirroring.control_row import ControlRow
-    from streaming_source.mirroring.formats.target_format import Appended
+    from streaming_source.mirroring.formats.target_format import Appended, TargetAction
     from streaming_source.ruling.target_columns import TargetColumn
 
 DELTA: Final = "delta"
@@ -95,7 +91,7 @@ class DeltaTarget(DeltaTable):
         if folder is not None and self.exists():
             self._empty(folder, columns, properties)
         else:
-            statement = create_statement(self.name, columns, comment, properties)
+            statement = create_or_replace(self.name, columns, comment, properties)
             try:
                 self.spark.sql(statement)
             except (PySparkException, Py4JJavaError) as error:
@@ -104,12 +100,19 @@ class DeltaTarget(DeltaTable):
                 self.drop()  # something removed the folder of a table that the catalog still has
                 self.spark.sql(statement)
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[str] | None = None) -> None:
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
         """Run the actions, each as a commit."""
         if actions is None:
             actions = self._actions({column.name: column for column in columns})
         for action in actions:
-            self.spark.sql(f"ALTER TABLE {self.name} {action}")
+            self.spark.sql(altered(self.name, action))
+
+    def fill(self, values: Mapping[str, Column]) -> None:
+        """Give all rows these values, as one commit."""
+        added = self.spark.range(1).select(*(value.alias(f"v{n}") for n, value in enumerate(values.values())))
+        told = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
+        merge = f"MERGE INTO {braced(self.name)} AS target USING {{added}} AS added ON true"
+        self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {told}", added=added)
 
     def append(self, rows: DataFrame, once: Appended | None = None) -> None:
         """Append rows as one commit."""
@@ -149,21 +152,20 @@ class DeltaTarget(DeltaTable):
             return
         nothing = self.spark.createDataFrame([], wanted)
         nothing.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true").save(folder)
-        told = properties_sql({KEY: properties[KEY]})
-        self.spark.sql(f"ALTER TABLE {self.name} SET {told}")
+        self.spark.sql(set_properties(self.name, {KEY: properties[KEY]}))
 
-    def _actions(self, wanted: dict[str, TargetColumn]) -> list[str]:
+    def _actions(self, wanted: dict[str, TargetColumn]) -> list[TargetAction]:
         there = {field.name: field for field in self.spark.table(self.name).schema}
-        gone = [identifier(name) for name in there if name not in wanted]
-        actions = [f"DROP COLUMNS ({', '.join(gone)})"] * bool(gone)
+        gone = tuple(name for name in there if name not in wanted)
+        actions: list[TargetAction] = [DropColumns(gone)] if gone else []
         for name, field in there.items():
             column = wanted.get(name)
             if column is not None and field.dataType != spark_type(column.type):
-                actions.append(f"ALTER COLUMN {identifier(name)} TYPE {column.type}")
+                actions.append(SetType(name, column.type))
             if column is not None and column.nullable and not field.nullable:
-                actions.append(f"ALTER COLUMN {identifier(name)} DROP NOT NULL")
-        added = [column.nullable_sql for name, column in wanted.items() if name not in there]
-        return actions + [f"ADD COLUMNS ({', '.join(added)})"] * bool(added)
+                actions.append(DropNotNull(name))
+        added = tuple(column for name, column in wanted.items() if name not in there)
+        return [*actions, AddColumns(added)] if added else actions
 
 
 class DeltaControl(DeltaTable):
@@ -173,8 +175,7 @@ class DeltaControl(DeltaTable):
 
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
         """Make it without rows, where it is not there."""
-        listed = ", ".join(column.sql for column in columns)
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.name} ({listed}) USING delta {properties_sql(properties)}")
+        self.spark.sql(create_if_absent(self.name, columns, properties))
 
     def rows(self) -> DataFrame:
         """Return its rows."""

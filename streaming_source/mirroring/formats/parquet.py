@@ -20,11 +20,11 @@ from streaming_source.schema.target_modes import APPEND_LOG
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from streaming_source.mirroring.control_row import ControlRow
-    from streaming_source.mirroring.formats.target_format import Appended
+    from streaming_source.mirroring.formats.target_format import Appended, TargetAction
     from streaming_source.ruling.target_columns import TargetColumn
 
 ROWS_A_FILE: Final = 1_000_000
@@ -114,13 +114,17 @@ class ParquetTarget(ParquetFolder):
         self._folders.remove(self._folders.batches())
         self._begin(columns, comment, properties)
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[str] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
         """Note the columns."""
         _check_names(self._folders.folder, columns)
         there, note = self._columns(), self._folders.note()
         wanted = merged(there, _schema(columns), self._folders.folder)
         if wanted != there:
             self._folders.write_note({**(note or {}), "schema": wanted.jsonValue()})
+
+    def fill(self, values: Mapping[str, Column]) -> None:
+        """Refuse: rows of a log stay as they are."""
+        raise NotImplementedError(f"{self.name}: a log does not change its rows ({', '.join(values)}).")
 
     def append(self, rows: DataFrame, once: Appended | None = None) -> None:  # noqa: ARG002  (the folder's name says it)
         """Keep rows for `finish`."""

@@ -7,12 +7,13 @@ target as it is, and a reader never sees a half of what one call writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.ruling.target_columns import TargetColumn
@@ -23,6 +24,47 @@ class Appended(NamedTuple):
 
     mirror: str
     batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """New columns behind the others. Rows that are there have NULL in them, whatever `nullable` says."""
+
+    columns: tuple[TargetColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    """Columns that go, by their names."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Another name of a column."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    """A wider type of a column."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropNotNull:
+    """A column that may be NULL from now on."""
+
+    name: str
+
+
+TargetAction: TypeAlias = AddColumns | DropColumns | RenameColumn | SetType | DropNotNull
+"""A change of the columns of a target, which its format carries out."""
 
 
 class OpenTarget(Protocol):
@@ -48,10 +90,13 @@ class OpenTarget(Protocol):
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make it without rows, also in the place of one of this mirror that is there."""
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[str] | None = None) -> None:
-        """Give it these columns, and keep its rows. `actions`: the way there as ALTER TABLE says it, which knows what
-        was renamed; without them a column is known by its name.
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
+        """Give it these columns, and keep its rows. `actions`: the way there, in order, which knows what was renamed;
+        without them a column is known by its name.
         """
+
+    def fill(self, values: Mapping[str, Column]) -> None:
+        """Give all rows these values, by column. Never asked of targets without the mode current."""
 
     def append(self, rows: DataFrame, once: Appended | None = None) -> None:
         """Append rows. Without `once`, it is for `go_back` to undo an earlier try."""

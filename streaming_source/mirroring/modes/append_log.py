@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.queries.row_events import sequence_text
-from streaming_source.ruling.target_columns import text
+from streaming_source.queries.sql_text import text_value
 from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class AppendLog:
 
 def _append_statement(target: OpenTarget, at: StatementRow, kind: str) -> None:
     told = {
-        "_change_type": text(kind),
+        "_change_type": text_value(kind),
         "_commit_version": str(at.number),
         "_commit_timestamp": f"timestamp_micros({at.committed_us})",
-        "_gtid": text(at.gtid),
-        "_sequence": text(at.sequence),
+        "_gtid": text_value(at.gtid),
+        "_sequence": text_value(at.sequence),
     }
     types = {column.name: column.type for column in own_columns(APPEND_LOG)}
     columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.modes.current import CurrentRows
+from streaming_source.queries.sql_text import identifier
 from streaming_source.queries.upserts import merge_head, sql_name
-from streaming_source.ruling.target_columns import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.queries.row_events import row_events, sequence_text
+from streaming_source.queries.sql_text import identifier, text_value
 from streaming_source.queries.upserts import merge_head, sql_name
-from streaming_source.ruling.target_columns import identifier, text
 from streaming_source.schema.target_modes import HISTORY
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class History:
     def empty(self, target: OpenTarget, at: StatementRow) -> None:
         """Close all versions."""
         target.spark.sql(
-            f"UPDATE {target.name} SET _valid_to = timestamp_micros({at.committed_us}), _to_gtid = {text(at.gtid)}, "  # noqa: S608
-            f"_to_sequence = {text(at.sequence)}, _current = false WHERE _current"
+            f"UPDATE {target.name} SET _valid_to = timestamp_micros({at.committed_us}), _current = false, "  # noqa: S608
+            f"_to_gtid = {text_value(at.gtid)}, _to_sequence = {text_value(at.sequence)} WHERE _current"
         )
 
     def end(self, target: OpenTarget, at: StatementRow) -> None:

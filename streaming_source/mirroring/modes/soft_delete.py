@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.queries.latest_changes import reduced
+from streaming_source.queries.sql_text import text_value
 from streaming_source.queries.upserts import merge_head, new_value, sql_name
-from streaming_source.ruling.target_columns import text
 from streaming_source.schema.target_modes import SOFT_DELETE
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SoftDelete:
         """Mark all rows that are there."""
         target.spark.sql(
             f"UPDATE {target.name} SET _deleted = true, _deleted_at = timestamp_micros({at.committed_us}), "  # noqa: S608
-            f"_deleted_gtid = {text(at.gtid)} WHERE NOT _deleted"
+            f"_deleted_gtid = {text_value(at.gtid)} WHERE NOT _deleted"
         )
 
     def end(self, target: OpenTarget, at: StatementRow) -> None:

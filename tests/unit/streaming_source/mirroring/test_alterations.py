@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from replica.errors import ConfigError
@@ -10,14 +12,22 @@ from replica.schema.effect import StatementEffect
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
+from streaming_source.mirroring.formats.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.ruling.table_rules import TableRule
-from streaming_source.ruling.target_columns import WHOLE
+from streaming_source.ruling.target_columns import WHOLE, TargetColumn
+
+if TYPE_CHECKING:
+    from streaming_source.mirroring.formats.target_format import TargetAction
 
 SESSION = StatementContext(database="shop")
 TABLE = """CREATE TABLE orders (
     id INT PRIMARY KEY, name VARCHAR(30) CHARACTER SET utf8mb4, price DECIMAL(10,2), at DATETIME,
     n INT UNSIGNED NOT NULL, kind ENUM('a','b') CHARACTER SET utf8mb4
 )"""
+
+
+def added(*, comment: str = "", **columns: str) -> AddColumns:
+    return AddColumns(tuple(TargetColumn(name, kind, nullable=True, comment=comment) for name, kind in columns.items()))
 
 
 def asked(sql: str, rule: TableRule = WHOLE) -> object:
@@ -31,16 +41,16 @@ def asked(sql: str, rule: TableRule = WHOLE) -> object:
 @pytest.mark.parametrize(
     ("sql", "actions"),
     [
-        ("ALTER TABLE orders ADD COLUMN note TEXT COMMENT 'it''s'", ("ADD COLUMNS (`note` STRING COMMENT 'it\\'s')",)),
-        ("ALTER TABLE orders ADD a INT FIRST, ADD b TIME", ("ADD COLUMNS (`a` INT, `b` STRING)",)),
-        ("ALTER TABLE orders ADD a INT DEFAULT NULL, ADD b TEXT NULL", ("ADD COLUMNS (`a` INT, `b` STRING)",)),
-        ("ALTER TABLE orders DROP price, DROP COLUMN at", ("DROP COLUMNS (`price`, `at`)",)),
-        ("ALTER TABLE orders RENAME COLUMN name TO title", ("RENAME COLUMN `name` TO `title`",)),
-        ("ALTER TABLE orders MODIFY id BIGINT NOT NULL", ("ALTER COLUMN `id` TYPE BIGINT",)),
-        ("ALTER TABLE orders MODIFY price DECIMAL(12,2)", ("ALTER COLUMN `price` TYPE DECIMAL(12,2)",)),
-        ("ALTER TABLE orders MODIFY n INT UNSIGNED NULL", ("ALTER COLUMN `n` DROP NOT NULL",)),
-        ("ALTER TABLE orders CHANGE n m BIGINT", ("RENAME COLUMN `n` TO `m`", "ALTER COLUMN `m` DROP NOT NULL")),
-        ("ALTER TABLE orders DROP at, ADD at DATETIME", ("DROP COLUMNS (`at`)", "ADD COLUMNS (`at` TIMESTAMP_NTZ)")),
+        ("ALTER TABLE orders ADD COLUMN note TEXT COMMENT 'it''s'", (added(note="STRING", comment="it's"),)),
+        ("ALTER TABLE orders ADD a INT FIRST, ADD b TIME", (added(a="INT", b="STRING"),)),
+        ("ALTER TABLE orders ADD a INT DEFAULT NULL, ADD b TEXT NULL", (added(a="INT", b="STRING"),)),
+        ("ALTER TABLE orders DROP price, DROP COLUMN at", (DropColumns(("price", "at")),)),
+        ("ALTER TABLE orders RENAME COLUMN name TO title", (RenameColumn("name", "title"),)),
+        ("ALTER TABLE orders MODIFY id BIGINT NOT NULL", (SetType("id", "BIGINT"),)),
+        ("ALTER TABLE orders MODIFY price DECIMAL(12,2)", (SetType("price", "DECIMAL(12,2)"),)),
+        ("ALTER TABLE orders MODIFY n INT UNSIGNED NULL", (DropNotNull("n"),)),
+        ("ALTER TABLE orders CHANGE n m BIGINT", (RenameColumn("n", "m"), DropNotNull("m"))),
+        ("ALTER TABLE orders DROP at, ADD at DATETIME", (DropColumns(("at",)), added(at="TIMESTAMP_NTZ"))),
         ("ALTER TABLE orders MODIFY name VARCHAR(60) CHARACTER SET utf8mb4", ()),
         ("ALTER TABLE orders MODIFY at DATETIME(6)", ()),
         ("ALTER TABLE orders MODIFY kind ENUM('a','b','c') CHARACTER SET utf8mb4", ()),
@@ -50,7 +60,7 @@ def asked(sql: str, rule: TableRule = WHOLE) -> object:
         ("CREATE DATABASE IF NOT EXISTS shop", ()),
     ],
 )
-def test_what_a_target_can_follow(sql: str, actions: tuple[str, ...]) -> None:
+def test_what_a_target_can_follow(sql: str, actions: tuple[TargetAction, ...]) -> None:
     found = asked(sql)
     assert isinstance(found, Evolved)
     assert found.actions == actions
@@ -124,11 +134,11 @@ RULE = TableRule(leave_out=("price",), hash=("name",), where="n > 0", rename={"a
     [
         ("ALTER TABLE orders MODIFY name VARCHAR(60) CHARACTER SET utf8mb4", ()),
         ("ALTER TABLE orders DROP price", ()),
-        ("ALTER TABLE orders DROP at", ("DROP COLUMNS (`ordered_at`)",)),
-        ("ALTER TABLE orders ADD note TEXT", ("ADD COLUMNS (`note` STRING)",)),
+        ("ALTER TABLE orders DROP at", (DropColumns(("ordered_at",)),)),
+        ("ALTER TABLE orders ADD note TEXT", (added(note="STRING"),)),
     ],
 )
-def test_a_target_with_a_rule_is_altered_by_its_own_columns(sql: str, actions: tuple[str, ...]) -> None:
+def test_a_target_with_a_rule_is_altered_by_its_own_columns(sql: str, actions: tuple[TargetAction, ...]) -> None:
     found = asked(sql, RULE)
     assert isinstance(found, Evolved)
     assert found.actions == actions

@@ -7,6 +7,7 @@ import pytest
 from replica.rows.types.types import ValuePolicy
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
+from streaming_source.mirroring.added_values import NULL, KnownValue
 from streaming_source.mirroring.left_out import value_left_out
 from streaming_source.ruling.target_columns import target_columns
 
@@ -14,12 +15,12 @@ from streaming_source.ruling.target_columns import target_columns
 @pytest.mark.parametrize(
     ("declared", "default", "value"),
     [
-        ("INT NOT NULL", "5", "CAST('5' AS INT)"),
-        ("INT", "NULL", "NULL"),
-        ("INT", None, "NULL"),
-        ("INT NOT NULL", None, "CAST('0' AS INT)"),
-        ("VARCHAR(9) CHARACTER SET utf8mb4", "'it\\'s'", r"'it\'s'"),
-        ("TIMESTAMP NULL", "NULL", "NULL"),
+        ("INT NOT NULL", "5", KnownValue("5", ("INT",))),
+        ("INT", "NULL", NULL),
+        ("INT", None, NULL),
+        ("INT NOT NULL", None, KnownValue("0", ("INT",))),
+        ("VARCHAR(9) CHARACTER SET utf8mb4", "'it\\'s'", KnownValue("it's")),
+        ("TIMESTAMP NULL", "NULL", NULL),
         ("TIMESTAMP NOT NULL", "'2026-01-01 00:00:00'", None),
         ("TIMESTAMP NULL", None, None),
         ("INT", "1 + 1", None),
@@ -27,10 +28,10 @@ from streaming_source.ruling.target_columns import target_columns
         ("VARCHAR(36) CHARACTER SET utf8mb4", "uuid()", None),
         ("DATETIME", "current_timestamp()", None),
         ("INET6", "'::1'", None),
-        ("INET6", "NULL", "NULL"),
+        ("INET6", "NULL", NULL),
     ],
 )
-def test_it_is_known_or_not(declared: str, default: str | None, value: str | None) -> None:
+def test_it_is_known_or_not(declared: str, default: str | None, value: KnownValue | None) -> None:
     history = SchemaHistory()
     history.apply(f"CREATE TABLE t (c {declared})", StatementContext(database="d"))
     table = history.table("d", "t")

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replica.protocol.gtid import GtidPosition
+from replica.schema.table import ColumnSchema
+from replica.table_reader.chunk import TableKey
+from replica.table_reader.frontier import Frontier
+from replica.table_reader.kept_key import kept_integers, kept_key
+from streaming_source.offsets.offset import SourceOffset
+from tests.kit.result_rows import table
 from tests.system.snapshot.frontier import delivered, parts_of, reading_tables
 from tests.system.snapshot.judge import DELETE, INSERT, READ, UPDATE, Judge, Row, WrongRowError
 from tests.system.snapshot.tables import TABLES, State, Table
@@ -185,3 +192,21 @@ def test_how_an_offset_says_what_is_delivered(case: Case) -> None:
     assert [reading_tables({}), reading_tables({"gtid": ""}), reading_tables({"snapshot": {}})] == [True, False, True]
     assert not reading_tables({"snapshot": {"done": True}})
     assert reading_tables({"snapshot": {"done": True, "open": [["snap", "neg", ""]]}})
+
+
+def test_the_judge_reads_the_keys_of_an_offset_that_the_product_wrote(case: Case) -> None:
+    number = ColumnSchema(name="k", data_type="int", column_type="int(11)", nullable=False)
+    text = ColumnSchema(name="k2", data_type="varchar", column_type="varchar(20)", octets=80, charset="utf8mb4")
+    pair = kept_key(table([number, text]), TableKey("PRIMARY", (0, 1), ordered=False), b"\xfc" + b"\7\0\0\0" + b"\2ab")
+    (integer,) = kept_integers(table([number]), TableKey("PRIMARY", (0,), ordered=True), [7])
+    assert [parts_of(pair), parts_of(integer)] == [[b"\7\0\0\0", b"ab"], [b"\7\0\0\0"]]
+    frontier = Frontier().begin([("snap", TABLE.name)]).advance(("snap", TABLE.name), integer, 7)
+    position = GtidPosition.parse("0-1-7")
+    extent = delivered(SourceOffset(position, position, snapshot=frontier).json(), case.written.key_of, TABLE)
+    assert [extent.has(TABLE, key) for key in ("-1", "7", "8")] == [True, True, False]
+
+
+def test_the_judge_refuses_a_kept_key_of_another_format() -> None:
+    for kept in (b"\xff\xfe" + bytes(8) + b"\1\0a", b"\4\0abc", b"\4"):
+        with pytest.raises(AssertionError, match="a format that the judge does not know"):
+            parts_of(kept)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.system.snapshot.tables import Canonical, Table
 
+MARKED, MARK_BYTES = b"\xff\xff", 10
+
 
 class Delivered(NamedTuple):
     """What of a table is delivered: all of it, or what lies at or below `last`, or nothing where that is None.
@@ -61,11 +63,16 @@ def delivered(
 
 
 def parts_of(kept: bytes) -> list[bytes]:
-    """The image bytes of each key column; a length of two bytes stands before each, the lower one first."""
-    parts, at = [], 0
+    """The image bytes of each key column.
+
+    A mark of the key's columns stands before them: two bytes that are no length, and eight of a digest. Before each
+    value stands its length in two bytes, the lower one first.
+    """
+    parts, at = [], MARK_BYTES if kept.startswith(MARKED) else 0
     while at < len(kept):
         start = at + 2
-        at = start + int.from_bytes(kept[at:start], "little")
+        at = start + int.from_bytes(kept[start - 2 : start], "little")
+        assert start <= at <= len(kept), f"the offset has a key in a format that the judge does not know: {kept.hex()}"
         parts.append(kept[start:at])
     return parts
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr
@@ -143,8 +144,13 @@ def written(name: str, value: object) -> str:  # noqa: PLR0911  (one a kind of v
 def _time(length_s: float) -> str:
     for unit in ("d", "h", "m"):
         if length_s >= _DURATION_S[unit] and length_s % _DURATION_S[unit] == 0:
-            return f"{length_s / _DURATION_S[unit]:g}{unit}"
-    return f"{length_s:g}s"
+            return f"{_digits(length_s / _DURATION_S[unit])}{unit}"
+    return f"{_digits(length_s)}s"
+
+
+def _digits(number: float) -> str:
+    """Write all digits of a number and no exponent, which the parsers do not take."""
+    return f"{number:.0f}" if number == int(number) else f"{Decimal(repr(number)):f}"
 
 
 class Endpoint(NamedTuple):

@@ -22,6 +22,7 @@ import click
 
 from tests.fuzz.corpus import corpus
 from tests.fuzz.worker import NOTES, TRUNCATIONS, case
+from tests.system import repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +120,8 @@ def main(events: int, seed: int, first: int, step: int, *, truncations: bool, sh
           f"{time.monotonic() - started:.0f} s")  # fmt: skip
     if outcome.failure:
         print(outcome.failure)
+        number = first + outcome.cases * step
+        print(f"repeat: {repeat.command('scripts/prove fuzz', seed=seed, first=number, events=1)}")
         sys.exit(1)
 
 

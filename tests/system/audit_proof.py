@@ -25,6 +25,7 @@ from tests.bench.mirror_runs import DATABASE, Bench, Measured, measured
 from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tests.fixtures.jars import delta_settings
 from tests.fixtures.mariadb import MariaDb
+from tests.system import repeat
 from tests.system.soak.mirror_faults import SHOWN, statement
 
 if TYPE_CHECKING:
@@ -161,7 +162,12 @@ def main(argv: list[str] | None = None) -> int:
     options = ("--binlog-row-metadata=FULL", "--innodb-buffer-pool-size=1G", "--innodb-log-file-size=512M")
     with tempfile.TemporaryDirectory(prefix="prove-audit-") as folder, MariaDb(arguments.version, *options) as server:
         spark = open_session(settings)
-        summary = AuditProof(Bench(spark, server, Path(folder)), arguments.rows, arguments.seed).run()
+        try:
+            summary = AuditProof(Bench(spark, server, Path(folder)), arguments.rows, arguments.seed).run()
+        except BaseException as error:
+            given = {"rows": arguments.rows, "seed": arguments.seed, "version": server.version}
+            error.add_note(f"repeat: {repeat.command('scripts/prove audit', **given)}")
+            raise
         spark.stop()
     print(json.dumps(summary | {"minutes": round((time.monotonic() - began) / 60, 1)}), flush=True)
     print(f"{arguments.rows:,} rows: the four damaged rows were found, and nothing else.", flush=True)

@@ -33,6 +33,7 @@ from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.spark_home import spark_python
 from tests.fixtures.workload import DATABASE, Workload
+from tests.system import repeat
 from tests.system.changes import DeliveredChange, check
 
 if TYPE_CHECKING:
@@ -218,11 +219,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     arguments = parser.parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
+    sizes = {"transactions": arguments.transactions, "kills": arguments.kills, "seed": arguments.seed}
     for version in arguments.version or installations():
-        print(
-            prove(version, transactions=arguments.transactions, kills=arguments.kills, seed=arguments.seed, say=True),
-            flush=True,
-        )
+        try:
+            print(prove(version, **sizes, say=True), flush=True)
+        except BaseException as error:
+            error.add_note(f"repeat: {repeat.command('scripts/prove exactly-once', version=version, **sizes)}")
+            raise
 
 
 if __name__ == "__main__":

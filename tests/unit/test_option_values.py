@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from replica.option_values import Bytes, Endpoint, Hosts, Listen, Seconds, WholeSeconds, endpoint, written
@@ -72,6 +74,10 @@ def test_what_is_refused_says_what_it_should_be(kind: object, text: object, word
         ("heartbeat_s", 0.5, "0.5s"),
         ("heartbeat_s", 90.0, "90s"),
         ("retain_s", 7 * 86_400.0, "7d"),
+        ("retain_s", 1_234_567.0, "1234567s"),
+        ("retain_s", 1_234_567, "1234567s"),
+        ("retain_s", 1_234_567.25, "1234567.25s"),
+        ("heartbeat_s", 0.00005, "0.00005s"),
         ("semi_sync", True, "true"),
         ("host", ("db1", "db2:3307"), "db1,db2:3307"),
         ("http_listen", ("::1", 9306), "[::1]:9306"),
@@ -83,6 +89,11 @@ def test_what_is_refused_says_what_it_should_be(kind: object, text: object, word
 )
 def test_values_as_people_write_them(name: str, value: object, text: str) -> None:
     assert written(name, value) == text
+
+
+@given(st.floats(0.0001, 365 * 86_400.0) | st.integers(1, 365 * 86_400))
+def test_a_time_that_is_written_is_read_as_the_same(length_s: float) -> None:
+    assert TypeAdapter(Seconds).validate_python(written("retain_s", length_s)) == length_s
 
 
 def test_endpoints_print_as_they_are_written() -> None:

@@ -27,6 +27,7 @@ from pyspark.sql.types import VariantVal
 from replica.table_reader.snapshot import TableSnapshot
 from tests.fixtures.installation import installations
 from tests.integration.snapshot.query import SnapshotQuery
+from tests.system import repeat
 from tests.system.snapshot.frontier import delivered
 from tests.system.snapshot.judge import READ, Judge, Row, shown
 from tests.system.snapshot.proof import contents, position_of
@@ -48,6 +49,8 @@ LOSSES = ("", "", "spool", "relay")
 MAX_BACKLOG = 1 << 20
 MORE_BATCHES = 5
 PAUSE_S = 0.01
+ARGUMENTS = {"snapshotChunkRows": "chunk_rows", "snapshotConnections": "connections"}
+"""Of the command line, by the options of the source that they set."""
 
 
 class DirectProof:
@@ -186,8 +189,10 @@ def prove_directly(
         try:
             return proof.run()
         except BaseException as error:
-            again = f"python -m tests.system.snapshot.direct --seed {seed} --rows {rows} --batches {batches}"
-            error.add_note(f"repeat: {again} --version {proof.source.primary.version}\nstops: {dict(proof.stops)}")
+            sizes = {"seed": seed, "rows": rows, "batches": batches, "version": proof.source.primary.version}
+            given = {ARGUMENTS[name]: value for name, value in options.items() if name in ARGUMENTS}
+            again = repeat.command("python -m tests.system.snapshot.direct", **sizes, **given)
+            error.add_note(f"repeat: {again}\nstops: {dict(proof.stops)}")
             raise
 
 
@@ -201,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--connections", type=int, default=4)
     arguments = parser.parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
-    options = {"snapshotChunkRows": str(arguments.chunk_rows), "snapshotConnections": str(arguments.connections)}
+    options = {option: str(getattr(arguments, name)) for option, name in ARGUMENTS.items()}
     for version in arguments.version or installations():
         summary = prove_directly(
             version,

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from tests.integration.snapshot.query import SPOOL
+from tests.system import repeat
 from tests.system.snapshot.frontier import delivered, reading_tables
 from tests.system.snapshot.judge import Judge, shown
 from tests.system.snapshot.sinks import MergedTable, MergeFolders, appended_rows, commits, offset_of
@@ -90,9 +91,10 @@ class Wanted:
 
     @property
     def command(self) -> str:
-        sinks = "" if len(self.kinds) > 1 else f" --sink {self.kinds[0]}"
-        version = f" --version {self.version}" if self.version else ""
-        return f"scripts/prove snapshot --seed {self.seed}{version} --rows {self.rows} --kills {self.kills}{sinks}"
+        sink = self.kinds[0] if len(self.kinds) == 1 else None
+        start = None if self.start == "initial" else self.start
+        given = {"version": self.version, "sink": sink, "start": start, "mutate": self.mutation}
+        return repeat.command("scripts/prove snapshot", seed=self.seed, rows=self.rows, kills=self.kills, **given)
 
 
 class SnapshotDriver(Driver):

@@ -26,6 +26,7 @@ import pymysql
 from tests.fixtures.hostile import HostileServer
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
+from tests.system import repeat
 from tests.system.soak import judge
 from tests.system.soak.breaking import PAUSE_S, Breaking
 from tests.system.soak.disk import SmallDisk
@@ -278,8 +279,9 @@ def soak(
     try:
         summary = one.run()
     except BaseException as error:
-        repeat = f"scripts/soak daemon --seed {seed} --faults {faults} --version {one.pair.primary.version}"
-        error.add_note(f"repeat: {repeat}\nkept: {folder}\ndone: {json.dumps(dict(one.breaking.injected))}")
+        sizes = {"seed": seed, "faults": faults, "minutes": minutes}
+        again = repeat.command("scripts/soak daemon", **sizes, version=one.pair.primary.version)
+        error.add_note(f"repeat: {again}\nkept: {folder}\ndone: {json.dumps(dict(one.breaking.injected))}")
         raise
     shutil.rmtree(folder)
     return summary

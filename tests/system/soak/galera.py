@@ -27,6 +27,7 @@ from tests.fixtures.galera import GTID_DOMAIN, GaleraCluster, GaleraNode
 from tests.fixtures.listing import relay_files, relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
+from tests.system import repeat
 from tests.system.soak import judge
 from tests.system.soak.pair import DATABASE
 from tests.system.soak.process import DaemonProcess
@@ -252,7 +253,8 @@ def soak_galera(version: str | None, *, faults: int, seed: int, say: bool = Fals
     try:
         summary = ClusterSoak(version, faults=faults, seed=seed, folder=folder, say=tell).run()
     except BaseException as error:
-        error.add_note(f"repeat it with: scripts/soak galera --faults {faults} --seed {seed}; the folder: {folder}")
+        again = repeat.command("scripts/soak galera", faults=faults, seed=seed, version=version)
+        error.add_note(f"repeat: {again}\nkept: {folder}")
         raise
     shutil.rmtree(folder, ignore_errors=True)
     return summary

@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.system import repeat
 from tests.system.soak.mirror_driver import MirrorDriver, MirrorPlace
 from tests.system.soak.mirror_faults import SHOWN, check_found, plant
 from tests.system.soak.mirror_judge import judged_rows, tables_of
@@ -263,11 +264,11 @@ def soak_mirror(
     try:
         summary = one.run()
     except BaseException as error:
-        given = " ".join(f"--{name} {value:g}" for name, value in sizes.items())
-        again = f"scripts/soak mirror {given} --version {one.load.primary.version}"
-        again += "" if tables == tuple(TABLES) else f" --tables {','.join(tables)}"
+        some = None if tuple(tables) == tuple(TABLES) else ",".join(tables)
+        at = {"version": one.load.primary.version, "metadata": one.metadata, "tables": some}
+        again = repeat.command("scripts/soak mirror", **sizes, **at)
         told = json.dumps([one.done, one.hits, one.faults, one.load.statements])
-        error.add_note(f"repeat: {again} --metadata {one.metadata}\nkept: {folder}\ndone: {told}")
+        error.add_note(f"repeat: {again}\nkept: {folder}\ndone: {told}")
         raise
     shutil.rmtree(folder)
     return {"seed": seed, **summary}

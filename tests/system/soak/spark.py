@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.daemons import Daemon
+from tests.system import repeat
 from tests.system.soak import spark_judge
 from tests.system.soak.inotify import Watch
 from tests.system.soak.spark_driver import Driver
@@ -280,7 +281,8 @@ def soak_spark(
         summary = one.run()
     except BaseException as error:
         sink = "both" if len(kinds) > 1 else kinds[0]
-        again = f"scripts/soak spark --seed {seed} --kills {kills} --sink {sink} --version {one.load.primary.version}"
+        at = {"sink": sink, "version": one.load.primary.version}
+        again = repeat.command("scripts/soak spark", seed=seed, kills=kills, **at)
         done = {f"{kind}, {point}": count for (kind, point), count in one.hits.items()}
         error.add_note(f"repeat: {again}\nkept: {folder}\nkills: {json.dumps(done)}\nalso: {json.dumps(one.faults)}")
         raise

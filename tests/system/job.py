@@ -13,6 +13,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from streaming_source import started
+
 
 def session(cores: int = 2) -> SparkSession:
     """A local session as a user would make it, with the settings that docs/spark.md recommends."""
@@ -48,14 +50,8 @@ def changes(spark: SparkSession, options: dict[str, str]) -> DataFrame:
 
 def main(options_json: str, checkpoint: str, output: str) -> None:
     rows = changes(session(), json.loads(options_json))
-    query = (
-        rows.writeStream.format("parquet")
-        .option("checkpointLocation", checkpoint)
-        .option("path", output)
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
-    query.awaitTermination()
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint).option("path", output)
+    started(writer.trigger(processingTime="0 seconds")).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def _cut_at_random(proxy: FaultProxy, chance: random.Random, stop: threading.Eve
 
 
 @contextlib.contextmanager
-def _cutting(proxy: FaultProxy, chance: random.Random) -> Iterator[list[int]]:
+def cutting(proxy: FaultProxy, chance: random.Random) -> Iterator[list[int]]:
     stop, done = threading.Event(), [0]
     thread = threading.Thread(target=_cut_at_random, args=(proxy, chance, stop, done), daemon=True)
     thread.start()
@@ -147,7 +147,7 @@ def prove(version: str | None, *, transactions: int, kills: int, seed: int, say:
         writer = threading.Thread(target=work.run, args=(transactions,))
         writer.start()
         try:
-            with _cutting(proxy, chance) as cuts:
+            with cutting(proxy, chance) as cuts:
                 for round_number in range(kills):
                     job.start()
                     _wait_for_moment(job, chance)
@@ -211,13 +211,17 @@ def _delivered(job: Job) -> list[DeliveredChange]:
     return [DeliveredChange(*(row[name] for name in columns)) for table in tables for row in table.to_pylist()]
 
 
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="scripts/prove exactly-once", description=__doc__.splitlines()[0])
+    found.add_argument("--version", action="append", help="server version; all that are installed if not given")
+    found.add_argument("--transactions", type=int, default=100_000)
+    found.add_argument("--kills", type=int, default=8)
+    found.add_argument("--seed", type=int, default=random.randrange(10**6))
+    return found
+
+
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="scripts/prove exactly-once", description=__doc__.splitlines()[0])
-    parser.add_argument("--version", action="append", help="server version; all that are installed if not given")
-    parser.add_argument("--transactions", type=int, default=100_000)
-    parser.add_argument("--kills", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    arguments = parser.parse_args(argv)
+    arguments = parser().parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     sizes = {"transactions": arguments.transactions, "kills": arguments.kills, "seed": arguments.seed}
     for version in arguments.version or installations():

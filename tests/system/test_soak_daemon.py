@@ -1,4 +1,4 @@
-"""The soak of the daemon, short: half of the kinds of faults, others in each run, on one version of the server.
+"""The soak of the daemon, short: two faults in every run of the tests; half of the kinds with the slow ones.
 
 `scripts/soak daemon` runs as many as it is told, with any seed and version; a failure here names the command.
 """
@@ -13,8 +13,17 @@ from tests.system.soak.daemon import soak
 from tests.system.soak.faults import FAULTS
 
 COUNT = len(FAULTS) // 2
+SEED = 558
+"""Of two faults that are over at once."""
 PAUSE_S = (0.05, 0.5)
 """Three faults are nearly always at work: as many overlap as in a long soak, in half of its time."""
+
+
+@pytest.mark.server
+def test_two_faults() -> None:
+    summary = soak(None, faults=2, seed=SEED, pause_s=PAUSE_S)
+    assert summary["kinds"] == {"kill -9 of the daemon": 1, "dump thread killed": 1}
+    assert summary["groups"] >= summary["promised"] > 0
 
 
 @pytest.mark.server

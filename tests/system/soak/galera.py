@@ -113,15 +113,26 @@ class Load(threading.Thread):
 class ClusterSoak:
     """One run: `run()` once."""
 
-    def __init__(self, version: str | None, *, faults: int, seed: int, folder: Path, say: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        version: str | None,
+        *,
+        faults: int,
+        seed: int,
+        folder: Path,
+        programs: bool = True,
+        say: Callable[..., None],
+    ) -> None:
         self.cluster = GaleraCluster(version)
+        self._programs = programs
         self.seed, self.faults, self.folder, self.say = seed, faults, folder, say
         self.relay = folder / "relay"
         self.injected: Counter[str] = Counter()
         self._random = random.Random(f"{seed} galera")
 
     def run(self) -> dict[str, Any]:
-        check_sysbench()
+        if self._programs:
+            check_sysbench()
         began = time.monotonic()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.cluster)
@@ -129,7 +140,8 @@ class ClusterSoak:
             for number in range(self.faults):
                 self._break(number)
                 self._catch_up()
-            self.load.end()
+            if self._programs:
+                self.load.end()
             self.marker.ending.set()
             self.marker.join()
             groups = self._end()
@@ -152,7 +164,8 @@ class ClusterSoak:
         first = self.cluster.nodes[0]
         first.sql(f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {DATABASE}.mark(number INT PRIMARY KEY)")
         self.load = Load(self.cluster, self.folder)
-        self.load.prepare()
+        if self._programs:
+            self.load.prepare()
         self.relay.mkdir()
         port = stack.enter_context(reserved_port())
         self.daemon = ClusterDaemon(self.folder, self.cluster.hosts, self.cluster.account, self.relay, port)
@@ -161,8 +174,9 @@ class ClusterSoak:
         self.marker = Marker(self.cluster, self.seed)
         self.marker.start()
         stack.callback(self.marker.ending.set)
-        self.load.start()
-        stack.callback(self.load.end)
+        if self._programs:
+            self.load.start()
+            stack.callback(self.load.end)
         self._catch_up()
 
     # -- faults ----------------------------------------------------------------------------------------------------
@@ -246,12 +260,15 @@ def _wrong(found: list[int], last: int) -> str:
     return f"missing {missing[:5]}, doubled {doubled[:5]}"
 
 
-def soak_galera(version: str | None, *, faults: int, seed: int, say: bool = False) -> dict[str, Any]:
-    """Run it once; the folder is kept if it fails."""
+def soak_galera(
+    version: str | None, *, faults: int, seed: int, programs: bool = True, say: bool = False
+) -> dict[str, Any]:
+    """Run it once; the folder is kept if it fails. `programs`: sysbench writes too, and not our marks alone."""
     folder = Path(tempfile.mkdtemp(prefix="soak-galera-"))
     tell: Callable[..., None] = (lambda *words: print(*words, flush=True)) if say else (lambda *_: None)
     try:
-        summary = ClusterSoak(version, faults=faults, seed=seed, folder=folder, say=tell).run()
+        sizes: dict[str, Any] = {"faults": faults, "seed": seed, "programs": programs}
+        summary = ClusterSoak(version, **sizes, folder=folder, say=tell).run()
     except BaseException as error:
         again = repeat.command("scripts/soak galera", faults=faults, seed=seed, version=version)
         error.add_note(f"repeat: {again}\nkept: {folder}")

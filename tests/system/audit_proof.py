@@ -148,14 +148,18 @@ class AuditProof:
         assert one.equal is not bool(damaged), one
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
         prog="scripts/prove audit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--version", help="server version; 10.11 or else the newest if not given")
-    arguments = parser.parse_args(argv)
+    found.add_argument("--rows", type=int, default=10_000_000)
+    found.add_argument("--seed", type=int, default=random.randrange(10**6))
+    found.add_argument("--version", help="server version; 10.11 or else the newest if not given")
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     began = time.monotonic()
     settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings()

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from replica.version import __version__
+from tests.system.full_run.record import PASSED, RECORD, Outcome, Record, gaps, head, write
+from tests.system.full_run.steps import STEPS
+
 PROJECT = Path(__file__).resolve().parents[2]
+PASSING = Outcome(PASSED, "2026-11-29", 1.0, "a command")
+
+
+def git(tree: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", tree, *who, *arguments], check=True, capture_output=True)
 
 
 def release(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +33,12 @@ def release(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("release") / "tree"
+    return cloned(tmp_path_factory.mktemp("release"))
+
+
+def cloned(folder: Path) -> Path:
+    """Return a copy of the committed tree, with our packages."""
+    copy = folder / "tree"
     subprocess.run(["git", "clone", "--quiet", "--local", PROJECT, copy], check=True)
     (copy / ".venv").symlink_to(os.path.realpath(PROJECT / ".venv"))
     return copy
@@ -56,6 +71,24 @@ def test_the_bill_of_materials_names_every_pinned_package(tree: Path) -> None:
     found = {(one["name"], one["version"]): one for one in bill["components"]}
     assert found.keys() == set(pinned)
     assert all(one["externalReferences"] or one["hashes"] for one in found.values())
+
+
+def test_a_release_wants_a_full_run_of_its_code(tmp_path: Path) -> None:
+    tree = cloned(tmp_path)
+    (tree / "CHANGELOG.md").write_text(f"# Changelog\n\n## {__version__}\n")
+    write(tree, Record(head(tree), {step.name: PASSING for step in STEPS}))
+    git(tree, "commit", "--all", "--message", "name the version")
+    git(tree, "add", RECORD)
+    git(tree, "commit", "--message", "the record")
+    git(tree, "tag", f"v{__version__}")
+    assert gaps(tree, [step.name for step in STEPS]) == []
+    (tree / "replica" / "errors.py").write_text("")
+    git(tree, "commit", "--all", "--message", "a change after the full run")
+    git(tree, "tag", "--force", f"v{__version__}")
+    refused = release(tree)
+    assert refused.returncode == 1
+    assert "does not cover this code" in refused.stderr
+    assert "replica/errors.py" in refused.stderr
 
 
 @pytest.mark.slow

@@ -13,18 +13,22 @@ from tests.system.snapshot.app import MUTATIONS
 from tests.system.snapshot.proof import APPEND, MERGE, Wanted, prove
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/prove snapshot", description=__doc__)
-    parser.add_argument("--version", action="append", help="server version; all that are installed if not given")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--rows", type=int, default=2_000_000, help="of all tables together")
-    parser.add_argument("--kills", type=int, default=24, help="how often the driver is killed")
-    parser.add_argument("--sink", choices=[APPEND, MERGE], help="one of both alone")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="scripts/prove snapshot", description=__doc__)
+    found.add_argument("--version", action="append", help="server version; all that are installed if not given")
+    found.add_argument("--seed", type=int, default=random.randrange(10**6))
+    found.add_argument("--rows", type=int, default=2_000_000, help="of all tables together")
+    found.add_argument("--kills", type=int, default=24, help="how often the driver is killed")
+    found.add_argument("--sink", choices=[APPEND, MERGE], help="one of both alone")
+    found.add_argument(
         "--start", choices=["initial", "earliest"], default="initial", help="earliest: of the harness itself"
     )
-    parser.add_argument("--mutate", choices=MUTATIONS, help="damage the append sink: the proof has to fail")
-    arguments = parser.parse_args(argv)
+    found.add_argument("--mutate", choices=MUTATIONS, help="damage the append sink: the proof has to fail")
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
     kinds = (arguments.sink,) if arguments.sink else (APPEND, MERGE)
     if MERGE in kinds:
         try:

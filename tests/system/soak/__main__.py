@@ -56,13 +56,13 @@ def _mirror(arguments: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
+    found.add_argument("--seed", type=int, default=random.randrange(10**6))
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--seed", type=int, default=argparse.SUPPRESS)
     common.add_argument("--version", help="server version; 10.11 or else the newest if not given")
-    kinds = parser.add_subparsers(required=True)
+    kinds = found.add_subparsers(required=True)
     daemon = kinds.add_parser("daemon", parents=[common])
     daemon.set_defaults(run=_daemon)
     daemon.add_argument("--faults", type=int, default=200)
@@ -82,7 +82,11 @@ def main(argv: list[str] | None = None) -> int:
     mirror.add_argument("--warehouses", type=int, default=1, help="of TPC-C, 600 000 rows each; 0: no TPC-C")
     mirror.add_argument("--metadata", choices=METADATA, help="binlog_row_metadata; by the seed if not given")
     mirror.add_argument("--tables", default=",".join(TABLES), help="some of %(default)s, beside sysbench's")
-    arguments = parser.parse_args(argv)
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
     print(f"seed {arguments.seed}", flush=True)
     try:
         summary = arguments.run(arguments)

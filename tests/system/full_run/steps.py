@@ -1,0 +1,99 @@
+"""The steps of a full run: every proof, every soak, and every test that scripts/test leaves out.
+
+A step has a command, a short form of it that shows within minutes whether its harness works, and the reason why this
+machine cannot run it, if there is one. A new proof, soak, folder of tests or mark needs its step here: a test holds
+these against what there is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEED: Final = "{seed}"
+"""Stands in a command for a number that each run draws."""
+LEFT_OUT_BY_THE_QUICK_TESTS: Final = ("slow", "container", "room")
+"""The marks that scripts/test leaves out."""
+_PYTEST: Final = "pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 900 --durations 10"
+_SLOW: Final = '-m "slow and not container and not room"'
+
+
+class Step(NamedTuple):
+    """`command` and `short` are for a shell in the project's folder; `hours` is when the step counts as hung."""
+
+    name: str
+    command: str
+    short: str
+    hours: float
+    lacking: Callable[[], str] = str
+    """Returns why this machine cannot run the step; empty if it can."""
+
+
+def _no_container_engine() -> str:
+    try:
+        done = subprocess.run(["docker", "info"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return "no docker"
+    return "no container engine answers" if done.returncode else ""
+
+
+def _no_rooms() -> str:
+    if os.geteuid():
+        return "not root"
+    return "" if shutil.which("debootstrap") else "no debootstrap"
+
+
+def _slow(folder: str, short: str, hours: float) -> Step:
+    return Step(f"slow-{folder}", f"{_PYTEST} {_SLOW} tests/{folder}", f"pytest {_SLOW} tests/{folder}/{short}", hours)
+
+
+STEPS: Final = (
+    Step("test", "scripts/test", "scripts/test tests/unit/test_scripts.py", 1),
+    _slow("unit", "protocol", 1),
+    _slow("integration", "test_tail.py", 3),
+    _slow("spark", "test_statement_dml.py", 4),
+    _slow("mirroring", "test_hidden.py", 5),
+    _slow("recipes", "test_audit.py", 2),
+    _slow("system", "test_soak_daemon.py", 3),
+    Step("containers", "pytest -m container tests", "pytest -m container tests", 1, _no_container_engine),
+    Step("rooms", "scripts/test-rooms", "scripts/test-rooms -k network", 3, _no_rooms),
+    Step(
+        "prove-exactly-once",
+        f"scripts/prove exactly-once --seed {SEED}",
+        f"scripts/prove exactly-once --transactions 3000 --kills 2 --version 10.11 --seed {SEED}",
+        2,
+    ),
+    Step("prove-fuzz", f"scripts/prove fuzz --seed {SEED}", f"scripts/prove fuzz --events 5000 --seed {SEED}", 2),
+    Step("prove-truncations", "scripts/prove fuzz --truncations", "scripts/prove fuzz --truncations --step 500", 2),
+    Step(
+        "prove-snapshot",
+        f"scripts/prove snapshot --version 11.8 --seed {SEED}",
+        f"scripts/prove snapshot --version 11.8 --rows 20000 --kills 3 --seed {SEED}",
+        4,
+    ),
+    Step("prove-audit", f"scripts/prove audit --seed {SEED}", f"scripts/prove audit --rows 20000 --seed {SEED}", 2),
+    Step(
+        "soak-daemon",
+        f"scripts/soak daemon --faults 100 --galera-faults 0 --seed {SEED}",
+        f"scripts/soak daemon --faults 8 --galera-faults 0 --seed {SEED}",
+        3,
+    ),
+    Step("soak-galera", f"scripts/soak galera --seed {SEED}", f"scripts/soak galera --faults 2 --seed {SEED}", 1),
+    Step(
+        "soak-spark",
+        f"scripts/soak spark --kills 20 --seed {SEED}",
+        f"scripts/soak spark --kills 5 --sink parquet --seed {SEED}",
+        3,
+    ),
+    Step(
+        "soak-mirror",
+        f"scripts/soak mirror --minutes 15 --kills 8 --seed {SEED}",
+        f"scripts/soak mirror --minutes 1 --kills 1 --warehouses 0 --seed {SEED}",
+        4,
+    ),
+)

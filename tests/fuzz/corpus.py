@@ -15,6 +15,7 @@ from replica.protocol.groups import GroupTracker, Place
 from replica.protocol.rows_event import ROWS_EVENTS
 from replica.rows.scan.expand import expand
 from tests.kit import bodies
+from tests.kit.tree import files
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def corpus() -> Corpus:
 def groups() -> list[Group]:
     """All of them, shortest first: what is small is tried often."""
     found: list[Group] = []
-    for path in sorted(HERE.glob("*/*.binlog*")):
+    for path in files(HERE, "*/*.binlog*"):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         name = f"{path.parent.name}/{path.name}"
         for group in _of_file(name, data):

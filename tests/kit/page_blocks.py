@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.fixtures.installation import PROJECT
+from tests.kit.tree import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ class Block:
 
 def documents() -> list[Path]:
     """The pages that users and developers read."""
-    return sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+    return sorted([*files(PROJECT, "*.md"), *files(PROJECT / "docs", "*.md")])
 
 
 def blocks(page: Path) -> Iterator[Block]:

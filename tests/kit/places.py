@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.kit.tree import files
+
 PROJECT = Path(__file__).resolve().parents[2]
 PLACES = PROJECT / "tests" / "places.toml"
 SOURCES = ("replica", "streaming_source")
@@ -38,7 +40,7 @@ def read_places() -> Places:
 
 def modules() -> list[str]:
     """Every source file but those that hold nothing of their own."""
-    paths = (path for source in SOURCES for path in (PROJECT / source).rglob("*.py"))
+    paths = (path for source in SOURCES for path in files(PROJECT / source, "**/*.py"))
     named = (path for path in paths if path.name not in ("__init__.py", "__main__.py"))
     return sorted(str(path.relative_to(PROJECT)) for path in named)
 

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kit.tree import files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,7 +20,7 @@ FRAGMENT = re.compile(r"(Of|For|In|On|At|By|From|To|With|Without|As|Per|And|Or|B
 def docstrings() -> Iterator[tuple[str, str]]:
     """The place and the docstring of every class and function whose name is not private, but those of kernels."""
     for root in ("replica", "streaming_source"):
-        for path in sorted((PROJECT / root).rglob("*.py")):
+        for path in files(PROJECT / root, "**/*.py"):
             if path.name.startswith("kernel_"):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.tree import files
+
 PROJECT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*files(PROJECT, "*.md"), *files(PROJECT / "docs", "*.md")])
 NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")  # a path with a folder in it; `*` makes it a pattern, not a name
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 # Documents leave out the package they are about: ARCHITECTURE.md replica/, docs/protocol.md replica/protocol/.

@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from tests.kit.tree import files
+
 PROJECT = Path(__file__).resolve().parents[2]
 TERM = re.compile(r"^\| (?P<term>[^|]+) \| `(?P<name>\w+)` \| [^|]+ \|$", re.MULTILINE)
 MOST_TERMS = 40
@@ -17,7 +19,7 @@ def classes() -> dict[str, list[str]]:
     """The files of every class, by its name."""
     found: dict[str, list[str]] = defaultdict(list)
     for root in ("replica", "streaming_source"):
-        for path in sorted((PROJECT / root).rglob("*.py")):
+        for path in files(PROJECT / root, "**/*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
                     found[node.name].append(str(path.relative_to(PROJECT)))

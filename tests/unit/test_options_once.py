@@ -18,6 +18,7 @@ from replica.errors import ConfigError
 from replica.option_places import instant
 from replica.option_values import one_of, seconds, size, switch, table_patterns
 from streaming_source.options.source_options import SourceOptions
+from tests.kit.tree import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +147,7 @@ def test_no_other_file_reads_a_size_a_duration_or_a_time() -> None:
     }
     found = set()
     for folder in ("replica", "streaming_source"):
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in files(ROOT / folder, "**/*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 units = isinstance(node, ast.Constant) and isinstance(node.value, str) and "[kmgt]" in node.value
                 table = isinstance(node, ast.Dict) and any(

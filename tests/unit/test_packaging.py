@@ -17,6 +17,7 @@ import pytest
 from hatch_build import LINK, index_readme
 from replica.commands.files import SHIPPED
 from replica.version import __version__
+from tests.kit.tree import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +153,7 @@ def test_every_module_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     sources = {
         str(path.relative_to(PROJECT))
         for name in ("replica", "streaming_source")
-        for path in (PROJECT / name).rglob("*.py")
+        for path in files(PROJECT / name, "**/*.py")
     }
     packed = {name for name in wheel.namelist() if name.endswith(".py")}
     assert packed == sources | {"pyspark_mariadb_binlog.py"}
@@ -268,7 +269,7 @@ def test_the_changelog_knows_this_version() -> None:
 
 
 def test_pins_are_exact_and_hashed() -> None:
-    for path in (PROJECT / "constraints").glob("*.txt"):
+    for path in files(PROJECT / "constraints", "*.txt"):
         text = path.read_text(encoding="utf-8")
         for requirement in re.split(r"\n(?=\S)", text.strip()):
             assert re.match(r"[\w.-]+==\S+", requirement), requirement
@@ -280,7 +281,7 @@ def test_every_install_line_of_the_documents_works_today(wheel_file: Path, tmp_p
     """None takes the project from an index, where it is not; a wheel is named as it is built; extras are there."""
     lines = [
         (path.name, said)
-        for path in [PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")]
+        for path in [PROJECT / "README.md", *files(PROJECT / "docs", "*.md")]
         for said in re.findall(r"pip install ([^`\n#&]+)", path.read_text(encoding="utf-8"))
         if "mariadb" in said or said.startswith((".", '"'))
     ]

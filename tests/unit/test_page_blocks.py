@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.page_blocks import Block, blocks, documents
+from tests.kit.tree import files
 
 TESTS = Path(__file__).parents[1]
 PROJECT = TESTS.parent
@@ -27,7 +28,7 @@ OWN_WORDS = {
 ALL = [one for page in documents() for one in blocks(page)]
 ASKED = {
     (page, name)
-    for test in sorted(TESTS.rglob("test_*.py"))
+    for test in files(TESTS, "**/test_*.py")
     for page, name in re.findall(r'\bblock\("([^"]+)", "([^"]+)"\)', test.read_text(encoding="utf-8"))
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.places import PROJECT, is_kernel, matching, mirrored, modules, reached, read_places
+from tests.kit.tree import files
 
 PLACES = read_places()
 KERNELS = [module for module in modules() if is_kernel(module)]
@@ -32,7 +33,7 @@ def test_a_kernel_is_compared_with_a_twin_that_shares_no_kernel_with_it(module: 
 
 def test_the_folders_are_those_of_the_source() -> None:
     source = {mirrored(module).rpartition("/")[0] for module in modules()}
-    folders = {str(path.parent.relative_to(PROJECT)) for path in (PROJECT / "tests" / "unit").rglob("test_*.py")}
+    folders = {str(path.parent.relative_to(PROJECT)) for path in files(PROJECT / "tests" / "unit", "**/test_*.py")}
     assert folders - source == {"tests/unit/demo", "tests/unit/fuzz", "tests/unit/kit"}
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.tree import files
+
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCED = [PROJECT / "scripts" / name for name in ("debian-packages", "environment")]
 COMMANDS = sorted(path for path in (PROJECT / "scripts").iterdir() if path not in SOURCED)
@@ -31,7 +33,7 @@ def test_what_scripts_source_parses(path: Path) -> None:
 def test_bench_without_a_name_tells_the_names() -> None:
     done = run(PROJECT / "scripts" / "bench")
     assert done.returncode == 2
-    for path in (PROJECT / "tests" / "bench").glob("bench_*.py"):
+    for path in files(PROJECT / "tests" / "bench", "bench_*.py"):
         assert f"  {path.stem.removeprefix('bench_')}  " in done.stdout
 
 

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kit.tree import files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("replica", "streaming_source", "demo") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("replica", "streaming_source", "demo") for path in files(ROOT / folder, "**/*.py"))
 
 _VERBS = """
     Abort Accept Acknowledge Add Admit Adopt Align Allow Announce Answer Append Apply Ask Attach Authenticate Begin

@@ -9,6 +9,7 @@ import pytest
 
 from replica import errors
 from streaming_source.options.source_options import OPTIONS
+from tests.kit.tree import files
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "source-at-night.md").read_text(encoding="utf-8")
@@ -39,7 +40,7 @@ def test_options_that_are_named_are_options(page: str) -> None:
     assert named - OF_SPARK <= {option.name for option in OPTIONS}
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", files(DOCS, "*.md"), ids=lambda page: page.name)
 def test_links_to_sections_lead_to_one(page: Path) -> None:
     links = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
     targets = [(page.parent / name if name else page, section) for name, section in links]

@@ -11,6 +11,7 @@ import pytest
 from replica.relay_log import head, identity, index, readers
 from streaming_source.driver.spark_versions import SPARK_VERSIONS, SparkVersion
 from streaming_source.offsets import offset
+from tests.kit.tree import files
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = (PROJECT / "docs" / "versions.md").read_text(encoding="utf-8")
@@ -39,7 +40,7 @@ def test_the_page_has_no_other_spark() -> None:
 
 @pytest.mark.parametrize("version", SPARK_VERSIONS, ids=lambda version: version.name)
 def test_what_is_called_tested_is_what_the_command_runs(version: SparkVersion) -> None:
-    others = {path.stem.removeprefix("spark-"): path.name for path in (PROJECT / "constraints").glob("spark-*.txt")}
+    others = {path.stem.removeprefix("spark-"): path.name for path in files(PROJECT / "constraints", "spark-*.txt")}
     file = others.get(version.name, "development.txt")
     assert version.tested == pinned(file, "pyspark")
     script, *arguments = version.command.split()
@@ -64,7 +65,7 @@ def test_other_programs_are_those_of_the_scripts() -> None:
 
 
 def test_versions_of_what_is_on_disk_are_those_of_the_code() -> None:
-    golden = sorted(path.stem.removeprefix("offsets-v") for path in (PROJECT / "tests" / "golden").glob("offsets-v*"))
+    golden = sorted(path.stem.removeprefix("offsets-v") for path in files(PROJECT / "tests" / "golden", "offsets-v*"))
     assert row("offsets in a checkpoint")[0] == ", ".join(golden)
     assert golden[-1] == str(offset.VERSION)
     assert row("index beside each relay file")[0] == str(index.VERSION)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from replica.protocol.binlog_file import decode_file
+from tests.kit.tree import files
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("10.5", "10.11", "11.8")
-BINLOGS = sorted(path for version in VERSIONS for path in HERE.glob(f"{version}/*.binlog"))
-STREAMS = sorted(HERE.glob("*/*.stream"))
+BINLOGS = sorted(path for version in VERSIONS for path in files(HERE, f"{version}/*.binlog"))
+STREAMS = files(HERE, "*/*.stream")
 
 
 def name_of(path: Path) -> str:

@@ -29,6 +29,7 @@ from replica.protocol.constants import DumpFlag
 from replica.protocol.packets import pack
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
+from tests.kit.tree import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +170,7 @@ def make(version: str, script: Path) -> None:
 
 def main() -> None:
     for version in installations():
-        for script in sorted(HERE.glob("*.sql")):
+        for script in files(HERE, "*.sql"):
             make(version, script)
             print(version, script.stem)
 

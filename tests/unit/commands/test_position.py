@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from replica.cli import program
 from replica.errors import ConfigError, DataLossError
+from tests.kit.tree import files
 from tests.vectors.load import HERE
 
-FILES = sorted(map(str, (HERE / "11.8").glob("rotation.*.binlog")))
+FILES = sorted(map(str, files(HERE / "11.8", "rotation.*.binlog")))
 
 
 def _run(*arguments: str) -> str:

@@ -19,6 +19,7 @@ from replica.files.ranges import Walk
 from replica.files.window import StreamWindow
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.events import decode_description
+from tests.kit.tree import files
 from tests.unit.files.test_window import Chunks
 from tests.vectors.load import BINLOGS, HERE
 
@@ -90,12 +91,12 @@ def go_through(walk: Walk, *, skip: bool) -> int:
 
 def main(seed: int, count: int) -> None:
     dice = random.Random(seed)
-    files = [path.read_bytes() for path in (*BINLOGS, *(HERE / "mysql").glob("*.binlog"))]
-    files = [data for data in files if len(data) < (PAGES - 2) * PAGE]
+    whole = [path.read_bytes() for path in (*BINLOGS, *files(HERE / "mysql", "*.binlog"))]
+    small = [data for data in whole if len(data) < (PAGES - 2) * PAGE]
     guarded: Any = Guarded()
     noticed = 0
     for number in range(count):
-        data = bytearray(dice.choice(files))
+        data = bytearray(dice.choice(small))
         start = len(BINLOG_MAGIC) + int.from_bytes(data[13:17], "little")
         description = decode_description(bytes(data[len(BINLOG_MAGIC) : start]))
         mutate(data, start, dice)

@@ -12,6 +12,7 @@ from replica.files.keys import KeyRing
 from replica.files.opening import open_binlog
 from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, HeaderFlag
+from tests.kit.tree import files
 from tests.unit.files.encrypting import encrypt_again, start_encryption
 from tests.unit.files.reading import DESCRIPTION, as_file, read, read_bytes
 from tests.vectors.load import HERE, name_of
@@ -19,7 +20,7 @@ from tests.vectors.load import HERE, name_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-ENCRYPTED = sorted(HERE.glob("*/*.encrypted"))
+ENCRYPTED = files(HERE, "*/*.encrypted")
 KEYS = KeyRing.from_file(HERE / "encryption.keys")
 SENT = (HERE / "11.8" / "encryption.cbc.sent").read_bytes()
 NONCE = bytes(range(1, 13))

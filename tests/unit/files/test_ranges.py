@@ -15,13 +15,14 @@ from replica.protocol.constants import BINLOG_MAGIC, EventType, GtidFlag, Header
 from replica.protocol.encode import encode_event
 from replica.protocol.events import QueryEvent
 from tests.kit import bodies
+from tests.kit.tree import files
 from tests.unit.files.reading import CRC32, TRANSACTIONS, Unit, as_file, read, read_bytes, units
 from tests.vectors.load import BINLOGS, HERE, name_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MYSQL = sorted((HERE / "mysql").glob("*.binlog"))
+MYSQL = files(HERE / "mysql", "*.binlog")
 
 
 def event(kind: int, body: bytes, *, flags: int = 0) -> bytes:

@@ -25,6 +25,7 @@ from tests.kit import bodies
 from tests.kit.places import PROJECT
 from tests.kit.primary import HEAD_BYTES, Primary
 from tests.kit.rows import Column, bits, image, table_map
+from tests.kit.tree import files
 from tests.vectors.load import BINLOGS, name_of, raw_events
 
 if TYPE_CHECKING:
@@ -138,5 +139,6 @@ def test_a_file_has_each_event_where_its_header_says_it_ends(*, checksum: bool) 
 def test_no_other_test_writes_events_of_its_own() -> None:
     """Layouts of the fixed parts of GTID, QUERY, FORMAT_DESCRIPTION and XA_PREPARE events."""
     layouts = re.compile(r"struct\.pack\(\s*\"<(QIB|IIBHH|H50sIB|BIII)\"")
-    files = [path for path in (PROJECT / "tests").rglob("*.py") if layouts.search(path.read_text(encoding="utf-8"))]
-    assert [path for path in files if path.parent != PROJECT / "tests" / "kit"] == []
+    sources = files(PROJECT / "tests", "**/*.py")
+    writing = [path for path in sources if layouts.search(path.read_text(encoding="utf-8"))]
+    assert {path.parent for path in writing} == {PROJECT / "tests" / "kit"}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from replica.native.compile import KERNEL_SOURCES
+from tests.kit.tree import files
 
 ROOT = Path(__file__).resolve().parents[3]
-COVERED = {path for pattern in KERNEL_SOURCES for path in (ROOT / "replica").glob(pattern)}
+COVERED = {path for pattern in KERNEL_SOURCES for path in files(ROOT / "replica", pattern)}
 
 
 def imported(path: Path) -> set[Path]:
@@ -24,7 +25,7 @@ def imported(path: Path) -> set[Path]:
     return found
 
 
-@pytest.mark.parametrize("kernel", sorted(ROOT.glob("replica/**/kernel*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("kernel", files(ROOT, "replica/**/kernel*.py"), ids=lambda path: path.stem)
 def test_every_module_a_kernel_imports_is_a_kernel_source(kernel: Path) -> None:
     assert kernel in COVERED
     assert imported(kernel) <= COVERED

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.kit.tree import files
+
 HERE = Path(__file__).resolve().parent
 _ROW = re.compile(r"^### (INSERT INTO|UPDATE|DELETE FROM) (`.*`)$")
 _VALUE = re.compile(r"^###   @(\d+)=(.*?)(?: /\* .* \*/)?$", re.DOTALL)
@@ -29,7 +31,7 @@ def read(name: str) -> bytes:
 
 def binlogs(stem: str) -> list[str]:
     """Names of the files of one script, in order."""
-    return sorted({path.name.removesuffix(".gz") for path in HERE.glob(f"{stem}.*binlog*")})
+    return sorted({path.name.removesuffix(".gz") for path in files(HERE, f"{stem}.*binlog*")})
 
 
 def tables(stem: str) -> dict[str, list[list[str | None]]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mysql import MySql
+from tests.kit.tree import files
 from tests.vectors.make import statements
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def store(target: Path, data: bytes) -> None:
 
 
 def main() -> None:
-    for script in sorted(HERE.glob("*.sql")):
+    for script in files(HERE, "*.sql"):
         make(script)
         print(script.stem)
 

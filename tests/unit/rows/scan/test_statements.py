@@ -13,12 +13,13 @@ from replica.protocol.events import ExecuteLoadQueryEvent, FormatDescriptionEven
 from replica.protocol.query import QueryEvent
 from replica.rows.scan import statements, windows
 from replica.rows.scan.statements import LoggedStatement, LoggedText, logged_statements, logged_texts
+from tests.kit.tree import files
 from tests.vectors.load import HERE, VERSIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = sorted(path for version in VERSIONS for path in (HERE / version).glob("*.binlog") if "encrypt" not in path.name)
+FILES = sorted(path for version in VERSIONS for path in files(HERE / version, "*.binlog") if "encrypt" not in path.name)
 
 
 def expected(data: bytes) -> list[tuple[str, bytes]]:

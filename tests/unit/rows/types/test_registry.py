@@ -13,6 +13,7 @@ from replica.rows.types import registry
 from replica.rows.types.entry import KindEntry, SqlName, TypeEntry
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS, NAMES, TYPE_OF_NAME, TYPES, WORDS, by_kind, by_word
+from tests.kit.tree import files
 
 FAMILIES = Path(registry.__file__).parent
 
@@ -69,6 +70,6 @@ def test_every_name_belongs_to_the_type_that_has_it() -> None:
 
 def test_every_family_is_gathered() -> None:
     """A file with entries that the registry does not know would be dead."""
-    with_entries = {file.stem for file in FAMILIES.glob("*.py") if "\nTYPES" in file.read_text(encoding="utf-8")}
+    with_entries = {file.stem for file in files(FAMILIES, "*.py") if "\nTYPES" in file.read_text(encoding="utf-8")}
     gathered = {family.__name__.rpartition(".")[2] for family in registry._FAMILIES}
     assert with_entries - {"registry"} == gathered

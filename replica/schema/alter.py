@@ -1,12 +1,14 @@
 """The actions of ALTER TABLE, as text behind the table's name -> `Alteration`.
 
-What an action does to the columns, their character sets and defaults, the keys and the versioning of a table is read;
-actions that change none of these are stepped over. An action that is not known is a SchemaError: it might change them.
+What an action does to the columns, their character sets and defaults, the keys and the versioning of a table is read.
+An action that changes none of these is stepped over. If it is not in the lists of those that keep every stored value
+(`_HARMLESS`, `_OPTIONS`, `_ENGINES`), its words are kept in `Alteration.unproven`. An action that is not known is a
+SchemaError: it might change the definition.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.schema.alteration import Alteration
@@ -17,16 +19,41 @@ from replica.schema.definition import PRIMARY, period_key
 if TYPE_CHECKING:
     from replica.schema.cursor import Tokens
     from replica.schema.session import StatementContext
+    from replica.schema.sql_tokens import Token
 
-_WITHOUT_EFFECT = (
-    ("DISABLE", "KEYS"), ("ENABLE", "KEYS"), ("FORCE",), ("ORDER", "BY"), ("ALGORITHM",), ("LOCK",),
-    ("DROP", "FOREIGN"),
-    ("DROP", "PARTITION"), ("ADD", "PARTITION"), ("COALESCE", "PARTITION"), ("REORGANIZE", "PARTITION"),
-    ("ANALYZE", "PARTITION"), ("CHECK", "PARTITION"), ("OPTIMIZE", "PARTITION"), ("REBUILD", "PARTITION"),
-    ("REPAIR", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("DISCARD",), ("IMPORT",),
-    ("PARTITION", "BY"), ("REMOVE", "PARTITIONING"), ("WAIT",), ("NOWAIT",),
-    ("RENAME", "KEY"), ("RENAME", "INDEX"),
+_ANY: Final = 1 << 30
+_HARMLESS: Final = {
+    ("DISABLE", "KEYS"): 2, ("ENABLE", "KEYS"): 2, ("FORCE",): 1, ("ORDER", "BY"): _ANY,
+    ("ALGORITHM",): 3, ("LOCK",): 3, ("WAIT",): 2, ("NOWAIT",): 1,
+    ("DROP", "FOREIGN"): 6, ("RENAME", "KEY"): 7, ("RENAME", "INDEX"): 7,
+    ("ADD", "PARTITION"): _ANY, ("COALESCE", "PARTITION"): _ANY, ("REORGANIZE", "PARTITION"): _ANY,
+    ("ANALYZE", "PARTITION"): _ANY, ("CHECK", "PARTITION"): _ANY, ("OPTIMIZE", "PARTITION"): _ANY,
+    ("REBUILD", "PARTITION"): _ANY, ("PARTITION", "BY"): _ANY, ("REMOVE", "PARTITIONING"): 2,
+}  # fmt: skip
+"""Actions that keep the definition and every stored value, and how many words each has at most. A row that fits no
+partition is an error of the server.
+"""
+_OF_ROWS: Final = (
+    ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("REPAIR", "PARTITION"),
+    ("DISCARD",), ("IMPORT",),
 )  # fmt: skip
+"""Actions that keep the definition and may change which rows there are."""
+_OPTIONS: Final = frozenset(
+    (
+        *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM"),
+        *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT"),
+        *("STATS_SAMPLE_PAGES", "TRANSACTIONAL"),
+    )
+)
+"""Table options that change no value."""
+_ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM"))
+"""Engines that keep every value of a table: BLACKHOLE keeps no row, MERGE has those of others, CSV has no NULL, …"""
+_OF_PARTITIONS: Final = frozenset(("ENGINE", "CONNECTION"))
+"""Options of a partition that may say where its rows are."""
+_OF_DEFINITION: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "WITH", "SELECT", "VALUES", "AS", "(")
+"""The first words of options that the definition has, and of what is no option."""
+_SHOWN_WORDS: Final = 6
 
 
 def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
@@ -40,13 +67,8 @@ def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
 
 
 def _read_column_action(tokens: Tokens, found: Alteration, session: StatementContext) -> bool:
-    if any(tokens.sees(*words) for words in _WITHOUT_EFFECT):
-        # All but PARTITION BY, which ends the statement, stops at a comma.
-        last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
-        tokens.skip_item()
-        while last and not tokens.at_end:
-            tokens.take()
-            tokens.skip_item()
+    if any(tokens.sees(*words) for words in (*_HARMLESS, *_OF_ROWS)):
+        _step_over(tokens, found)
     elif tokens.accept("ADD", "SYSTEM", "VERSIONING"):
         found.options.versioned = True
     elif tokens.accept("ADD"):
@@ -73,6 +95,25 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
     else:
         return False
     return True
+
+
+def _step_over(tokens: Tokens, found: Alteration) -> None:
+    """Step over an action that keeps the definition; what is not just one of those that keep all rows is unproven."""
+    words = next((words for words in _HARMLESS if tokens.sees(*words)), None)
+    # All but PARTITION BY, which ends the statement, stops at a comma.
+    last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
+    with tokens.keeping() as taken:
+        tokens.skip_item()
+        while last and not tokens.at_end:
+            tokens.take()
+            tokens.skip_item()
+    harmless = words is not None and len(taken) <= _HARMLESS[words]
+    if not harmless or any(token.upper in _OF_PARTITIONS for token in taken):
+        found.unproven.append(_shown(taken))
+
+
+def _shown(words: list[Token]) -> str:
+    return " ".join(word.text for word in words[:_SHOWN_WORDS])
 
 
 def _read_add(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
@@ -110,7 +151,10 @@ def _read_drop(tokens: Tokens, found: Alteration) -> None:
 
 
 def _read_default(tokens: Tokens, found: Alteration) -> None:
-    """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over what is said of an index or a check."""
+    """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over ALTER INDEX … [NOT] IGNORED."""
+    if tokens.accept_any("INDEX", "KEY", "CONSTRAINT"):
+        tokens.skip_item()
+        return
     tokens.accept("COLUMN")
     tokens.accept("IF", "EXISTS")
     name = tokens.name().casefold()
@@ -120,7 +164,9 @@ def _read_default(tokens: Tokens, found: Alteration) -> None:
         found.defaults[name] = tuple(taken)
     elif tokens.accept("DROP", "DEFAULT"):
         found.defaults[name] = None
-    tokens.skip_item()
+    with tokens.keeping() as taken:
+        tokens.skip_item()
+    found.unproven += [f"ALTER {name} {_shown(taken)}"] * bool(taken)
 
 
 def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None:
@@ -141,6 +187,27 @@ def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None
             collation = tokens.take().text.lower()
         found.convert = (charset, collation)
     else:
+        _read_option(tokens, found)
+
+
+def _read_option(tokens: Tokens, found: Alteration) -> None:
+    """Read a table option; one that may change rows is unproven.
+
+    Raises:
+        SchemaError: it is no option.
+    """
+    if tokens.accept("DEFAULT") or any(tokens.sees(word) for word in _OF_DEFINITION):
         read_option(tokens, found.options)
         if found.options.select:
             raise SchemaError("An action of ALTER TABLE is not known.")
+        return
+    with tokens.keeping() as taken:
+        tokens.take()
+        tokens.accept("=")
+        if tokens.sees("("):
+            tokens.skip_parenthesis()
+        elif not tokens.at_end and not tokens.sees(","):
+            tokens.take()
+    name, value = taken[0].text.upper(), taken[-1].text.upper()
+    if name not in _OPTIONS and not (name in ("ENGINE", "TYPE") and value in _ENGINES):
+        found.unproven.append(_shown(taken))

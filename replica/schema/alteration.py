@@ -41,6 +41,7 @@ class Alteration:
     rename: tuple[str, str] | None = None
     to_table: tuple[str, str] | None = None  # CONVERT PARTITION … TO TABLE
     from_table: tuple[str, str] | None = None  # CONVERT TABLE … TO PARTITION
+    unproven: list[str] = field(default_factory=list)  # actions that may change rows beside the definition
 
 
 def altered(table: Table, change: Alteration, default: Encoding) -> Table:

@@ -49,6 +49,7 @@ class Column:
     compressed: bool = False
     json: bool = False  # declared as JSON, which MariaDB keeps as longtext
     period: Literal["start", "end"] | None = None
+    computed: bool = False  # a generated column
     comment: str = ""
     wanted: int | None = None  # TEXT(n): how many characters are asked for, until a size is chosen
 
@@ -85,6 +86,7 @@ class Column:
             key=key,
             period=self.period,
             comment=self.comment,
+            computed=self.computed,
         )
 
     def _declaration(self) -> str:

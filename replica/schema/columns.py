@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.schema.session import StatementContext
 
 _IGNORED: Final = (
-    "AUTO_INCREMENT", "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
+    "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
 )  # fmt: skip
 _OF_ITEM: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("PRIMARY", "KEY"): {"primary": True},
@@ -31,7 +31,9 @@ _OF_ITEM: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("UNIQUE", "KEY"): {"unique": True},
     ("UNIQUE", "INDEX"): {"unique": True},
     ("UNIQUE",): {"unique": True},
-    ("WITH", "SYSTEM", "VERSIONING"): {"versioned": True},
+    ("WITH", "SYSTEM", "VERSIONING"): {"versioned": True, "unproven": "WITH SYSTEM VERSIONING"},
+    ("WITHOUT", "SYSTEM", "VERSIONING"): {"unproven": "WITHOUT SYSTEM VERSIONING"},
+    ("AUTO_INCREMENT",): {"numbered": True},
     ("ASCII",): {"charset": "latin1"},
     ("UNICODE",): {"charset": "ucs2"},
     ("NOT", "ENFORCED"): {},
@@ -52,10 +54,11 @@ _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
     """Read a column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
     column = read_type(tokens, tokens.name(), session.sql_mode)
-    item = ColumnItem(column=column, unique=column.nullable is False)  # SERIAL has a unique key
+    serial = column.nullable is False
+    item = ColumnItem(column=column, unique=serial, numbered=serial)
     while not _ends(tokens):
         if tokens.accept("SERIAL", "DEFAULT", "VALUE"):
-            item = replace(item, unique=True, column=replace(item.column, nullable=False))
+            item = replace(item, unique=True, numbered=True, column=replace(item.column, nullable=False))
         else:
             item = _attribute(tokens, item)
     if tokens.accept("FIRST"):
@@ -90,34 +93,40 @@ def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
         with tokens.keeping() as taken:
             skip_default(tokens)
         return replace(item, default=tuple(taken))
-    return item if _stepped_over(tokens) else replace(item, column=_with_value(tokens, item.column))
+    return item if _stepped_over(tokens) else _with_value(tokens, item)
 
 
-def _with_value(tokens: Tokens, column: Column) -> Column:
+def _with_value(tokens: Tokens, item: ColumnItem) -> ColumnItem:
     """Read COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
+    column = item.column
     if tokens.accept("BYTE") and column.data_type in AS_BYTES:
-        return replace(column, data_type=AS_BYTES[column.data_type])
+        return replace(item, column=replace(column, data_type=AS_BYTES[column.data_type]))
     if tokens.accept("COMMENT"):
         tokens.accept("=")
-        return replace(column, comment=tokens.string())
+        return replace(item, column=replace(column, comment=tokens.string()))
+    if tokens.accept("GENERATED", "ALWAYS", "AS") or tokens.accept("AS"):
+        return replace(item, column=_generated(tokens, column))
     if tokens.accept("COMPRESSED"):
-        column = replace(column, compressed=True)
-    elif tokens.accept("GENERATED", "ALWAYS", "AS") or tokens.accept("AS"):
-        if tokens.accept("ROW"):
-            return replace(column, period="start" if tokens.accept_any("START", "END") == "START" else "end")
-        tokens.skip_parenthesis()
-        return column
+        item = replace(item, column=replace(column, compressed=True))
     else:
         token = tokens.take()
         if token.kind not in ("word", "name") or not tokens.sees("="):
             raise SchemaError(f"Column {column.name} has the attribute {token.text}, which is not known.")
+        item = replace(item, unproven=token.text)
     if tokens.accept("="):
         tokens.take()
-    return column
+    return item
+
+
+def _generated(tokens: Tokens, column: Column) -> Column:
+    if tokens.accept("ROW"):
+        return replace(column, period="start" if tokens.accept_any("START", "END") == "START" else "end")
+    tokens.skip_parenthesis()
+    return replace(column, computed=True)
 
 
 def _stepped_over(tokens: Tokens) -> bool:
-    if tokens.accept_any(*_IGNORED) or tokens.accept("WITHOUT", "SYSTEM", "VERSIONING"):
+    if tokens.accept_any(*_IGNORED):
         return True
     if tokens.accept("ON", "UPDATE"):
         skip_default(tokens)

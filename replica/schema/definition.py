@@ -47,6 +47,8 @@ class ColumnItem:
     versioned: bool = False
     position: str | None = None  # of ALTER: '' is FIRST, else the column that it comes AFTER
     default: tuple[Token, ...] | None = None  # what stands behind DEFAULT, if anything does
+    numbered: bool = False  # AUTO_INCREMENT
+    unproven: str = ""  # an attribute that may change values beside the definition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,7 @@ def _column(schema: ColumnSchema) -> Column:
         compressed=_COMPRESSED in rest,
         period=schema.period,
         comment=schema.comment,
+        computed=schema.computed,
     )
 
 

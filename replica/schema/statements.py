@@ -62,6 +62,7 @@ class Statement:
     temporary: bool = False
     or_replace: bool = False
     conditional: bool = False  # IF EXISTS, IF NOT EXISTS
+    ignores: bool = False  # ALTER IGNORE TABLE, which may remove rows
 
 
 def may_define(query: bytes) -> bool:
@@ -155,7 +156,7 @@ def _create(tokens: Tokens, database: str) -> Statement | None:
 
 def _alter(tokens: Tokens, database: str) -> Statement | None:
     tokens.accept("ONLINE")
-    tokens.accept("IGNORE")
+    ignores = tokens.accept("IGNORE")
     what = tokens.accept_any("TABLE", "SEQUENCE", "DATABASE", "SCHEMA")
     if not what:
         return None
@@ -170,7 +171,7 @@ def _alter(tokens: Tokens, database: str) -> Statement | None:
         tokens.number()
     tokens.accept("NOWAIT")
     verb = Verb.ALTER_TABLE if what == "TABLE" else Verb.ALTER_SEQUENCE
-    return Statement(verb=verb, tokens=tokens, tables=(table,), conditional=conditional)
+    return Statement(verb=verb, tokens=tokens, tables=(table,), conditional=conditional, ignores=ignores)
 
 
 def _drop(tokens: Tokens, database: str) -> Statement | None:

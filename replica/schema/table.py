@@ -34,7 +34,7 @@ class ColumnSchema:
     period: Literal["start", "end"] | None = None  # GENERATED ALWAYS AS ROW START / ROW END of a versioned table
     hidden: bool = False  # the server's own: SELECT * and information_schema do not show it
     comment: str = ""
-    computed: bool = field(default=False, compare=False)  # a generated column; told by the catalog alone
+    computed: bool = field(default=False, compare=False)  # a generated column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

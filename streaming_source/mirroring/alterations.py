@@ -2,51 +2,43 @@
 
 In: the statement as it was read, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`,
 `Evolved` (with what to do to the target, nothing where only indexes or comments changed), or `NotInRows`: the statement
-gave values to rows that were there, moved rows, or is not understood, and no row of the stream says so.
+moved rows, or it is not proved that the values of those that were there are known, and no row of the stream says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.widening import fits
-from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.from_catalog import table_of
 from replica.schema.history import SchemaHistory
 from replica.schema.statements import Verb, pairs
 from streaming_source.mirroring.added_values import NULL, KnownValue, value_of
-from streaming_source.mirroring.formats.target_format import (
-    AddColumns,
-    DropColumns,
-    DropNotNull,
-    RenameColumn,
-    SetType,
-)
+from streaming_source.mirroring.alter_proof import Kept, moved_columns, proved
+from streaming_source.mirroring.column_defaults import numbered
+from streaming_source.mirroring.column_names import renamed
+from streaming_source.mirroring.formats.target_format import AddColumns, DropColumns, DropNotNull, SetType
 from streaming_source.ruling.target_columns import WHOLE, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.alteration import Alteration
     from replica.schema.definition import ColumnItem
     from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
-    from replica.schema.table import ColumnSchema, TableSchema
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.mirroring.formats.target_format import TargetAction
     from streaming_source.ruling.table_rules import TableRule
     from streaming_source.ruling.target_columns import TargetColumn
 
 Policy = Literal["onTruncate", "onSwap", "onAlter"]
 
-_COMPUTED: Final = frozenset({"AS", "GENERATED", "AUTO_INCREMENT", "SERIAL"})
-"""Words that give each row a value of its own in a column that is added."""
-_GENERATED: Final = frozenset({"AS", "GENERATED"})
-"""Words that do so in a column that is changed."""
 _UNTOLD: Final = "it was logged without the rows that it changed (binlog_format STATEMENT or MIXED)."
-_SIZES: Final = ("octets", "fsp")
-"""What may grow without a change of any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +60,16 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class NotInRows:
-    """Rows that no row of the stream tells. `policy`: the argument of `mirror()` that rules such statements."""
+    """Rows that no row of the stream tells. `policy`: the argument of `mirror()` that rules such statements.
+
+    `definition`: the table after an ALTER that is understood but for its rows; `names`: what its columns are called
+    before the statement, by their names after it, without those that are added.
+    """
 
     why: str
     policy: Policy
+    definition: TableSchema | None = None
+    names: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +79,33 @@ class ChangedUntold(NotInRows):
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """The definition behind the statement, and what to do to the target: actions in order, then the values of columns
-    that were added, by name.
+    """The definition after the statement, and what to do to the target: actions in order, then the values of
+    columns that were added, by name. `names`: as in `NotInRows`.
     """
 
     definition: TableSchema
     actions: tuple[TargetAction, ...] = ()
     values: tuple[tuple[str, KnownValue], ...] = ()
+    names: Mapping[str, str] | None = None
 
 
 Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
 
 
-def asked_of(effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> Asked:
-    """Return what the statement asks of the target of the table `before`.
+def asked_of(
+    effect: StatementEffect,
+    before: TableSchema,
+    policy: ValuePolicy,
+    rule: TableRule = WHOLE,
+    defaults: Defaults | None = None,
+) -> Asked:
+    """Return what the statement asks of the target of the table `before`, whose columns have these defaults.
 
     Raises:
         ConfigError: another column has a name now that the table's rule is about.
     """
     try:
-        return _untold(effect) or _asked(effect, before, policy, rule)
+        return _untold(effect) or _asked(effect, before, policy, rule, defaults or {})
     except SchemaError as error:
         return NotInRows(error.message, "onAlter")
 
@@ -119,7 +124,7 @@ def _untold(effect: StatementEffect) -> NotInRows | None:
 
 
 def _asked(  # noqa: PLR0911  (one for each kind)
-    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule
+    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, defaults: Defaults
 ) -> Asked:
     name = (before.database, before.table)
     statement = effect.head
@@ -141,7 +146,7 @@ def _asked(  # noqa: PLR0911  (one for each kind)
             if changed is not None and (not changed.tables or name in changed.tables):
                 why = "it moves or removes rows of partitions, which no row of the stream tells."
                 return NotInRows(why, "onTruncate" if changed.removes else "onSwap")
-            return _altered(effect, before, policy, rule, computed=not _COMPUTED.isdisjoint(effect.words))
+            return _altered(effect, before, policy, rule, defaults)
         case _:
             return Evolved(before)
 
@@ -154,7 +159,7 @@ def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableS
 
 
 def _altered(
-    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, *, computed: bool
+    effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, defaults: Defaults
 ) -> Asked:
     name = (before.database, before.table)
     change = effect.alteration
@@ -162,111 +167,107 @@ def _altered(
         return Evolved(before)
     if change.rename is not None or name not in effect.tables:
         return _moved({} if change.rename is None else {change.rename: effect.tables[0]}, name, before)
-    if change.changed and not _GENERATED.isdisjoint(effect.words):
-        raise SchemaError("it may make a generated column of one, and compute its values again.")
     history = SchemaHistory()
     history.known.define(name, table_of(before))
     history.apply(effect.sql, effect.context)
     after = history.table(*name)
     if after is None:
         raise SchemaError(history.reason(*name) or "it is not understood.")
-    return _evolved(before, after, change, policy, rule, computed=computed)
+    _check_rule(before, after, change, rule)
+    names = _names(before, after, change)
+    if effect.head is not None and effect.head.ignores:
+        return NotInRows("ALTER IGNORE may remove rows.", "onAlter", after, names)
+    try:
+        asked = _evolved(before, after, change, policy, rule, defaults)
+    except SchemaError as error:
+        return NotInRows(error.message, "onAlter", after, names)
+    return replace(asked, names=names)
 
 
 def _evolved(
-    before: TableSchema, after: TableSchema, change: Alteration, policy: ValuePolicy, rule: TableRule, *, computed: bool
+    before: TableSchema,
+    after: TableSchema,
+    change: Alteration,
+    policy: ValuePolicy,
+    rule: TableRule,
+    defaults: Defaults,
 ) -> Evolved:
-    if before.versioned != after.versioned:
-        raise SchemaError("it changes whether the table is system-versioned.")
-    names = _renamed(change)
-    old = {column.name.casefold(): column for column in before.columns}
-    came_from = {names.get(key, key): key for key in old if key not in change.dropped}
-    _check_key(before, after)
     shown = {column.of: column for column in target_columns(after, policy, rule)}
-    was = {column.of.casefold(): column for column in target_columns(before, policy, rule)}
-    items = {item.column.name.casefold(): item for _, item in change.added}
-    ruled = {named.casefold() for named in rule.named}
-    kept, added = set(), []
-    actions: list[TargetAction] = []
+    was = {column.of: column for column in target_columns(before, policy, rule)}
+    unseen = {column.name for column in before.columns if rule.where is None and column.name not in was}
+    proofs = proved(before, after, change, numbered=numbered(defaults), unseen=unseen)
+    added: list[TargetColumn] = []
     values: list[tuple[str, KnownValue]] = []
-    for column in after.columns:
-        key = came_from.get(column.name.casefold())
-        if key != column.name.casefold() in old and (rule.named or rule.where is not None):
-            # Read again by the same names, what the rule hides would stand under another one.
-            raise ConfigError(f"it puts another column in the place of {column.name}, and the table has a rule.")
-        if key is None and column.name not in shown:
-            continue
-        if key is None:
-            item = None if column.name.casefold() in ruled else items.get(column.name.casefold())
-            value = None if item is None or computed else _added(column, item, shown[column.name].type, policy)
+    kept: dict[str, str] = {}
+    changes: list[TargetAction] = []
+    for name, proof in proofs.items():
+        now = shown.get(name)
+        if isinstance(proof, Kept):
+            old = was.get(proof.old.name)
+            if old is not None and now is not None:
+                kept[old.name] = now.name
+                changes += _changes(old, now)
+        elif now is not None:
+            item = proof.item
+            value = None if name in _ruled(rule) else _added(after, item, now.type, policy)
             if value is None:
                 raise SchemaError(
-                    f"it gives the new column {column.name} values in rows that were there, which no row of the stream "
-                    "tells."
+                    f"it gives the new column {name} values in rows that were there, which no row of the stream tells."
                 )
-            values += [(column.name, value)] * (value != NULL)
-            added.append(shown[column.name])
-            continue
-        kept.add(key)
-        if key in was or rule.where is not None:
-            _check_values(old[key], column)
-        if key in was and column.name in shown:
-            actions += _kept(was[key], shown[column.name])
-    gone = [column.name for key, column in was.items() if key not in kept]
-    first: list[TargetAction] = [DropColumns(tuple(gone))] * bool(gone)
-    last: list[TargetAction] = [AddColumns(tuple(added))] * bool(added)
-    return Evolved(after, (*first, *actions, *last), tuple(values))
+            values += [(name, value)] * (value != NULL)
+            added.append(now)
+    gone = tuple(column.name for column in was.values() if column.name not in kept)
+    first: list[TargetAction] = [DropColumns(gone)] if gone else []
+    last: list[TargetAction] = [AddColumns(tuple(added))] if added else []
+    return Evolved(after, (*first, *renamed(kept), *changes, *last), tuple(values))
 
 
-def _added(column: ColumnSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> KnownValue | None:
+def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rule: TableRule) -> None:
+    """Refuse a column that takes the name of another one: read again by the same names, what the rule hides would
+    stand under another one.
+
+    Raises:
+        ConfigError: the table has a rule, and there is one.
+    """
+    if not rule.named and rule.where is None:
+        return
+    there = {column.name.casefold() for column in before.columns}
+    moved = moved_columns(before, change)
+    for column in after.columns:
+        key = column.name.casefold()
+        old = moved.get(key)
+        if key in there and (old is None or old.name.casefold() != key):
+            raise ConfigError(f"it puts another column in the place of {column.name}, and the table has a rule.")
+
+
+def _names(before: TableSchema, after: TableSchema, change: Alteration) -> dict[str, str]:
+    """Return what columns are called before the statement, by their names after it."""
+    moved = moved_columns(before, change)
+    names = {column.name: moved.get(column.name.casefold()) for column in after.columns}
+    return {new: old.name for new, old in names.items() if old is not None}
+
+
+def _ruled(rule: TableRule) -> set[str]:
+    return {name.casefold() for name in rule.named}
+
+
+def _added(after: TableSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> KnownValue | None:
     """Return the value of rows that are there; None where it is not a constant."""
+    column = next(column for column in after.columns if column.name == item.column.name)
+    if item.column.computed or item.numbered:
+        return None
     if column.data_type == "timestamp" and item.column.nullable and item.default is None:
         return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
     return value_of(column, item.default, kind, policy)
 
 
-def _renamed(change: Alteration) -> dict[str, str]:
-    """Return the new names of columns by their old ones, both folded."""
-    names = {old: new.casefold() for old, new in change.renamed.items()}
-    return names | {old: item.column.name.casefold() for old, item in change.changed.items()}
+def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
+    """Return what to do to a column of the target that has its name of after the statement.
 
-
-def _check_key(before: TableSchema, after: TableSchema) -> None:
-    def key(table: TableSchema) -> list[str]:
-        return [table.columns[number].name.casefold() for number in table.primary_key]
-
-    if key(before) != key(after):
-        raise SchemaError("it changes the primary key.")
-
-
-def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
-    """Refuse what may change values of rows that were there: they come in no row of the stream."""
-    grows = all((getattr(new, size) or 0) >= (getattr(old, size) or 0) for size in _SIZES)
-    more_digits = old.scale == new.scale and (new.precision or 0) >= (old.precision or 0)
-    labels = (new.labels or ())[: len(old.labels or ())] == (old.labels or ())
-    same = old.data_type == new.data_type and old.unsigned == new.unsigned and old.charset == new.charset
-    signs = old.unsigned or not new.unsigned
-    integers = signs and bool(_integer(old) and _integer(new)) and fits(_integer(old), _integer(new))
-    if not ((same or integers) and grows and more_digits and labels) or (old.nullable and not new.nullable):
-        raise SchemaError(
-            f"it may change values of the column {new.name}: {old.column_type} becomes {new.column_type}."
-        )
-
-
-def _integer(column: ColumnSchema) -> str:
-    """Return Spark's type of an integer; '' for another type."""
-    kinds = ("tinyint", "smallint", "mediumint", "int", "bigint")
-    return output_column(column, ValuePolicy()).spark if column.data_type in kinds else ""
-
-
-def _kept(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
-    actions: list[TargetAction] = []
-    if was.name != now.name:
-        if was.name.casefold() == now.name.casefold():
-            raise SchemaError(f"it changes only the case of the column {was.name}, and Spark does not tell them apart.")
-        actions.append(RenameColumn(was.name, now.name))
-    if was.type != now.type:
-        actions.append(SetType(now.name, now.type))
-    if now.nullable and not was.nullable:
-        actions.append(DropNotNull(now.name))
-    return actions
+    Raises:
+        SchemaError: Spark's type of before does not become that of after.
+    """
+    if not fits(was.type, now.type):
+        raise SchemaError(f"the column {now.name} is {was.type} in the target and would be {now.type}.")
+    changes: list[TargetAction] = [SetType(now.name, now.type)] if was.type != now.type else []
+    return [*changes, DropNotNull(now.name)] if now.nullable and not was.nullable else changes

@@ -63,7 +63,14 @@ def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
     return found
 
 
+def numbered(defaults: Mapping[str, str | None]) -> list[str]:
+    """Return the columns that are AUTO_INCREMENT."""
+    return [name for name, default in defaults.items() if default == _AUTO]
+
+
 def _declared(item: ColumnItem) -> str | None:
+    if item.numbered:
+        return _AUTO
     if item.default is None and item.column.nullable and item.column.data_type == "timestamp":
         return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
     return _written(item.default)

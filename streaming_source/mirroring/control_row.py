@@ -29,6 +29,7 @@ _DEFAULTS: Final = "defaults"
 _CASCADES: Final = "cascades"
 _MISSED: Final = "missed"
 _PUT_OFF: Final = "put_off"
+_NAMES: Final = "names"
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -125,7 +126,7 @@ class ControlRow(NamedTuple):
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
         """Return the row with another definition of its table."""
         known = json.loads(self.definition)
-        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF) if key in known}
+        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF, _NAMES) if key in known}
         return self._replace(definition=_more(defined(table, defaults), kept))
 
     @property
@@ -163,6 +164,20 @@ class ControlRow(NamedTuple):
     def with_put_off(self, put_off: PutOff | None) -> ControlRow:
         """Return the row with other cascades to follow."""
         return self._replace(definition=_more(self.definition, {_PUT_OFF: put_off}))
+
+    @property
+    def names(self) -> dict[str, str] | None:
+        """What columns of the definition are called in the target, where statements renamed them since it was last
+        written; None: the same.
+        """
+        if f'"{_NAMES}"' not in self.definition:
+            return None
+        found: dict[str, str] | None = json.loads(self.definition).get(_NAMES)
+        return found
+
+    def with_names(self, names: Mapping[str, str]) -> ControlRow:
+        """Return the row with other names in the target."""
+        return self._replace(definition=_more(self.definition, {_NAMES: names}))
 
     @property
     def live(self) -> bool:

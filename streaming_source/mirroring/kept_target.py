@@ -14,10 +14,11 @@ from replica.schema.effect import StatementEffect
 from streaming_source.mirroring.batch_facts import StatementRow
 from streaming_source.mirroring.control_row import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from replica.protocol.gtid import GtidPosition
     from streaming_source.mirroring.control_row import ControlRow
@@ -44,9 +45,23 @@ class NewReading(NamedTuple):
 def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
     """End all rows of a target, and give it these columns."""
     target.go_back(reading.row, reading.batch)
+    if reading.row.names is not None:
+        target.rename(_there(reading.row.names, columns, own_columns(reading.row.mode)))
     target.alter(columns)
     mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading))
     target.finish(1)
+
+
+def _there(
+    names: Mapping[str, str], columns: Sequence[TargetColumn], own: Sequence[TargetColumn]
+) -> dict[str, str | None]:
+    """Return what the columns of a target are called in it; None: it does not have them. `names`: what those of its
+    table were called, by their names now. A column that the table's rule renames keeps its name on the server.
+    """
+    mode = {column.name for column in own}
+    old = {column.name: names.get(column.of) for column in columns if column.name not in mode}
+    same = {column.name: column.of for column in columns}
+    return {name: name if before == same[name] else before for name, before in old.items()}
 
 
 def _place(reading: NewReading) -> StatementRow:

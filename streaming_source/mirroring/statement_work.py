@@ -21,8 +21,10 @@ from streaming_source.mirroring.alterations import (
     asked_of,
 )
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
+from streaming_source.mirroring.column_names import composed
 from streaming_source.mirroring.control_row import DROPPED, READING, ControlRow
 from streaming_source.mirroring.lost_key import lost_key
+from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.mirroring.table_part import kept_in
@@ -143,7 +145,7 @@ class StatementWork:
         known = not self._row.live or self._known(statement)
         rule = WHOLE if known else self._settings.rule_of(self._row.name)
         try:
-            asked = asked_of(statement.effect, self._row.table, self._settings.policy, rule)
+            asked = asked_of(statement.effect, self._row.table, self._settings.policy, rule, self._row.defaults)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         if not self._row.live:
@@ -165,8 +167,8 @@ class StatementWork:
         """Do what a statement asks of a table that is dropped, or waits to be read again."""
         if isinstance(asked, Dropped):
             self._drop(statement)
-        elif self._row.state != DROPPED:
-            return  # it is read as it is behind the statement
+        elif self._row.state != DROPPED:  # it is read as it is after the statement
+            self._keep_names(statement, asked)
         elif isinstance(asked, Made):
             self._wait(statement, "it is there again.")
         elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, ChangedUntold):
@@ -177,6 +179,16 @@ class StatementWork:
         if policies.get(asked.policy, self._settings.on_alter) == "stop":
             raise self._error(statement, f"{asked.why} {asked.policy}=stop asks to stop there.")
         self._wait(statement, asked.why)
+        self._keep_names(statement, asked)
+
+    def _keep_names(self, statement: StatementRow, asked: Asked) -> None:
+        """Note which columns a statement renames, for a target whose rows stay while the table is read again."""
+        if not isinstance(asked, Evolved | NotInRows) or asked.definition is None or asked.names is None:
+            return
+        if self._row.mode == CURRENT or self._known(statement):
+            return
+        names = asked.names if self._row.names is None else composed(asked.names, self._row.names)
+        self._row = self._row.defined(asked.definition, self._defaults_behind(statement)).with_names(names)
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target as it is until the table is read again."""
@@ -220,16 +232,19 @@ class StatementWork:
         lost = lost_key(statement.effect, asked.definition, self._row.keys)
         if lost is not None:
             self._wait(statement, lost)
+            self._keep_names(statement, asked)
             return
         keeps = self._row.mode != CURRENT or self._settings.rule_of(self._row.name).where is not None
         values = () if self._part.mode.append_only else asked.values
         if values and keeps:
             self._wait(statement, "it gives a new column values in rows that were there.")
+            self._keep_names(statement, asked)
             return
         try:
             ruled = checked_rule(self._part.spark, asked.definition, self._row.keys, self._settings)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
+        check_names(".".join(self._row.name), self._row.mode, ruled.columns)
         if asked.actions:
             self._target.alter(self._part.mode.columns(ruled.columns), asked.actions)
         if values:

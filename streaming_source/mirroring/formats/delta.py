@@ -6,14 +6,18 @@ known to Delta by the number of its batch; a table with statements in a batch go
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from replica.errors import SchemaError
+from replica.rows.tables.widening import fits
+from streaming_source.mirroring.column_names import renamed
 from streaming_source.mirroring.formats.delta_sql import altered, create_if_absent, create_or_replace, set_properties
-from streaming_source.mirroring.formats.target_format import AddColumns, DropColumns, DropNotNull, SetType
+from streaming_source.mirroring.formats.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.mirroring.versions import has_batch, version_at
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.sql_text import braced, identifier
@@ -22,15 +26,19 @@ from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import MEANINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.formats.target_format import Appended, TargetAction
     from streaming_source.ruling.target_columns import TargetColumn
 
 DELTA: Final = "delta"
+_TEXT: Final = "STRING"
+_AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
+"""Types whose values Spark writes as the server does."""
 _FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 
@@ -101,11 +109,44 @@ class DeltaTarget(DeltaTable):
                 self.spark.sql(statement)
 
     def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
-        """Run the actions, each as a commit."""
+        """Run the actions, each as a commit.
+
+        Raises:
+            SchemaError: without actions: the rows that are there have values of a type that the columns do not hold.
+        """
         if actions is None:
+            self._as_text(columns)
             actions = self._actions({column.name: column for column in columns})
+        self._run(action for action in actions if not self._is_wider(action))
+
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Drop columns whose names others get, and rename those."""
+        there = self.spark.table(self.name).columns
+        kept = {old: new for new, old in names.items() if old is not None and old in there}
+        gone = tuple(name for name in there if name in names and name not in kept)
+        others = [name for name in there if name not in kept and name not in gone]
+        self._run([*([DropColumns(gone)] if gone else []), *renamed(kept, others)])
+
+    def _run(self, actions: Iterable[TargetAction]) -> None:
         for action in actions:
             self.spark.sql(altered(self.name, action))
+
+    def _is_wider(self, action: TargetAction) -> bool:
+        """Tell whether a column has a wider type already, which older rows of a target that keeps them need."""
+        if not isinstance(action, SetType):
+            return False
+        return fits(action.type, self.spark.table(self.name).schema[action.name].dataType.simpleString().upper())
+
+    def _as_text(self, columns: Sequence[TargetColumn]) -> None:
+        """Make STRING of columns that are of another type, and are to be of that: their values as text."""
+        there = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
+        for column in columns:
+            if column.type != _TEXT or not _AS_TEXT.fullmatch(there.get(column.name, "")):
+                continue
+            meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
+            self._run([AddColumns((column._replace(name=meanwhile),))])
+            self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608  (the names are quoted)
+            self._run([DropColumns((column.name,)), RenameColumn(meanwhile, column.name)])
 
     def fill(self, values: Mapping[str, Column]) -> None:
         """Give all rows these values, as one commit."""
@@ -160,12 +201,29 @@ class DeltaTarget(DeltaTable):
         actions: list[TargetAction] = [DropColumns(gone)] if gone else []
         for name, field in there.items():
             column = wanted.get(name)
-            if column is not None and field.dataType != spark_type(column.type):
-                actions.append(SetType(name, column.type))
+            if column is not None:
+                actions += _retyped(self.name, name, field.dataType, column)
             if column is not None and column.nullable and not field.nullable:
                 actions.append(DropNotNull(name))
         added = tuple(column for name, column in wanted.items() if name not in there)
         return [*actions, AddColumns(added)] if added else actions
+
+
+def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> list[TargetAction]:
+    """Return the action that gives a column another type; none where the type that is there holds the values too.
+
+    Raises:
+        SchemaError: the values of the old type are none of the new one.
+    """
+    kind = there.simpleString().upper()
+    if there == spark_type(column.type) or fits(column.type, kind):
+        return []
+    if not fits(kind, column.type):
+        raise SchemaError(
+            f"the rows in {target} have {name} as {kind}, and it is {column.type} now: older rows cannot stay with it.",
+            hint="Drop the target or move it away, and have the table read again (mirror_resync).",
+        )
+    return [SetType(name, column.type)]
 
 
 class DeltaControl(DeltaTable):

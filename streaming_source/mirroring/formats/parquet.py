@@ -122,6 +122,9 @@ class ParquetTarget(ParquetFolder):
         if wanted != there:
             self._folders.write_note({**(note or {}), "schema": wanted.jsonValue()})
 
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Do nothing: files keep their columns."""
+
     def fill(self, values: Mapping[str, Column]) -> None:
         """Refuse: rows of a log stay as they are."""
         raise NotImplementedError(f"{self.name}: a log does not change its rows ({', '.join(values)}).")

@@ -95,6 +95,11 @@ class OpenTarget(Protocol):
         without them a column is known by its name.
         """
 
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Give columns other names, where its format can. `names`: what they are called, by the new names; None: a
+        column that is not there, whatever else has that name.
+        """
+
     def fill(self, values: Mapping[str, Column]) -> None:
         """Give all rows these values, by column. Never asked of targets without the mode current."""
 

@@ -1,0 +1,219 @@
+"""The effect of an ALTER TABLE on the values that are stored, as far as it is proved.
+
+In: the table before and after the statement, and what the statement says. Out: for each column after it a proof: it is
+a column of before with every value kept (`Kept`), or a new one (`New`), whose value `added_values.py` finds; every
+other column is dropped. Anything that is not proved here is a `SchemaError` with the reason, and the table is read
+again. The tests compare each proof with the rows of a server (`test_alter_rows.py`): a rule may be added here only if
+they hold.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from replica.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from replica.schema.alteration import Alteration
+    from replica.schema.definition import ColumnItem
+    from replica.schema.table import ColumnSchema, TableSchema
+
+_BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_LENGTH: Final = re.compile(r"[a-z]+\((\d+)\)")
+_COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
+_TOLD_APART: Final = ("CYRILLIC", "GREEK", "CJK UNIFIED", "HANGUL SYLLABLE")
+"""Letters that collations tell apart, but for case and accents."""
+
+
+class Kept(NamedTuple):
+    """A column with the values of the column `old`."""
+
+    old: ColumnSchema
+
+
+class New(NamedTuple):
+    """A column that is added, as it is declared."""
+
+    item: ColumnItem
+
+
+Proof: TypeAlias = Kept | New
+
+
+def moved_columns(before: TableSchema, change: Alteration) -> dict[str, ColumnSchema]:
+    """Return the columns that the statement keeps by their new names, folded."""
+    names = {old: new.casefold() for old, new in change.renamed.items()}
+    names |= {old: item.column.name.casefold() for old, item in change.changed.items()}
+    old = {column.name.casefold(): column for column in before.columns}
+    return {names.get(key, key): column for key, column in old.items() if key not in change.dropped}
+
+
+def proved(
+    before: TableSchema,
+    after: TableSchema,
+    change: Alteration,
+    *,
+    numbered: Collection[str] = (),
+    unseen: Collection[str] = (),
+) -> dict[str, Proof]:
+    """Return the proof of each column after the statement, by its name.
+
+    Args:
+        before: the table before the statement.
+        after: the table after it.
+        change: what the statement says.
+        numbered: the columns of `before` that are AUTO_INCREMENT.
+        unseen: those whose values nothing depends on.
+
+    Raises:
+        SchemaError: it may change values of rows, or which rows there are.
+    """
+    if change.unproven:
+        raise SchemaError(f"it may change rows: {change.unproven[0]}.")
+    if before.versioned != after.versioned:
+        raise SchemaError("it changes whether the table is system-versioned.")
+    both = next((name for name in change.changed if name in change.renamed or name in change.dropped), None)
+    if both is not None:
+        raise SchemaError(f"it changes the column {both} twice.")
+    moved = moved_columns(before, change)
+    _check_key(before, after, moved)
+    _check_declared(change, {name.casefold() for name in numbered})
+    items = {item.column.name.casefold(): item for old, item in change.added if old is None}
+    computed = next((column.name for column in before.columns if column.computed), None)
+    there = {column.name.casefold() for column in before.columns}
+    found: dict[str, Proof] = {}
+    for column in after.columns:
+        old = moved.get(column.name.casefold())
+        if computed and column.name.casefold() in there and (old is None or not _same_name(old, column)):
+            raise SchemaError(f"the generated column {computed} may be made of another column {column.name} now.")
+        if old is None:
+            item = items.get(column.name.casefold())
+            if item is None:  # the columns of WITH SYSTEM VERSIONING have none
+                raise SchemaError(f"it adds the column {column.name} without saying so.")
+            found[column.name] = New(item)
+            continue
+        if old.name not in unseen:
+            _check_values(old, column)
+        if computed and not _same(old, column):
+            raise SchemaError(f"the generated column {computed} may be made of {old.name}, which it changes.")
+        found[column.name] = Kept(old)
+    return found
+
+
+def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
+    """Refuse a change of a column that may change a stored value: the stream has no row of it.
+
+    Raises:
+        SchemaError: it is not proved that every value stays.
+    """
+    if not _keeps_values(old, new):
+        raise SchemaError(
+            f"it may change values of the column {new.name}: {old.column_type} becomes {new.column_type}."
+        )
+
+
+def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, ColumnSchema]) -> None:
+    """Refuse another primary key, or one of other columns by the same names."""
+    old = [before.columns[number].name for number in before.primary_key]
+    new = [after.columns[number].name for number in after.primary_key]
+    came = [column.name if (column := moved.get(name.casefold())) is not None else "" for name in new]
+    if [name.casefold() for name in old] != [name.casefold() for name in new] or old != came:
+        raise SchemaError("it changes the primary key.")
+
+
+def _check_declared(change: Alteration, numbered: Collection[str]) -> None:
+    """Refuse what a declared column does besides its type."""
+    for old, item in (*change.changed.items(), *change.added):
+        if item.unproven:
+            raise SchemaError(f"the column {item.column.name} has the attribute {item.unproven}.")
+        if old is None:
+            continue
+        if item.numbered and old not in numbered:
+            raise SchemaError(f"it makes {item.column.name} AUTO_INCREMENT, which gives rows with 0 there a number.")
+        if item.column.computed:
+            raise SchemaError(f"it may make a generated column of {item.column.name}, and compute its values again.")
+
+
+def _same(old: ColumnSchema, new: ColumnSchema) -> bool:
+    """Tell whether a column has the same values in every expression."""
+    return replace(old, name="", nullable=True, key=False, comment="") == replace(
+        new, name="", nullable=True, key=False, comment=""
+    )
+
+
+def _same_name(old: ColumnSchema, new: ColumnSchema) -> bool:
+    return old.name.casefold() == new.name.casefold()
+
+
+def _keeps_values(old: ColumnSchema, new: ColumnSchema) -> bool:
+    """Tell whether every value of a column that was is the same value of what it becomes, for a target too."""
+    other = (old.computed, old.period, old.hidden) != (new.computed, new.period, new.hidden)
+    if other or (old.nullable and not new.nullable):  # NULL becomes 0 or ''
+        return False
+    if old.data_type in _BITS and new.data_type in _BITS:
+        (low, high), (lowest, highest) = _range(old), _range(new)
+        return lowest <= low and high <= highest
+    if (old.data_type, old.unsigned, old.charset) != (new.data_type, new.unsigned, new.charset):
+        return False
+    if old.labels is not None:
+        return _keeps_labels(old, new)
+    if old.data_type in _TEXTS and old.charset is None:
+        return False  # it is not known which set either has
+    return _declared(old) == _declared(new) or _grows(old, new)
+
+
+def _declared(column: ColumnSchema) -> str:
+    return column.column_type.replace(_COMPRESSED, "").lower()
+
+
+def _grows(old: ColumnSchema, new: ColumnSchema) -> bool:
+    """Tell whether a column of one type has room for more, and all of its values stay as they are."""
+    match old.data_type:
+        case "decimal":
+            filled = "zerofill" in _declared(old) or "zerofill" in _declared(new)
+            return not filled and old.scale == new.scale and (old.precision or 0) <= (new.precision or 0)
+        case "bit":
+            return (old.precision or 1) <= (new.precision or 1)
+        case "datetime" | "timestamp":  # a TIME is text in a target, with its digits
+            return (old.fsp or 0) <= (new.fsp or 0)
+        case "char" | "varchar" | "varbinary":  # a BINARY is padded to its length
+            was, now = (_LENGTH.fullmatch(_declared(column)) for column in (old, new))
+            return was is not None and now is not None and int(was[1]) <= int(now[1])
+        case _:
+            return False
+
+
+def _range(column: ColumnSchema) -> tuple[int, int]:
+    bits = _BITS[column.data_type]
+    return (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _keeps_labels(old: ColumnSchema, new: ColumnSchema) -> bool:
+    """Tell whether labels are only added at the end. The server looks labels up by the collation: where two may be the
+    same by it, or the collation changes, a value may become another label.
+    """
+    was, now = old.labels or (), new.labels or ()
+    if was == now and old.collation == new.collation:
+        return True
+    plain = [_folded(label) for label in now]
+    same = old.charset is not None and old.collation == new.collation
+    return same and now[: len(was)] == was and None not in plain and len(set(plain)) == len(plain)
+
+
+def _folded(label: str) -> str | None:
+    """Return a label without what a collation may not compare (case, accents, other signs); None for letters that
+    some collation takes for others.
+    """
+    plain = ""
+    for letter in unicodedata.normalize("NFKD", label).casefold():
+        if letter.isalnum():
+            if not letter.isascii() and not unicodedata.name(letter, "").startswith(_TOLD_APART):
+                return None
+            plain += letter
+    return plain

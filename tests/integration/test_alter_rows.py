@@ -1,0 +1,227 @@
+"""The proof of `alter_proof.py`: an ALTER that a mirror follows in place does to rows what the server did.
+
+Random tables with rows at the ends of their types, random ALTERs under random modes. Where the answer is to follow, the
+rows of before with what is to be done to them are the rows that the server has after.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pymysql
+import pytest
+from pymysql.converters import encoders
+
+from replica.handshake.catalog import read_tables
+from replica.rows.types.types import ValuePolicy
+from streaming_source.mirroring.alterations import Evolved, NotInRows, asked_of
+from streaming_source.mirroring.column_defaults import ask_defaults
+from streaming_source.ruling.target_columns import target_columns
+from tests.fixtures.mariadb import MariaDb
+from tests.integration.alter_cases import MODES, Cases, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.handshake.registration import Steps
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.column_defaults import Defaults
+
+pytestmark = pytest.mark.server
+
+_Result = TypeVar("_Result")
+NAME = ("altered", "t")
+POLICY = ValuePolicy()
+QUICK = 150
+SHOWN = 12
+"""Cases in a message."""
+MANY = int(os.environ.get("ALTERS", "3000"))
+_CONSTANT = re.compile(r"CAST\((?:CAST\()?'(?P<cast>.*?)'.*\)|X'(?P<hex>.*)'|'(?P<text>.*)'", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def server(server_version: str) -> Iterator[MariaDb]:
+    """A server whose own time zone has an hour twice in autumn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        with MariaDb(server_version) as running:
+            yield running
+
+
+class Shown:
+    """One session that shows definitions and rows as a mirror would store them."""
+
+    def __init__(self, server: MariaDb) -> None:
+        self.connection = server.connect(conv=dict(encoders))  # every value as the server writes it
+        self.cursor = self.connection.cursor()
+        self.run("SET NAMES utf8mb4")
+        self.run("CREATE OR REPLACE DATABASE altered CHARACTER SET utf8mb4")
+        self.run("USE altered")
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        self.cursor.execute(sql)
+        return list(self.cursor.fetchall())
+
+    def steps(self, steps: Steps[_Result]) -> _Result:
+        answer: Any = None
+        while True:
+            try:
+                query: Any = steps.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            self.cursor.execute(query.sql, query.arguments or None)
+            rows = self.cursor.fetchall()
+            answer = [tuple(None if value is None else str(value) for value in row) for row in rows]
+
+    def definition(self) -> tuple[TableSchema, Defaults]:
+        self.run("SET sql_mode = ''")
+        return self.steps(read_tables([NAME]))[NAME], self.steps(ask_defaults(["altered"]))[NAME]
+
+    def rows(self, table: TableSchema) -> Counter[tuple[Any, ...]]:
+        """The rows, as often as they are there."""
+        self.run("SET sql_mode = '', time_zone = '+00:00'")
+        columns = target_columns(table, POLICY)
+        shown = ", ".join(_shown(column.name, column.type) for column in columns)
+        found = self.run(f"SELECT {shown} FROM t")
+        return Counter(
+            tuple(_value(value, column.type) for value, column in zip(row, columns, strict=True)) for row in found
+        )
+
+
+def _shown(name: str, kind: str) -> str:
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"`{name}` + 0e0"
+    if kind in ("BINARY", "GEOMETRY") or kind.startswith("STRUCT"):
+        return f"HEX(`{name}`)"
+    if kind in ("BOOLEAN", "BIGINT", "INT", "SMALLINT", "TINYINT"):
+        return f"`{name}` + 0"
+    return f"CAST(`{name}` AS CHAR)" if kind.startswith(("TIMESTAMP", "DATE")) else f"`{name}`"
+
+
+def _value(value: Any, kind: str) -> Any:
+    """A value as the target has it."""
+    if value is None:
+        return None
+    if kind.startswith("DECIMAL") or kind in ("BIGINT", "INT", "SMALLINT", "TINYINT", "BOOLEAN"):
+        return Decimal(int.from_bytes(value, "big") if isinstance(value, bytes) else str(value))
+    if kind in ("FLOAT", "DOUBLE"):
+        return float(value)
+    if kind.startswith(("TIMESTAMP", "DATE")):
+        day, _, time = str(value).partition(" ")
+        try:
+            dt.date.fromisoformat(day)
+        except ValueError:
+            return None
+        return f"{day} {time.rstrip('0').rstrip('.') if '.' in time else time}"
+    return value if isinstance(value, bytes) else str(value)
+
+
+def _constant(value: str, kind: str) -> Any:
+    """The value of SQL that a new column gets."""
+    if value == "NULL":
+        return None
+    found = _CONSTANT.fullmatch(value)
+    assert found is not None, value
+    if found["hex"] is not None:
+        return found["hex"].upper()
+    text = found["cast"] if found["cast"] is not None else found["text"].replace("\\'", "'").replace("\\\\", "\\")
+    return _value(text, kind)
+
+
+class Tally(Counter[str]):
+    """How the cases of a run ended."""
+
+
+def check(shown: Shown, seed: int, tally: Tally) -> None:
+    """Make the table of a seed, alter it, and compare."""
+    cases = Cases(seed)
+    table = cases.table()
+    mode, zone = cases.one(*MODES), cases.one("+00:00", "SYSTEM")
+    if not _made(shown, table):
+        tally["not made"] += 1
+        return
+    sql = cases.statement(table)
+    before, defaults = shown.definition()
+    rows = shown.rows(before)
+    try:
+        shown.run(f"SET sql_mode = '{mode}', time_zone = '{zone}'")
+        shown.run(sql)
+    except pymysql.Error:
+        tally["error"] += 1
+        return
+    asked = asked_of(sql, before, POLICY, defaults=defaults)
+    if isinstance(asked, NotInRows):
+        tally["read again"] += 1
+        return
+    assert isinstance(asked, Evolved), sql
+    tally["in place"] += 1
+    after, _ = shown.definition()
+    told = f"{table.create} {sql!r} mode {mode!r} zone {zone} seed {seed}"
+    assert target_columns(asked.definition, POLICY) == target_columns(after, POLICY), told
+    assert _followed(before, asked, rows) == shown.rows(after), told
+
+
+def _made(shown: Shown, table: Table) -> bool:
+    try:
+        shown.run("SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', time_zone = '+00:00'")
+        shown.run("SET system_versioning_alter_history = KEEP")
+        shown.run("DROP TABLE IF EXISTS t")
+        for statement in table.create:
+            shown.run(statement)
+    except pymysql.Error:
+        return False
+    for row in table.rows:
+        try:
+            shown.run(row)
+        except pymysql.Error:
+            continue
+    return True
+
+
+def _followed(before: TableSchema, asked: Evolved, rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """The rows of before with what the answer does to them."""
+    was = target_columns(before, POLICY)
+    places = {column.name: number for number, column in enumerate(was)}
+    now = target_columns(asked.definition, POLICY)
+    names = asked.names if asked.names is not None else {column.name: column.name for column in now}
+    values = dict(asked.values)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row, number in rows.items():
+        made = tuple(
+            row[places[names[column.name]]]
+            if column.name in names
+            else _constant(values.get(column.name, "NULL"), column.type)
+            for column in now
+        )
+        found[made] += number
+    return found
+
+
+def run(server: MariaDb, seeds: range) -> Tally:
+    shown, tally = Shown(server), Tally()
+    wrong = []
+    for seed in seeds:
+        try:
+            check(shown, seed, tally)
+        except AssertionError as error:
+            wrong.append(str(error))
+    print(server.version, seeds, dict(tally))
+    assert not wrong, "\n\n".join([f"{len(wrong)} cases", *wrong[:SHOWN]])
+    return tally
+
+
+def test_rows_are_what_the_server_has_after_random_alters(server: MariaDb) -> None:
+    tally = run(server, range(QUICK))
+    assert tally["in place"] > QUICK // 10
+
+
+@pytest.mark.slow
+def test_rows_are_what_the_server_has_after_thousands_of_alters(server: MariaDb) -> None:
+    first = int(os.environ.get("ALTERS_SEED", "1000000"))
+    tally = run(server, range(first, first + MANY))
+    assert tally["in place"] > MANY // 10

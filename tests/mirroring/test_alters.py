@@ -29,44 +29,79 @@ class Case(NamedTuple):
 
 KEYED = "id INT PRIMARY KEY, "
 CASES = {
-    "padded": Case("id BINARY(4) PRIMARY KEY, v INT", "('a', 1), ('b', 2)", "MODIFY id BINARY(6)", "DELETE FROM {t} WHERE v = 1"),
-    "rounded": Case(KEYED + "v DOUBLE", "(1, 1.005), (9, 2.25)", "MODIFY v DOUBLE(10,2)", "UPDATE {t} SET v = 7.125 WHERE id = 2"),
-    "numbered": Case("id INT NOT NULL UNIQUE, v INT", "(0, 1), (9, 2)", "MODIFY id INT AUTO_INCREMENT", "INSERT INTO {t} (v) VALUES (3)"),
+    "padded": Case(
+        "id BINARY(4) PRIMARY KEY, v INT", "('a', 1), ('b', 2)", "MODIFY id BINARY(6)", "DELETE FROM {t} WHERE v = 1"
+    ),
+    "rounded": Case(
+        KEYED + "v DOUBLE", "(1, 1.005), (9, 2.25)", "MODIFY v DOUBLE(10,2)", "UPDATE {t} SET v = 7.125 WHERE id = 2"
+    ),
+    "numbered": Case(
+        "id INT NOT NULL UNIQUE, v INT",
+        "(0, 1), (9, 2)",
+        "MODIFY id INT AUTO_INCREMENT",
+        "INSERT INTO {t} (v) VALUES (3)",
+    ),
     "ignored": Case(KEYED + "v INT", "(1, 1), (2, 1), (9, 3)", "ADD UNIQUE KEY (v)", "INSERT INTO {t} VALUES (4, 4)"),
-    "timed": Case(KEYED + "v TIME", "(1, '01:02:03'), (9, NULL)", "MODIFY v TIME(3)", "UPDATE {t} SET v = '00:00:01' WHERE id = 1"),
+    "timed": Case(
+        KEYED + "v TIME", "(1, '01:02:03'), (9, NULL)", "MODIFY v TIME(3)", "UPDATE {t} SET v = '00:00:01' WHERE id = 1"
+    ),
     "bits": Case(KEYED + "v BIT(1)", "(1, 1), (9, 0)", "MODIFY v BIT(4)", "INSERT INTO {t} VALUES (3, 9)"),
-    "narrow": Case(KEYED + "v INT", "(1, 70000000), (9, 3)", "MODIFY v MEDIUMINT", "INSERT INTO {t} VALUES (3, 9)", "v=3"),
+    "narrow": Case(
+        KEYED + "v INT", "(1, 70000000), (9, 3)", "MODIFY v MEDIUMINT", "INSERT INTO {t} VALUES (3, 9)", "v=3"
+    ),
     "texts": Case(
-        KEYED + "v DECIMAL(38,2)", "(1, 1.50), (9, -0.25)", "MODIFY v DECIMAL(40,2)", "INSERT INTO {t} VALUES (3, 9.99)", "v=-0.25"
+        KEYED + "v DECIMAL(38,2)",
+        "(1, 1.50), (9, -0.25)",
+        "MODIFY v DECIMAL(40,2)",
+        "INSERT INTO {t} VALUES (3, 9.99)",
+        "v=-0.25",
     ),
     "swapped": Case(
-        KEYED + "a INT, b VARCHAR(9)", "(1, 1, 'x'), (9, 2, 'y')", "RENAME COLUMN a TO b, RENAME COLUMN b TO a",
-        "INSERT INTO {t} VALUES (3, 9, 'z')", "a=y, b=2",
+        KEYED + "a INT, b VARCHAR(9)",
+        "(1, 1, 'x'), (9, 2, 'y')",
+        "RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+        "INSERT INTO {t} VALUES (3, 9, 'z')",
+        "a=y, b=2",
     ),
     "shifted": Case(
-        KEYED + "a INT, b VARCHAR(9), c DATE", "(1, 1, 'x', NULL), (9, 2, 'y', '2020-01-01')",
-        "CHANGE a b INT, CHANGE b c VARCHAR(9), CHANGE c d DATE", "INSERT INTO {t} VALUES (3, 9, 'z', NULL)",
+        KEYED + "a INT, b VARCHAR(9), c DATE",
+        "(1, 1, 'x', NULL), (9, 2, 'y', '2020-01-01')",
+        "CHANGE a b INT, CHANGE b c VARCHAR(9), CHANGE c d DATE",
+        "INSERT INTO {t} VALUES (3, 9, 'z', NULL)",
         "b=2, c=y, d=2020-01-01",
     ),
     "turned": Case(
-        KEYED + "a INT, b INT, c INT", "(1, 1, 2, 3), (9, 4, 5, 6)",
-        "RENAME COLUMN a TO b, RENAME COLUMN b TO c, RENAME COLUMN c TO a", "UPDATE {t} SET a = 0 WHERE id = 1",
+        KEYED + "a INT, b INT, c INT",
+        "(1, 1, 2, 3), (9, 4, 5, 6)",
+        "RENAME COLUMN a TO b, RENAME COLUMN b TO c, RENAME COLUMN c TO a",
+        "UPDATE {t} SET a = 0 WHERE id = 1",
         "a=6, b=4, c=5",
     ),
-    "called": Case(KEYED + "a INT", "(1, 1), (9, 4)", "RENAME COLUMN a TO A", "UPDATE {t} SET A = 0 WHERE id = 1", "A=4"),
+    "called": Case(
+        KEYED + "a INT", "(1, 1), (9, 4)", "RENAME COLUMN a TO A", "UPDATE {t} SET A = 0 WHERE id = 1", "A=4"
+    ),
     "added": Case(
-        KEYED + "a INT, b INT", "(1, 1, 1), (9, 4, 5)", "RENAME COLUMN a TO c, ADD n INT NOT NULL DEFAULT 7",
-        "INSERT INTO {t} VALUES (3, 3, 3, 3)", "c=4, b=5, n=None",
+        KEYED + "a INT, b INT",
+        "(1, 1, 1), (9, 4, 5)",
+        "RENAME COLUMN a TO c, ADD n INT NOT NULL DEFAULT 7",
+        "INSERT INTO {t} VALUES (3, 3, 3, 3)",
+        "c=4, b=5, n=None",
     ),
     "renewed": Case(
-        KEYED + "a INT, b INT", "(1, 1, 1), (9, 4, 5)", "DROP a, ADD a INT NOT NULL DEFAULT 7",
-        "INSERT INTO {t} VALUES (3, 3, 3)", "a=None, b=5",
+        KEYED + "a INT, b INT",
+        "(1, 1, 1), (9, 4, 5)",
+        "DROP a, ADD a INT NOT NULL DEFAULT 7",
+        "INSERT INTO {t} VALUES (3, 3, 3)",
+        "a=None, b=5",
     ),
     "taken": Case(
-        KEYED + "a INT, b INT", "(1, 1, 1), (9, 4, 5)", "DROP a, RENAME COLUMN b TO a, ADD b INT DEFAULT 6",
-        "INSERT INTO {t} VALUES (3, 3, 3)", "a=5, b=None",
+        KEYED + "a INT, b INT",
+        "(1, 1, 1), (9, 4, 5)",
+        "DROP a, RENAME COLUMN b TO a, ADD b INT DEFAULT 6",
+        "INSERT INTO {t} VALUES (3, 3, 3)",
+        "a=5, b=None",
     ),
-}  # fmt: skip
+}
 
 
 def rows(mirror: Mirrored, table: str, where: str = "true") -> list[list[str | None]]:

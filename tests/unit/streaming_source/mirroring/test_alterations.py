@@ -57,6 +57,22 @@ def asked(sql: str, rule: TableRule = WHOLE) -> object:
         ("ALTER TABLE orders ADD INDEX (name), COMMENT = 'x'", ()),
         ("ALTER TABLE shop.orders ENGINE=InnoDB", ()),
         ("CREATE INDEX i ON orders (name)", ()),
+        (
+            "ALTER TABLE orders RENAME COLUMN name TO price, RENAME COLUMN price TO name",
+            (
+                "RENAME COLUMN `name` TO `_renamed_0`",
+                "RENAME COLUMN `price` TO `name`",
+                "RENAME COLUMN `_renamed_0` TO `price`",
+            ),
+        ),
+        (
+            "ALTER TABLE orders DROP at, CHANGE price at DECIMAL(10,2), ADD price INT",
+            ("DROP COLUMNS (`at`)", "RENAME COLUMN `price` TO `at`", "ADD COLUMNS (`price` INT)"),
+        ),
+        (
+            "ALTER TABLE orders CHANGE name Name VARCHAR(30) CHARACTER SET utf8mb4",
+            ("RENAME COLUMN `name` TO `_renamed_0`", "RENAME COLUMN `_renamed_0` TO `Name`"),
+        ),
         ("CREATE DATABASE IF NOT EXISTS shop", ()),
     ],
 )
@@ -82,10 +98,13 @@ def test_what_a_target_can_follow(sql: str, actions: tuple[TargetAction, ...]) -
         ("ALTER TABLE orders MODIFY price DECIMAL(10,2) NOT NULL", "values of the column price", "onAlter"),
         ("ALTER TABLE orders MODIFY id INT UNSIGNED NOT NULL", "values of the column id", "onAlter"),
         ("ALTER TABLE orders MODIFY kind ENUM('b','a') CHARACTER SET utf8mb4", "values of the column kind", "onAlter"),
-        
         ("ALTER TABLE orders DROP PRIMARY KEY", "primary key", "onAlter"),
         ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (name)", "primary key", "onAlter"),
         ("ALTER TABLE orders ADD SYSTEM VERSIONING", "system-versioned", "onAlter"),
+        ("ALTER TABLE orders MODIFY price DECIMAL(40,2)", "would be STRING", "onAlter"),
+        ("ALTER IGNORE TABLE orders ADD UNIQUE KEY (name)", "may remove rows", "onAlter"),
+        ("ALTER ONLINE IGNORE TABLE orders ADD c INT", "may remove rows", "onAlter"),
+        ("ALTER TABLE orders ENGINE=BLACKHOLE", "may change rows", "onAlter"),
         ("ALTER TABLE orders MODIFY id", "ends too early", "onAlter"),
         ("ALTER TABLE orders DROP PARTITION p1", "partitions", "onTruncate"),
         ("ALTER TABLE orders TRUNCATE PARTITION p1", "partitions", "onTruncate"),
@@ -161,3 +180,11 @@ def test_values_that_a_filter_asks_for_must_stay() -> None:
     found = asked("ALTER TABLE orders MODIFY price DECIMAL(4,1)", RULE)
     assert isinstance(found, NotInRows)
     assert "it may change values of the column price" in found.why
+
+
+def test_names_are_told_where_rows_have_to_be_read_again_too() -> None:
+    found = asked("ALTER TABLE orders RENAME COLUMN name TO title, DROP at, ADD at INT, MODIFY price INT")
+    assert isinstance(found, NotInRows)
+    assert found.names == {"id": "id", "title": "name", "price": "price", "n": "n", "kind": "kind"}
+    assert found.definition is not None
+    assert [column.name for column in found.definition.columns] == ["id", "title", "price", "n", "kind", "at"]

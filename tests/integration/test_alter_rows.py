@@ -19,6 +19,8 @@ from pymysql.converters import encoders
 
 from replica.handshake.catalog import read_tables
 from replica.rows.types.types import ValuePolicy
+from replica.schema.effect import StatementEffect
+from replica.schema.session import StatementContext
 from streaming_source.mirroring.alterations import Evolved, NotInRows, asked_of
 from streaming_source.mirroring.column_defaults import ask_defaults
 from streaming_source.ruling.target_columns import target_columns
@@ -41,6 +43,8 @@ QUICK = 150
 SHOWN = 12
 """Cases in a message."""
 MANY = int(os.environ.get("ALTERS", "3000"))
+_BITS = {"ANSI_QUOTES": 4, "NO_BACKSLASH_ESCAPES": 1 << 20, "ORACLE": 1 << 9 | 4, "REAL_AS_FLOAT": 1}
+"""Modes that give words another meaning, as a QUERY event has them."""
 _CONSTANT = re.compile(r"CAST\((?:CAST\()?'(?P<cast>.*?)'.*\)|X'(?P<hex>.*)'|'(?P<text>.*)'", re.DOTALL)
 
 
@@ -77,6 +81,12 @@ class Shown:
             self.cursor.execute(query.sql, query.arguments or None)
             rows = self.cursor.fetchall()
             answer = [tuple(None if value is None else str(value) for value in row) for row in rows]
+
+    def context(self, mode: str) -> StatementContext:
+        """What the binlog has of this session, under a sql_mode."""
+        ((explicit,),) = self.run("SELECT @@explicit_defaults_for_timestamp")
+        bits = sum(bit for word, bit in _BITS.items() if word in mode)
+        return StatementContext(database="altered", sql_mode=bits, explicit_timestamps=str(explicit) == "1")
 
     def definition(self) -> tuple[TableSchema, Defaults]:
         self.run("SET sql_mode = ''")
@@ -154,7 +164,8 @@ def check(shown: Shown, seed: int, tally: Tally) -> None:
     except pymysql.Error:
         tally["error"] += 1
         return
-    asked = asked_of(sql, before, POLICY, defaults=defaults)
+    effect = StatementEffect(sql, shown.context(mode))
+    asked = asked_of(effect, before, POLICY, defaults=defaults)
     if isinstance(asked, NotInRows):
         tally["read again"] += 1
         return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import re
 from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +20,7 @@ from replica.handshake.catalog import read_tables
 from replica.rows.types.types import ValuePolicy
 from replica.schema.effect import StatementEffect
 from replica.schema.session import StatementContext
+from streaming_source.mirroring.added_values import NULL, KnownValue
 from streaming_source.mirroring.alterations import Evolved, NotInRows, asked_of
 from streaming_source.mirroring.column_defaults import ask_defaults
 from streaming_source.ruling.target_columns import target_columns
@@ -45,7 +45,6 @@ SHOWN = 12
 MANY = int(os.environ.get("ALTERS", "3000"))
 _BITS = {"ANSI_QUOTES": 4, "NO_BACKSLASH_ESCAPES": 1 << 20, "ORACLE": 1 << 9 | 4, "REAL_AS_FLOAT": 1}
 """Modes that give words another meaning, as a QUERY event has them."""
-_CONSTANT = re.compile(r"CAST\((?:CAST\()?'(?P<cast>.*?)'.*\)|X'(?P<hex>.*)'|'(?P<text>.*)'", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +130,11 @@ def _value(value: Any, kind: str) -> Any:
     return value if isinstance(value, bytes) else str(value)
 
 
-def _constant(value: str, kind: str) -> Any:
-    """The value of SQL that a new column gets."""
-    if value == "NULL":
-        return None
-    found = _CONSTANT.fullmatch(value)
-    assert found is not None, value
-    if found["hex"] is not None:
-        return found["hex"].upper()
-    text = found["cast"] if found["cast"] is not None else found["text"].replace("\\'", "'").replace("\\\\", "\\")
-    return _value(text, kind)
+def _constant(value: KnownValue, kind: str) -> Any:
+    """The value that a new column gets."""
+    if isinstance(value.content, bytes):
+        return value.content.hex().upper()
+    return _value(value.content, kind)
 
 
 class Tally(Counter[str]):
@@ -206,7 +200,7 @@ def _followed(before: TableSchema, asked: Evolved, rows: Counter[tuple[Any, ...]
         made = tuple(
             row[places[names[column.name]]]
             if column.name in names
-            else _constant(values.get(column.name, "NULL"), column.type)
+            else _constant(values.get(column.name, NULL), column.type)
             for column in now
         )
         found[made] += number

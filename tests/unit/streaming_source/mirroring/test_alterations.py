@@ -60,18 +60,18 @@ def asked(sql: str, rule: TableRule = WHOLE) -> object:
         (
             "ALTER TABLE orders RENAME COLUMN name TO price, RENAME COLUMN price TO name",
             (
-                "RENAME COLUMN `name` TO `_renamed_0`",
-                "RENAME COLUMN `price` TO `name`",
-                "RENAME COLUMN `_renamed_0` TO `price`",
+                RenameColumn("name", "_renamed_0"),
+                RenameColumn("price", "name"),
+                RenameColumn("_renamed_0", "price"),
             ),
         ),
         (
             "ALTER TABLE orders DROP at, CHANGE price at DECIMAL(10,2), ADD price INT",
-            ("DROP COLUMNS (`at`)", "RENAME COLUMN `price` TO `at`", "ADD COLUMNS (`price` INT)"),
+            (DropColumns(("at",)), RenameColumn("price", "at"), added(price="INT")),
         ),
         (
             "ALTER TABLE orders CHANGE name Name VARCHAR(30) CHARACTER SET utf8mb4",
-            ("RENAME COLUMN `name` TO `_renamed_0`", "RENAME COLUMN `_renamed_0` TO `Name`"),
+            (RenameColumn("name", "_renamed_0"), RenameColumn("_renamed_0", "Name")),
         ),
         ("CREATE DATABASE IF NOT EXISTS shop", ()),
     ],

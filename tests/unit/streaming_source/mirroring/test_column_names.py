@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.column_names import composed, ordered, rename_actions
+from streaming_source.mirroring.column_names import composed, ordered, renamed
+from streaming_source.mirroring.formats.target_format import RenameColumn
 
 NAMES = st.sampled_from(["a", "A", "b", "c", "d", "_renamed_0", "_renamed_1"])
 
@@ -27,13 +28,13 @@ def test_all_columns_end_with_their_names(before: list[str], after: list[str], d
 
 
 def test_what_changes_places_goes_through_a_name_that_no_column_has() -> None:
-    assert rename_actions({"a": "b", "b": "a"}, ["_renamed_0"]) == [
-        "RENAME COLUMN `a` TO `_renamed_1`",
-        "RENAME COLUMN `b` TO `a`",
-        "RENAME COLUMN `_renamed_1` TO `b`",
+    assert renamed({"a": "b", "b": "a"}, ["_renamed_0"]) == [
+        RenameColumn("a", "_renamed_1"),
+        RenameColumn("b", "a"),
+        RenameColumn("_renamed_1", "b"),
     ]
-    assert rename_actions({"a": "b", "b": "c"}) == ["RENAME COLUMN `b` TO `c`", "RENAME COLUMN `a` TO `b`"]
-    assert rename_actions({"a": "a"}) == []
+    assert renamed({"a": "b", "b": "c"}) == [RenameColumn("b", "c"), RenameColumn("a", "b")]
+    assert renamed({"a": "a"}) == []
 
 
 def test_names_over_two_statements() -> None:

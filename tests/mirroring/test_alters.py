@@ -103,6 +103,8 @@ CASES = {
     ),
 }
 
+IN_CURRENT = ("padded", "rounded", "numbered", "ignored", "timed", "bits", "texts", "swapped", "turned", "called")
+
 
 def rows(mirror: Mirrored, table: str, where: str = "true") -> list[list[str | None]]:
     """Rows of a target as text, its columns in the server's order."""
@@ -124,7 +126,7 @@ def _text(value: object) -> str:
 
 
 def test_alters_that_no_row_tells_end_in_what_the_server_has(mirrored: Callable[..., Mirrored]) -> None:
-    tables = [*CASES, *(f"{name}_h" for name in CASES)]
+    tables = [*IN_CURRENT, *(f"{name}_h" for name, case in CASES.items() if case.past)]
     with MariaDb("10.11") as primary:
         primary.add_user()
         primary.sql("CREATE DATABASE shop")

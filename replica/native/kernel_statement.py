@@ -21,6 +21,11 @@ _SAVEPOINT = int.from_bytes(b"SAVEPOIN", "little")
 _CREA = int.from_bytes(b"crea", "little")
 _DROP = int.from_bytes(b"drop", "little")
 _SMALL = 0x20202020
+_SMALL_8 = 0x2020202020202020
+# What `savepoint_role` returns.
+NO_SAVEPOINT = 0
+SETS_SAVEPOINT = 1
+ROLLS_BACK_TO = 2
 _LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
 
 
@@ -37,6 +42,20 @@ def is_border(at: int, end: int) -> bool:
     if left == 6:
         return load_u4(text) == _COMM and load_u2(text + 4) == _IT
     return left == 5 and load_u4(text) == _BEGI and load_u1(text + 4) == _N
+
+
+@helper
+def savepoint_role(at: int, end: int) -> int:
+    """Return what a QUERY inside a transaction says of savepoints, by its first letters; it must have its fixed
+    fields.
+    """
+    text = text_at(at)
+    if end - text <= _LONGEST_BORDER:
+        return NO_SAVEPOINT
+    head = load_u8(text) | _SMALL_8
+    if head == _SAVEPOINT | _SMALL_8:
+        return SETS_SAVEPOINT
+    return ROLLS_BACK_TO if head == _ROLLBACK | _SMALL_8 else NO_SAVEPOINT
 
 
 @helper

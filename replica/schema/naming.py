@@ -1,6 +1,6 @@
 """MariaDB's comparison of names of columns, tables and databases.
 
-`column_key` is the rule for columns, keys, constraints and savepoints. `table_key` is that for tables and databases:
+`column_key` is the rule for columns, keys and constraints. `table_key` is that for tables and databases:
 byte by byte, or with `lower_case_table_names` in lower case. No module compares names by `str.casefold`, which makes
 one of `maße` and `masse` (tests/unit/test_name_rules.py). Spark's rules are in streaming_source/schema/spark_names.py.
 

@@ -30,7 +30,7 @@ from replica.rows.scan import kernel_state as s
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.kernel_statements import StatementRecord, find_statements
 from replica.rows.scan.kernel_xa import XaRecord, find_xa
-from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
+from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord, SavepointRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,6 +196,7 @@ class Scanner:
         self.groups = np.zeros(4, GroupRecord.dtype)
         self.events = np.zeros(4, EventRecord.dtype)
         self.maps = np.zeros(4, MapRecord.dtype)
+        self.savepoints = np.zeros(4, SavepointRecord.dtype)
         self.active = np.zeros(s.MAX_ACTIVE, ActiveRecord.dtype)
 
     def run(self, case: Case) -> tuple[int, Group, int]:
@@ -206,7 +207,7 @@ class Scanner:
         status = scan_range(
             *(address(data), len(data), address(state)),
             *(address(self.groups), 4, address(self.events), 4, address(self.maps), 4),
-            *(address(table), 15, address(self.active), address(hints)),
+            *(address(table), 15, address(self.active), address(hints), address(self.savepoints), 4),
         )
         return status, Group(int(state["open"][0])), int(state["groups"][0])
 

@@ -4,6 +4,9 @@ In: the bytes of exactly one group. Out: scans of the whole group whose `events`
 so many rows events or where a window does; `maps` are all that were met up to there. With each block comes what a
 reader that goes on behind it needs: the table maps of the running statement and the place of its text. Errors are those
 of the scan.
+
+A block may have been undone by a ROLLBACK TO that stands far behind it. At the first savepoint of the group the headers
+of its other events are walked in search of these, so that no block has rows that do not exist.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from replica.rows.scan import kernel_state as s
 from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
+from replica.rows.scan.savepoints import BlockSavepoints
 from replica.rows.scan.scan import FIRST_MAPS, Scan, as_bytes, doubled, hash_table
 from replica.rows.scan.windows import window_end
 
@@ -66,15 +70,19 @@ def event_blocks(
     hints = np.zeros(s.HINTS, np.int64)
     state["trailer"] = CHECKSUM_LENGTH if checksum else 0
     events = np.empty(block_events, EventRecord.dtype)
+    savepoints = BlockSavepoints(buffer, checksum=checksum, passed=passed)
     begin, limit = 0, window_end(buffer, 0)
     while True:
         status = scan_range(
             *(address(buffer), limit, address(state)),
             *(address(groups), len(groups), address(events), len(events), address(maps), len(maps)),
             *(address(table), len(table) - 1, address(active), address(hints)),
+            *(address(savepoints.records), len(savepoints.records)),
         )
         n_groups, n_events, n_maps = (int(state[count]) for count in ("groups", "events", "maps"))
         position = int(state["position"])
+        if savepoints.resume(status, state, groups):
+            continue
         if status == s.NEEDS_EXPANSION or (begin and state["cut"]):
             return
         if status in _WINDOW_ENDS and limit < len(buffer) and position > begin:
@@ -90,7 +98,7 @@ def event_blocks(
         found = Scan(
             data=buffer,
             groups=groups[:n_groups],
-            events=events[:n_events],
+            events=savepoints.kept(events[:n_events]),
             maps=maps[:n_maps],
             trailer=int(state["trailer"]),
             cut_groups=0,

@@ -1,8 +1,12 @@
 """The scan kernel: one pass over the events of a range, from header to header.
 
 In: the range's bytes (whole events). Out: group records, rows event records, distinct table maps (records.py). The
-kernel stops with GROW when a record array is full and resumes at the same event with a larger one. It stops at the
-first event it must not pass, with a code and that event's offset; it reads no byte beyond the event at hand.
+kernel stops with GROW or MORE_SAVEPOINTS when a record array is full and resumes at the same event with a larger one.
+It stops at the first event it must not pass, with a code and that event's offset; it reads no byte beyond the event at
+hand.
+
+It notes the savepoints of the open group and stops with ROLLED_BACK at a ROLLBACK TO. The caller finds the savepoint,
+drops the rows events after it and has the kernel resume after the event (savepoints.py).
 
 The table ids of the running statement are forgotten at the statement's last rows event (STMT_END) and the group's end.
 """
@@ -32,6 +36,7 @@ from replica.native.kernel_group import (
     mysql_statement,
 )
 from replica.native.kernel_header import HEADER, ROLES, event_length, event_type, is_ignorable, is_whole
+from replica.native.kernel_statement import NO_SAVEPOINT, ROLLS_BACK_TO, savepoint_role
 from replica.native.memory import load_u1, load_u4, load_u8, prefetch, store_u8
 from replica.protocol.constants import EventType, GtidFlag
 from replica.rows.scan.kernel_gtid import gtid_group
@@ -46,9 +51,11 @@ from replica.rows.scan.kernel_state import (
     HISTORICAL,
     INCIDENT,
     MAX_ACTIVE,
+    MORE_SAVEPOINTS,
     NEEDS_EXPANSION,
     OPEN_GROUP,
     OUTSIDE_GROUP,
+    ROLLED_BACK,
     SHORT_EVENT,
     TOO_MANY_MAPS,
     UNKNOWN_EVENT,
@@ -63,6 +70,7 @@ from replica.rows.scan.records import (
     ActiveRecord,
     EventRecord,
     GroupRecord,
+    SavepointRecord,
 )
 
 COMPLETED_XA = int(GtidFlag.COMPLETED_XA)  # of a MariaDB GTID event; set for MySQL's XA COMMIT and ROLLBACK too
@@ -115,8 +123,12 @@ def scan_range(
     table_mask: int,
     active: int,
     hints: int,
+    savepoints: int,
+    savepoints_capacity: int,
 ) -> int:
-    """Scan from the state's position; return DONE, GROW or an error code. All arguments are addresses or counts."""
+    """Scan from the state's position; return DONE, what the caller has to do before it resumes (GROW, MORE_SAVEPOINTS,
+    ROLLED_BACK) or an error code. All arguments are addresses or counts.
+    """
     position = load_u8(state + ScanState.position)
     trailer = load_u8(state + ScanState.trailer)
     n_groups = load_u8(state + ScanState.groups)
@@ -127,6 +139,7 @@ def scan_range(
     sql = load_u8(state + ScanState.sql)
     sql_end = load_u8(state + ScanState.sql_end)
     cut = load_u8(state + ScanState.cut)
+    n_savepoints = load_u8(state + ScanState.savepoints)
     xa = load_u8(state + ScanState.xa)
     status = DONE
     kind = 0
@@ -200,6 +213,7 @@ def scan_range(
                 break
             store_u8(group + GroupRecord.start, position)
             store_u8(group + GroupRecord.first, n_events)
+            n_savepoints = 0
             n_active = 0
             sql = 0
             sql_end = 0
@@ -210,6 +224,19 @@ def scan_range(
                 break
             if opened == UNDECIDED and mysql_statement(at, end) == COMPLETES_XA:
                 store_u8(group + GroupRecord.flags, COMPLETED_XA)
+            what = savepoint_role(at, end) if opened == TRANSACTION else NO_SAVEPOINT
+            if what == ROLLS_BACK_TO:
+                status = ROLLED_BACK
+                break
+            if what != NO_SAVEPOINT:
+                if n_savepoints == savepoints_capacity:
+                    status = MORE_SAVEPOINTS
+                    break
+                savepoint = savepoints + n_savepoints * SavepointRecord.BYTES
+                store_u8(savepoint + SavepointRecord.start, position)
+                store_u8(savepoint + SavepointRecord.end, position + length)
+                store_u8(savepoint + SavepointRecord.events, n_events)
+                n_savepoints += 1
 
         elif kind == _XID:
             if room < 8:
@@ -260,8 +287,8 @@ def scan_range(
                 store_u8(group + GroupRecord.xid, load_u8(body))
             if ends == ENDS_ROLLBACK:
                 # The server logs a transaction that it rolled back when it did something that cannot be rolled back
-                # (CREATE TEMPORARY TABLE). In row format, changes of tables without transactions are groups of their
-                # own, so all rows here are undone.
+                # (CREATE TEMPORARY TABLE). Rows of tables without transactions stand in groups of their own, so all
+                # rows here are undone.
                 n_events = load_u8(group + GroupRecord.first)
             if ends == ENDS_XA_PREPARE or load_u8(group + GroupRecord.flags) & COMPLETED_XA:
                 xa += 1
@@ -271,6 +298,7 @@ def scan_range(
             store_u8(group + GroupRecord.ending, ends)
             n_groups += 1
             n_active = 0
+            n_savepoints = 0
         opened = left
         position += length
 
@@ -288,5 +316,6 @@ def scan_range(
     store_u8(state + ScanState.fault, position)
     store_u8(state + ScanState.detail, kind)
     store_u8(state + ScanState.cut, cut)
+    store_u8(state + ScanState.savepoints, n_savepoints)
     store_u8(state + ScanState.xa, xa)
     return status

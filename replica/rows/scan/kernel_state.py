@@ -20,6 +20,7 @@ class ScanState(Record):
     fault = word("out: offset of the event that stopped the scan")
     detail = word("out: its type")
     cut = word("groups that a later GTID event cut short (the server crashed while it wrote them)")
+    savepoints = word("savepoints of the open group so far")
     xa = word("groups that prepare or complete an XA transaction")
     skipped = word("per event type, the events that were passed because they are flagged IGNORABLE", count=256)
 
@@ -48,6 +49,8 @@ OPEN_GROUP = 9
 HISTORICAL = 10
 ENCRYPTED = 11
 NEEDS_EXPANSION = 12  # an event that holds other events
+ROLLED_BACK = 13  # at a ROLLBACK TO of the open group: no error
+MORE_SAVEPOINTS = 14  # there is no room for another savepoint of the open group: no error
 
 # A statement that changes more tables than this holds more table locks than servers are run with.
 MAX_ACTIVE = 4096

@@ -68,6 +68,14 @@ FORM_COMPRESSED: Final = 1  # one compressed block (log_bin_compress)
 FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images hold differences of JSON values
 
 
+class SavepointRecord(Record):
+    """One SAVEPOINT statement of the open group."""
+
+    start = word("offset of its QUERY event")
+    end = word("offset after it")
+    events = word("rows events of the range before it")
+
+
 class ActiveRecord(Record):
     """One table that the running statement has mapped."""
 

@@ -7,10 +7,11 @@ committed; the GTID event's own is the start of the last statement.
 
 Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE (those are counted
 in `skipped`), events of servers before 5.1 (LOAD DATA of old, rows version 0), a rows event without its table map or
-outside a group, INCIDENT (the primary lost events), an encrypted file, an event that ends too early, a group without
-its end. Groups that a crash of the primary cut short
-(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`. A
-group that ends with ROLLBACK stays, but its rows are dropped: they were undone.
+outside a group, INCIDENT (the primary lost events), a ROLLBACK TO of no savepoint, an encrypted file, an event that
+ends too early, a group without its end. Groups that a crash of the primary cut short
+(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`.
+Rows that were undone are dropped: all rows of a group that ends with ROLLBACK, and those between a savepoint and the
+ROLLBACK TO of its name (savepoints.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.record_memory import RecordMemory
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
+from replica.rows.scan.savepoints import RangeSavepoints
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -132,6 +134,7 @@ def _scan(
     state = np.zeros((), s.ScanState.dtype)
     active = np.empty(s.MAX_ACTIVE, ActiveRecord.dtype)
     hints = np.zeros(s.HINTS, np.int64)
+    savepoints = RangeSavepoints(buffer)
     state["position"] = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
     state["trailer"] = CHECKSUM_LENGTH if checksum else 0
     while True:
@@ -149,8 +152,12 @@ def _scan(
             len(table) - 1,
             address(active),
             address(hints),
+            address(savepoints.records),
+            len(savepoints.records),
         )
         n_groups, n_events, n_maps = (int(state[count]) for count in ("groups", "events", "maps"))
+        if savepoints.resume(status, state, groups):
+            continue
         if status != s.GROW:
             break
         if n_groups == len(groups):
@@ -160,10 +167,10 @@ def _scan(
         if n_maps == len(maps):
             maps = doubled(maps)
             table = hash_table(maps["hash"][:n_maps], len(maps) * 4)
-    error: ProtocolError | None = None
+    error = savepoints.fault
     if status == s.NEEDS_EXPANSION:
         error = _needs_expansion(state)
-    elif status != s.DONE:
+    elif status not in (s.DONE, s.ROLLED_BACK):
         error = scan_fault(status, buffer, state)
     if error is not None:  # events of the group that was open then are no one's
         n_events = int(np.searchsorted(events["group"][:n_events], n_groups))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
+from replica.protocol.savepoints import SavepointText, last_named, savepoint_text
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.transaction_events import GtidEvent, XaId, XaPrepareEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
@@ -50,7 +51,8 @@ class Row(NamedTuple):
 
 
 def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolicy()) -> Iterator[Row]:  # noqa: B008
-    """All wanted row changes of a whole binlog file, without those of transactions that were rolled back.
+    """All wanted row changes of a whole binlog file, without those that were rolled back, with their transaction or to
+    a savepoint.
 
     Rows of an XA transaction come where its XA COMMIT stands, if that is in the file.
     """
@@ -59,14 +61,17 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
     maps: dict[int, TableMapEvent] = {}
     layouts: dict[bytes, RowLayout] = {}
     group: list[Row] = []
+    savepoints = _Savepoints(accents=False)
     gtid, ordinal = (0, 0, 0), 0  # of the transaction, over all its events
     for _, event in decode_file(data):
         if isinstance(event, GtidEvent):
             yield from group
             group = []
             gtid, ordinal, xa = tuple(event.gtid), 0, event.xa
-        elif isinstance(event, QueryEvent) and event.query == b"ROLLBACK":
-            group = []
+            savepoints = _Savepoints(accents=event.thread_id is not None)
+        elif isinstance(event, QueryEvent) and event.query.startswith((b"SAVEPOINT ", b"ROLLBACK")):
+            left, ordinal = savepoints.take(event, len(group), ordinal)
+            del group[left:]
         elif isinstance(event, XaPrepareEvent) and not event.one_phase:
             prepared[event.xa], group = group, []
         elif isinstance(event, QueryEvent) and event.query.startswith((b"XA COMMIT", b"XA ROLLBACK")):
@@ -83,8 +88,31 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
             for change in reference.read_rows(plain, layout, policy):
                 if name in tables.schemas:
                     group.append(Row(gtid, ordinal, name, change, layout))
-                ordinal += 1  # noqa: SIM113
+                ordinal += 1
     yield from group
+
+
+class _Savepoints:
+    """The savepoints of one transaction, each with the rows and the ordinal before it."""
+
+    def __init__(self, *, accents: bool) -> None:
+        self._accents = accents
+        self._all: list[tuple[SavepointText, tuple[int, int]]] = []
+
+    def take(self, event: QueryEvent, rows: int, ordinal: int) -> tuple[int, int]:
+        """How many rows are left after the event, and which ordinal comes next."""
+        if event.query == b"ROLLBACK":
+            return 0, 0
+        text = savepoint_text(event.query)
+        assert text is not None, event
+        text = text._replace(session=(event.status.charset, event.status.sql_mode))
+        if not text.rolls_back:
+            self._all.append((text, (rows, ordinal)))
+            return rows, ordinal
+        number = last_named(text, [one for one, _ in reversed(self._all)], accents=self._accents)
+        assert number is not None, event
+        del self._all[len(self._all) - number :]
+        return self._all[-1][1]
 
 
 def _layout(table_map: TableMapEvent, tables: Tables, policy: ValuePolicy) -> RowLayout:

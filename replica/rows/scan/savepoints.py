@@ -1,0 +1,214 @@
+"""Rows that were undone before their transaction ended: what ROLLBACK TO takes away from a scan.
+
+In: the savepoints of the open group, as the kernel noted them, and a ROLLBACK TO. Out: the savepoint that it means. Or,
+for a group that is walked in blocks: the spans of bytes whose rows do not exist. The statements are read one by one, in
+Python, and only from a ROLLBACK TO on: transactions with savepoints alone cost nothing here.
+
+Such a span begins at a SAVEPOINT and ends with a ROLLBACK TO; no row that exists lies inside. So a part of a group that
+begins and ends after rows that exist has all of what it takes to read it like the whole group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import ProtocolError
+from replica.native.arrays import address
+from replica.protocol.constants import CHECKSUM_LENGTH, LENGTH_AT, GtidExtraFlag
+from replica.protocol.savepoints import SavepointText, last_named, read_savepoint
+from replica.rows.scan import kernel_state as s
+from replica.rows.scan.kernel_savepoints import SavepointMark, find_savepoints
+from replica.rows.scan.records import SavepointRecord
+from replica.rows.scan.windows import search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from replica.native.record import Records
+    from replica.rows.scan.windows import Passed
+
+    Ints = npt.NDArray[np.int64]
+
+FIRST_SAVEPOINTS: Final = 64
+"""Room for the savepoints of one transaction; it doubles where there are more."""
+
+
+class RangeSavepoints:
+    """The savepoints of the group that is open in a scan of a range, and what they undo.
+
+    `records` is where the kernel notes them. `fault` is the error that ended the scan: a ROLLBACK TO of no savepoint.
+    """
+
+    def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
+        self.records = np.empty(FIRST_SAVEPOINTS, SavepointRecord.dtype)
+        self.fault: ProtocolError | None = None
+        self._texts = _Texts(buffer)
+        self._group = -1
+
+    def resume(self, status: int, state: Records, groups: Records) -> bool:
+        """Do what the kernel stopped for, if it is about savepoints; return whether it is to go on."""
+        if status == s.MORE_SAVEPOINTS:
+            more = np.empty(len(self.records) * 2, self.records.dtype)
+            more[: len(self.records)] = self.records
+            self.records = more
+        elif status == s.ROLLED_BACK:
+            try:
+                self._undo(state, groups[int(state["groups"])])
+            except ProtocolError as error:
+                self.fault = error
+                return False
+        else:
+            return False
+        return True
+
+    def _undo(self, state: Records, group: Records) -> None:
+        """Drop the rows events after the savepoint, and step over the ROLLBACK TO."""
+        if int(group["start"]) != self._group:
+            self._group = int(group["start"])
+            self._texts.forget()
+        at, count = int(state["position"]), int(state["savepoints"])
+        starts = self.records["start"][:count]
+        accents = accents_count(int(group["extra"]))
+        number = self._texts.meant(at, starts, int(state["trailer"]), accents=accents)
+        state["events"] = self.records["events"][number]
+        state["savepoints"] = number + 1
+        state["position"] = at + event_length(self._texts.buffer, at)
+
+
+class BlockSavepoints:
+    """The savepoints of one group that is scanned in blocks. What they undo is found at the first of them.
+
+    `passed` is told what the search has walked over.
+    """
+
+    def __init__(self, buffer: npt.NDArray[np.uint8], *, checksum: bool, passed: Passed | None) -> None:
+        self.records = np.empty(0, SavepointRecord.dtype)  # no room: the kernel stops at the first one
+        self._buffer = buffer
+        self._checksum = checksum
+        self._passed = passed
+        self._undone: Undone | None = None
+
+    def resume(self, status: int, state: Records, groups: Records) -> bool:
+        """Do as `RangeSavepoints.resume` does.
+
+        Raises:
+            ProtocolError: a ROLLBACK TO of a savepoint that the group does not have.
+        """
+        if status not in (s.ROLLED_BACK, s.MORE_SAVEPOINTS):
+            return False
+        at = int(state["position"])
+        if self._undone is None:
+            accents = accents_count(int(groups[int(state["groups"])]["extra"]))
+            self._undone = undone(self._buffer, at, checksum=self._checksum, accents=accents, passed=self._passed)
+            self.records = np.empty(FIRST_SAVEPOINTS, SavepointRecord.dtype)
+        state["savepoints"] = 0  # all that they undo is known
+        if status == s.ROLLED_BACK:
+            state["position"] = at + event_length(self._buffer, at)
+        return True
+
+    def kept(self, events: Records) -> Records:
+        """Return the rows events that exist."""
+        return events if self._undone is None else self._undone.kept(events)
+
+
+class _Texts:
+    """The savepoint statements of one group, each read when it is asked for."""
+
+    def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
+        self.buffer = buffer
+        self._read: dict[int, SavepointText] = {}
+
+    def forget(self) -> None:
+        self._read.clear()
+
+    def meant(self, at: int, starts: Sequence[int] | Ints, trailer: int, *, accents: bool) -> int:
+        """Return which of the savepoints, that begin at `starts`, the ROLLBACK TO at `at` means."""
+
+        def newest_first() -> Iterator[SavepointText]:
+            for number in range(len(starts) - 1, -1, -1):
+                start = int(starts[number])
+                known = self._read.get(start)
+                if known is None:
+                    known = self._read[start] = self._text(start, trailer)
+                yield known
+
+        rollback = self._text(at, trailer)
+        back = last_named(rollback, newest_first(), accents=accents)
+        if back is None:
+            raise ProtocolError(
+                f"a transaction is rolled back to the savepoint {rollback.name!r}, which it does not have",
+                offset=at,
+                hint="Which of its rows exist is not known: report it, with this part of the binlog.",
+            )
+        return len(starts) - 1 - back
+
+    def _text(self, at: int, trailer: int) -> SavepointText:
+        event = self.buffer.data[at : at + event_length(self.buffer, at) - trailer]
+        try:
+            return read_savepoint(event)
+        except ProtocolError as error:
+            raise type(error)(error.placeless, offset=at, hint=error.hint) from None
+
+
+def event_length(buffer: npt.NDArray[np.uint8], at: int) -> int:
+    """Return the length of the event that begins at `at`."""
+    return int.from_bytes(buffer[at + LENGTH_AT : at + LENGTH_AT + 4].tobytes(), "little")
+
+
+def accents_count(extra: int) -> bool:
+    """Tell from the flags of a GTID event whether its server, 11.5 or later, tells names apart by their accents."""
+    return extra & GtidExtraFlag.THREAD_ID != 0
+
+
+class Undone(NamedTuple):
+    """Spans of bytes [start, end) in order, apart from each other, whose rows do not exist."""
+
+    starts: Ints
+    ends: Ints
+
+    def kept(self, events: Records) -> Records:
+        """Return the rows events outside of all spans."""
+        if not len(self.starts):
+            return events
+        span = np.searchsorted(self.starts, events["start"], side="right") - 1
+        return events[(span < 0) | (events["start"] >= self.ends[np.maximum(span, 0)])]
+
+
+def undone(
+    buffer: npt.NDArray[np.uint8], start: int, *, checksum: bool, accents: bool, passed: Passed | None = None
+) -> Undone:
+    """Find the spans of exactly one group whose first savepoint is at `start`, from the headers of its events alone.
+
+    Raises:
+        ProtocolError: a ROLLBACK TO of a savepoint that the group does not have, or an event that is cut short.
+    """
+    marks = np.empty(FIRST_SAVEPOINTS, SavepointMark.dtype)
+    trailer = CHECKSUM_LENGTH if checksum else 0
+
+    def find(memory: int, size: int, state: int) -> int:
+        return find_savepoints(memory, size, state, address(marks), len(marks))
+
+    count = search(buffer, start, trailer, find, passed)
+    if count > len(marks):
+        marks = np.empty(count, SavepointMark.dtype)
+        search(buffer, start, trailer, find, passed)
+    texts = _Texts(buffer)
+    starts: list[int] = []
+    ends: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for at, end, rolls_back in marks[:count].tolist():
+        if not rolls_back:
+            starts.append(at)
+            ends.append(end)
+            continue
+        number = texts.meant(at, starts, trailer, accents=accents)
+        del starts[number + 1 :], ends[number + 1 :]
+        while spans and spans[-1][0] >= ends[number]:
+            spans.pop()
+        spans.append((ends[number], at))
+    begun, ended = np.array(spans, np.int64).reshape(-1, 2).T
+    return Undone(begun.copy(), ended.copy())

@@ -66,11 +66,12 @@ def run(
             stalled = _watch(process, notes, lambda number: (number - first) // step, count if progress else 0, stall)
         number, peak = NOTES.unpack(notes.read_bytes())
         text = log.read_text(encoding="utf-8", errors="replace")
-        done = 0 if number == _NOT_YET else (number - first) // step
+        begun = number != _NOT_YET
+        done, name = ((number - first) // step, f"case {seed}:{number}") if begun else (0, "the start")
         if stalled:
-            return Outcome(f"case {seed}:{number} hangs", done, peak, text)
+            return Outcome(f"{name} hangs", done, peak, text)
         if process.returncode:
-            return Outcome(f"case {seed}:{number} ended the process with {process.returncode}", done, peak, text)
+            return Outcome(f"{name} ended the process with {process.returncode}", done, peak, text)
         return Outcome("", count, peak, text)
 
 

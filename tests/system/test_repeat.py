@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuzz import __main__ as fuzz
+from tests.fuzz.__main__ import Outcome
 from tests.system import audit_proof, exactly_once, repeat
 from tests.system.snapshot import __main__ as snapshot_program
 from tests.system.snapshot import direct, proof
@@ -167,11 +169,31 @@ def test_a_proof_without_a_class_of_its_own_says_it_too(
     assert repeated(main, shlex.split(again)[2:], capsys) == again
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(["seed", "kill_at", "minutes"]), st.integers() | st.floats(allow_nan=False) | st.text()
-    )
-)
+def test_the_fuzzer_names_the_case_that_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def run(seed: int, first: int, count: int, step: int, **_: object) -> Outcome:
+        asked.append((seed, first, count))
+        return Outcome("it failed", 1234567, 0, "")
+
+    def again(*arguments: str) -> list[str]:
+        with pytest.raises(SystemExit):
+            fuzz.main.main(arguments)
+        return shlex.split(re.findall(r"^repeat: (.*)$", capsys.readouterr().out, re.MULTILINE)[0])
+
+    monkeypatch.setattr(fuzz, "run", run)
+    words = again("--seed", str(SEED), "--step", "3")
+    assert words[:2] == ["scripts/prove", "fuzz"]
+    again(*words[2:])
+    assert asked == [(SEED, 0, 1_000_000), (SEED, 3 * 1234567, 1)]
+
+
+VALUES = st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(st.dictionaries(st.sampled_from(["seed", "kill_at", "minutes"]), VALUES))
 def test_each_value_is_one_word_that_reads_as_the_same(values: dict[str, Any]) -> None:
     words = shlex.split(repeat.command("scripts/prove it", left_out=None, **values))
     assert words[:2] == ["scripts/prove", "it"]

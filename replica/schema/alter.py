@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.schema.alteration import Alteration
-from replica.schema.columns import accept_charset, read_column, read_key, skip_default, starts_key
+from replica.schema.columns import accept_charset, check_mode, read_column, read_default, read_key, starts_key
 from replica.schema.create import read_items, read_option
 from replica.schema.definition import PRIMARY, period_key
 
@@ -85,7 +85,7 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
     elif tokens.accept("DROP"):
         _read_drop(tokens, found)
     elif tokens.accept("ALTER"):
-        _read_default(tokens, found)
+        _read_default(tokens, found, session)
     elif tokens.accept("RENAME", "COLUMN"):
         optional = tokens.accept("IF", "EXISTS")
         old = tokens.name().casefold()
@@ -150,7 +150,7 @@ def _read_drop(tokens: Tokens, found: Alteration) -> None:
         tokens.accept_any("RESTRICT", "CASCADE")
 
 
-def _read_default(tokens: Tokens, found: Alteration) -> None:
+def _read_default(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
     """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over ALTER INDEX … [NOT] IGNORED."""
     if tokens.accept_any("INDEX", "KEY", "CONSTRAINT"):
         tokens.skip_item()
@@ -159,9 +159,8 @@ def _read_default(tokens: Tokens, found: Alteration) -> None:
     tokens.accept("IF", "EXISTS")
     name = tokens.name().casefold()
     if tokens.accept("SET", "DEFAULT"):
-        with tokens.keeping() as taken:
-            skip_default(tokens)
-        found.defaults[name] = tuple(taken)
+        check_mode(tokens, name)
+        found.defaults[name] = read_default(tokens, session)
     elif tokens.accept("DROP", "DEFAULT"):
         found.defaults[name] = None
     with tokens.keeping() as taken:

@@ -65,6 +65,8 @@ def changed_by(text: str, session: StatementContext) -> Changed | None:
         changed = _read(open_statement(text, session), session.database)
     except SchemaError:
         return Changed()
+    if changed is not None and changed.defines and session.uses_temporary:
+        return None
     if changed is not None and any(not database for database, _ in changed.tables):
         return Changed()  # a table of no database: the text is damaged, or its default database is
     return changed

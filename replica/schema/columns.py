@@ -15,12 +15,16 @@ from replica.errors import SchemaError
 from replica.schema.column import AS_BYTES
 from replica.schema.column_types import read_type
 from replica.schema.definition import PRIMARY, ColumnItem, Key, period_key
+from replica.schema.session import WIDE
+from replica.schema.sql_tokens import Token
 
 if TYPE_CHECKING:
     from replica.schema.column import Column
     from replica.schema.cursor import Tokens
     from replica.schema.session import StatementContext
 
+EMPTY_STRING_IS_NULL: Final = 1 << 32
+_NULL: Final = "NULL"
 _IGNORED: Final = (
     "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
 )  # fmt: skip
@@ -53,14 +57,16 @@ _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 
 def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
     """Read a column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
-    column = read_type(tokens, tokens.name(), session.sql_mode)
+    name = tokens.name()
+    check_mode(tokens, name)
+    column = read_type(tokens, name, session)
     serial = column.nullable is False
     item = ColumnItem(column=column, unique=serial, numbered=serial)
     while not _ends(tokens):
         if tokens.accept("SERIAL", "DEFAULT", "VALUE"):
             item = replace(item, unique=True, numbered=True, column=replace(item.column, nullable=False))
         else:
-            item = _attribute(tokens, item)
+            item = _attribute(tokens, item, session)
     if tokens.accept("FIRST"):
         item = replace(item, position="")
     elif tokens.accept("AFTER"):
@@ -76,7 +82,7 @@ def _ends(tokens: Tokens) -> bool:
     return tokens.at_end or any(tokens.sees(word) for word in (",", ")", "FIRST", "AFTER", "PARTITION"))
 
 
-def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
+def _attribute(tokens: Tokens, item: ColumnItem, session: StatementContext) -> ColumnItem:
     for words, fields in _OF_ITEM.items():
         if tokens.accept(*words):
             return replace(item, **fields)
@@ -90,9 +96,7 @@ def _attribute(tokens: Tokens, item: ColumnItem) -> ColumnItem:
         tokens.accept("=")
         return replace(item, collation=_option(tokens))
     if tokens.accept("DEFAULT"):
-        with tokens.keeping() as taken:
-            skip_default(tokens)
-        return replace(item, default=tuple(taken))
+        return replace(item, default=read_default(tokens, session))
     return item if _stepped_over(tokens) else _with_value(tokens, item)
 
 
@@ -158,6 +162,29 @@ def _skip_references(tokens: Tokens) -> None:
                 tokens.take()
         else:
             return
+
+
+def read_default(tokens: Tokens, session: StatementContext) -> tuple[Token, ...]:
+    """Read what stands after DEFAULT, with the texts as the server takes them. One that it would change, or keep as
+    other bytes, becomes U+FFFD: no value that is known.
+    """
+    with tokens.keeping() as taken:
+        skip_default(tokens)
+    return tuple(_literal(token, session) for token in taken)
+
+
+def _literal(token: Token, session: StatementContext) -> Token:
+    if token.kind not in ("string", "double"):
+        return token
+    if not token.text and session.sql_mode & EMPTY_STRING_IS_NULL:
+        return Token("word", _NULL, _NULL)
+    return token if session.takes(token.text) and session.connection not in WIDE else replace(token, text="\ufffd")
+
+
+def check_mode(tokens: Tokens, name: str) -> None:
+    """Refuse a column whose meaning depends on a sql_mode that is not known."""
+    if tokens.mode_unknown:
+        raise SchemaError(f"Column {name} is declared under a sql_mode that SET STATEMENT sets and the binlog hides.")
 
 
 def skip_default(tokens: Tokens) -> None:

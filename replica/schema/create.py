@@ -15,10 +15,10 @@ from replica.schema.column import Column
 from replica.schema.column_types import read_type
 from replica.schema.columns import accept_charset, read_column, read_key, starts_key
 from replica.schema.definition import UNKNOWN, ColumnItem, Encoding, Key, Table, new_table, own_encoding
+from replica.schema.session import StatementContext
 
 if TYPE_CHECKING:
     from replica.schema.cursor import Tokens
-    from replica.schema.session import StatementContext
 
 _SEQUENCE_COMMENTS: Final = {
     "next_not_cached_value": "",
@@ -116,7 +116,7 @@ def read_sequence(tokens: Tokens, otherwise: Table | None) -> Table | None:
     """
     while not tokens.at_end:
         if tokens.accept("AS"):
-            declared = read_type(tokens, "", 0)
+            declared = read_type(tokens, "", StatementContext())
             if declared.data_type not in _SEQUENCE_WIDTHS:
                 raise SchemaError(f"A sequence cannot be of {declared.data_type}.")
             return _sequence(declared.data_type, unsigned=tokens.accept("UNSIGNED"))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from replica.schema.naming import lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ class Tokens:
         """Begin before the first token. `lower_case`: the server stores names of tables in small letters."""
         self._source = tokens
         self._lower = lower_case
+        self.mode_unknown = False
+        """Whether the sql_mode is not known that the server read the statement by."""
         self._ahead: list[Token] = []
         self._kept: list[Token] | None = None
 
@@ -114,7 +117,7 @@ class Tokens:
     def stored_name(self) -> str:
         """Read the name of a table or a database, as the server stores it."""
         name = self.name()
-        return name.lower() if self._lower else name
+        return lowered(name) if self._lower else name
 
     def table_name(self, database: str) -> tuple[str, str]:
         """Read `table`, `database.table` or `.table`, as stored: the default database where none is named."""

@@ -19,6 +19,7 @@ from replica.schema.alteration import altered
 from replica.schema.create import SEQUENCE, Like, Options, read_create_table, read_option, read_sequence
 from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.known_tables import KnownTables, TableName
+from replica.schema.naming import table_key
 from replica.schema.session import ANY_SERVER, ServerRules, StatementContext, session_of, text_of
 from replica.schema.sql_file import statements_of
 from replica.schema.statements import Statement, Verb, may_define, pairs, read_statement
@@ -110,7 +111,7 @@ class SchemaHistory:
         return self.known.names()
 
     def _name(self, name: TableName) -> TableName:
-        return (name[0].lower(), name[1].lower()) if self._lower else (name[0], name[1])
+        return table_key(name, lower_case_table_names=self._lower)
 
     def _read(self, text: str, session: StatementContext) -> Statement | SchemaError | None:
         try:
@@ -135,9 +136,7 @@ class SchemaHistory:
             case Verb.ALTER_SEQUENCE:
                 applied = self._alter_sequence(statement, names[0])
             case Verb.RENAME_TABLES:
-                applied = Applied(names)
-                for old, new in pairs(names):
-                    self.known.move(old, new)
+                applied = self._rename(names, session)
             case _:
                 applied = self._define_database(statement, session)
         return applied
@@ -192,7 +191,7 @@ class SchemaHistory:
         return Applied(tuple(dropped))
 
     def _alter(self, statement: Statement, name: TableName, session: StatementContext) -> Applied:
-        if (session.thread, name) in self._temporary:
+        if statement.temporary or (session.thread, name) in self._temporary:
             return Applied()
         table = self.known.get(name)
         try:
@@ -216,6 +215,17 @@ class SchemaHistory:
         if change.rename is not None:
             touched.append(self._name(change.rename))
             self.known.move(name, touched[-1])
+        return Applied(tuple(touched))
+
+    def _rename(self, names: tuple[TableName, ...], session: StatementContext) -> Applied:
+        touched: list[TableName] = []
+        for old, new in pairs(names):
+            if (session.thread, old) in self._temporary:  # such a RENAME is logged, but not marked
+                del self._temporary[session.thread, old]
+                self._temporary[session.thread, new] = None
+            else:
+                self.known.move(old, new)
+                touched += [old, new]
         return Applied(tuple(touched))
 
     def _check(self, change: Alteration, name: TableName, session: StatementContext) -> None:

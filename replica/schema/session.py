@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from replica.errors import SchemaError
-from replica.protocol.charset import BINARY, charset_of
+from replica.protocol.charset import BINARY, charset_named, charset_of
+from replica.protocol.constants import HeaderFlag
 from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.sql_tokens import ANY_VERSION
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 EXPLICIT_TIMESTAMPS: Final = 1 << 24
 """The bit of flags2 for explicit_defaults_for_timestamp (the server's OPTION_EXPLICIT_DEF_TIMESTAMP)."""
+
+
+WIDE: Final = ("ucs2", "utf16", "utf16le", "utf32")
+"""Character sets whose ASCII takes more than a byte: of such a text a binary column gets other bytes."""
+_BMP: Final = ("ucs2", "utf8mb3")
 
 
 class ServerRules(NamedTuple):
@@ -57,6 +63,8 @@ class StatementContext:
     encoding: Encoding = UNKNOWN
     explicit_timestamps: bool = True
     time_zone: str | None = None
+    connection: str | None = None  # character_set_connection, which literals go through; None: not known
+    uses_temporary: bool = False  # it uses temporary tables of its session (the event's flag THREAD_SPECIFIC)
     server: ServerRules = ANY_SERVER
     thread: int = 0
     failed: bool = False  # it ended with an error, but had done something that was logged
@@ -75,6 +83,17 @@ class StatementContext:
                 values[name] = kind(*values[name])
         return cls(**values)
 
+    def takes(self, text: str) -> bool:
+        """Tell whether a text in quotes gets through character_set_connection: other characters become '?' there."""
+        if self.connection in (None, "binary") or text.isascii():
+            return True
+        if "\N{REPLACEMENT CHARACTER}" in text or (self.connection in _BMP and any(c > "\uffff" for c in text)):
+            return False
+        try:
+            return charset_named(self.connection).decode(text.encode(charset_named(self.connection).codec)) == text
+        except UnicodeEncodeError:
+            return False
+
 
 _PLAIN: Final = StatementContext()
 
@@ -88,6 +107,8 @@ def session_of(event: Logged, server: ServerRules = ANY_SERVER) -> StatementCont
         encoding=Encoding(charset_name(status.charset[2] if status.charset else None)),
         explicit_timestamps=bool((status.flags2 or 0) & EXPLICIT_TIMESTAMPS),
         time_zone=status.time_zone,
+        connection=charset_name(status.charset[1] if status.charset else None),
+        uses_temporary=bool(event.header.flags & HeaderFlag.THREAD_SPECIFIC),
         server=server,
         thread=event.thread_id,
         failed=event.error != 0,

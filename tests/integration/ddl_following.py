@@ -22,6 +22,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
 from replica.schema.from_catalog import table_of
+from replica.schema.session import ANY_SERVER, ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,13 +44,14 @@ TEXT = ValuePolicy("text")
 class Follower:
     """One session on a server, and what the server has written since it began, in its last binlog file."""
 
-    def __init__(self, server: MariaDb) -> None:
+    def __init__(self, server: MariaDb, rules: ServerRules = ANY_SERVER) -> None:
         server.sql("FLUSH BINARY LOGS")
         self.server = server
         self.file = server.datadir / server.binlogs()[-1]
         self.position = FIRST_POSITION
         self.description: FormatDescriptionEvent | None = None
         self.resolver = FileResolver()
+        self.rules = rules
         self.touched: list[tuple[str, str]] = []
         self.session: pymysql.Connection = server.connect()
         self._observer: pymysql.Connection = server.connect()
@@ -73,7 +75,8 @@ class Follower:
         return self.follow()
 
     def follow(self) -> list[str]:
-        applied = [self.resolver.apply(event) for event in self.events() if isinstance(event, QueryEvent)]
+        queries = [event for event in self.events() if isinstance(event, QueryEvent)]
+        applied = [self.resolver.apply(event, server=self.rules) for event in queries]
         self.touched = sorted({name for one in applied for name in one.tables})
         return [one.reason for one in applied if one.reason]
 

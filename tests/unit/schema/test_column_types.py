@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replica.schema.column_types import ORACLE
 from tests.unit.schema.ddl import column, refusal
 
 
@@ -86,7 +87,26 @@ def test_character_sets_and_lengths(written: str, charset: str | None, octets: i
 def test_sql_mode_gives_types_another_meaning() -> None:
     assert column("REAL", sql_mode=1).data_type == "float"
     assert column("TIMESTAMP", sql_mode=4096).data_type == "datetime"
-    assert "type DATE, which is not known" in refusal("c DATE", sql_mode=512)
+    assert column("DATE", sql_mode=ORACLE).column_type == "datetime"
+    assert column("mariadb_schema.DATE", sql_mode=ORACLE).column_type == "date"
+    assert column("`Oracle_Schema`.DATE").column_type == "datetime"
+    assert column("maxdb_schema.TIMESTAMP(2)").column_type == "datetime(2)"
+    assert column("NUMBER", sql_mode=ORACLE).column_type == "double"
+    assert column("NUMBER(5,1)", sql_mode=ORACLE).column_type == "decimal(5,1)"
+    assert column("VARCHAR2(5)", sql_mode=ORACLE).column_type == "varchar(5)"
+    assert column("RAW(5)", sql_mode=ORACLE).column_type == "varbinary(5)"
+    assert column("CLOB", sql_mode=ORACLE).column_type == "longtext"
+    assert column("BLOB", sql_mode=ORACLE).column_type == "longblob"
+    assert column("BLOB(5)", sql_mode=ORACLE).column_type == "tinyblob"
+    assert column("BLOB").column_type == "blob"
+    assert "type VARCHAR2, which is not known" in refusal("c VARCHAR2(5)")
+    assert "type of mine, which is not known" in refusal("c mine.DATE")
+
+
+def test_a_label_that_the_connection_has_no_characters_for() -> None:
+    assert "has characters that latin1 lacks" in refusal("c ENUM('漢') CHARACTER SET utf8mb4", connection="latin1")
+    assert column("ENUM('é') CHARACTER SET utf8mb4", connection="latin1").labels == ("é",)
+    assert "lacks" in refusal("c ENUM('😀') CHARACTER SET utf8mb4", connection="utf8mb3")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
 from replica.schema.changed_tables import Changed
+from replica.schema.columns import EMPTY_STRING_IS_NULL
 from replica.schema.definition import Encoding
 from replica.schema.effect import StatementEffect, effect_of
 from replica.schema.session import ServerRules, StatementContext
@@ -69,6 +70,48 @@ def test_the_sessions_mode_rules_quotes_and_backslashes() -> None:
     assert added is not None
     ((_, item),) = added.added
     assert [token.text for token in item.default or ()] == ["a\\"]
+
+
+def test_a_sql_mode_of_set_statement_hides_the_one_that_the_server_read_by() -> None:
+    for sql in ("ALTER TABLE t ADD c DATE", "ALTER TABLE t ALTER c SET DEFAULT 'a'", "ALTER TABLE t MODIFY c INT"):
+        found = effect(f"SET STATEMENT lock_wait_timeout=1, sql_mode='ORACLE' FOR {sql}", sql_mode=512)
+        assert found.tables == (("d", "t"),)
+        with pytest.raises(SchemaError, match="SET STATEMENT"):
+            _ = found.alteration
+    assert effect("SET STATEMENT sql_mode='ORACLE' FOR ALTER TABLE t DROP c").alteration is not None
+    assert effect("SET STATEMENT sql_mode='ORACLE' FOR TRUNCATE t").empties
+
+
+@pytest.mark.parametrize(
+    ("declared", "session", "default"),
+    [
+        ("VARCHAR(9) DEFAULT ''", {"sql_mode": EMPTY_STRING_IS_NULL}, "NULL"),
+        ("VARCHAR(9) DEFAULT ''", {}, ""),
+        ("VARCHAR(9) DEFAULT '漢'", {"connection": "latin1"}, "\ufffd"),
+        ("VARCHAR(9) DEFAULT 'é'", {"connection": "latin1"}, "é"),
+        ("VARCHAR(9) DEFAULT '\U0001f600'", {"connection": "utf8mb3"}, "\ufffd"),
+        ("VARCHAR(9) DEFAULT '漢'", {"connection": "binary"}, "漢"),
+        ("BINARY(3) DEFAULT 'a'", {"connection": "ucs2"}, "\ufffd"),
+    ],
+)
+def test_the_text_of_a_default_is_what_the_server_takes(
+    declared: str, session: dict[str, object], default: str
+) -> None:
+    change = effect(f"ALTER TABLE t ADD c {declared}", **session).alteration
+    assert change is not None
+    ((_, item),) = change.added
+    assert [token.text for token in item.default or ()] == [default]
+
+
+def test_a_temporary_table_of_the_session() -> None:
+    for sql in ("TRUNCATE t", "ALTER TABLE t ADD a INT", "DROP INDEX i ON t"):
+        head = effect(sql, uses_temporary=True).head
+        assert head is not None
+        assert head.temporary
+        assert effect(sql, uses_temporary=True).changed is None
+    made = effect("CREATE TABLE n LIKE t", uses_temporary=True).head
+    assert made is not None
+    assert not made.temporary, "the table that it is like is the temporary one"
 
 
 def test_an_index_and_no_table() -> None:

@@ -260,6 +260,8 @@ class Writers:
                 try:
                     for _ in range(rng.randint(1, 3)):
                         self._change(cursor, rng)
+                    if rng.random() < 0.1:
+                        self._undone(cursor, rng)
                     if rng.random() < 0.9:
                         connection.commit()
                         self.commits += 1
@@ -270,6 +272,14 @@ class Writers:
                         connection.rollback()
                         continue
                     raise
+
+    def _undone(self, cursor: Any, rng: random.Random) -> None:
+        """Change rows and roll that back to a savepoint; the binlog keeps it, because of the temporary table."""
+        cursor.execute("SAVEPOINT undone")
+        self._change(cursor, rng)
+        database = self._tables[0].split(".")[0]
+        cursor.execute(f"CREATE OR REPLACE TEMPORARY TABLE {database}.kept (i INT)")
+        cursor.execute("ROLLBACK TO undone")
 
     def _change(self, cursor: Any, rng: random.Random) -> None:
         table, key = rng.choice(self._tables), rng.randrange(self._keys)

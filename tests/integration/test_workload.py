@@ -30,10 +30,14 @@ def logged(server: MariaDb) -> dict[str, list[tuple[str, str, int]]]:
         [server.binary("mariadb-binlog"), "--base64-output=decode-rows", "-v", *files], capture_output=True, check=True
     ).stdout.decode(errors="replace")
     found: dict[str, list[tuple[str, str, int]]] = {}
-    gtid, pending = "", ("", "")
+    gtid, pending, kept = "", ("", ""), 0
     for line in text.splitlines():
         if match := GTID.match(line):
             gtid = match[1]
+        elif line.startswith("SAVEPOINT `here`"):
+            kept = len(found.get(gtid, []))
+        elif line.startswith("ROLLBACK TO `here`"):
+            del found[gtid][kept:]
         elif match := ROW.match(line):
             pending = (OPERATIONS[match[1]], match[2])
         elif (match := KEY.match(line)) and pending[

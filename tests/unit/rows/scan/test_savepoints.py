@@ -15,6 +15,7 @@ from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.rows.scan import windows
 from replica.rows.scan.blocks import event_blocks
 from replica.rows.scan.scan import Scan, scan, scan_until
+from tests.kit import bodies
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, reference_rows
@@ -184,3 +185,21 @@ def test_a_savepoint_that_is_not_there_is_an_error_after_the_groups_before(befor
     assert error.offset == at
     with pytest.raises(ProtocolError, match="the savepoint 'a', which it does not have"):
         list(event_blocks(bytes(writer.stream)[start:], checksum=True))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_groups_of_mysql_compare_names_without_accents(*, packed: bool) -> None:
+    members = Primary(checksum=not packed)
+    members.query(b"BEGIN")
+    for number, text in ((1, "SAVEPOINT `é`"), (2, "ROLLBACK TO `E`"), (3, "SAVEPOINT `p`")):
+        members.event(EventType.TABLE_MAP, table_map(7, [INT]))
+        members.event(INSERT, rows(7, 1, image([struct.pack("<i", number)])))
+        members.query(text.encode())
+    members.xid()
+    stream = Primary()
+    stream.event(EventType.GTID_LOG, bodies.mysql_gtid(5, bytes(16)))
+    if packed:
+        stream.event(EventType.TRANSACTION_PAYLOAD, bodies.payload(bytes(members)))
+    else:
+        stream.events += members.events
+    assert numbers(scan(bytes(stream), checksum=True)) == [1, 3]

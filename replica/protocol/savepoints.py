@@ -8,8 +8,9 @@ The rule: the rows between a ROLLBACK TO and the last savepoint of its name do n
 transactions stand in groups of their own, so no row survives between the two.
 
 A trigger or function has savepoints of its own, which end with it. The binlog does not show where that is. If it sets a
-savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint. The
-character sets and the SQL mode of the three statements tell the two apart if those of the routine are other ones.
+savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint. That is
+assumed if the routine's savepoint has other character sets or another SQL mode than the ROLLBACK TO, and was set inside
+of a statement (`inside_statement`).
 
 Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
 find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
@@ -23,18 +24,21 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
-from replica.protocol.constants import HEADER_LENGTH
+from replica.protocol.constants import HEADER_LENGTH, EventType
+from replica.protocol.header import parse_header
 from replica.protocol.query import read_status_vars
 from replica.protocol.wire import Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _TEXT: Final = re.compile(
     rb"\s*(SAVEPOINT|ROLLBACK\s+(?:WORK\s+)?TO(?:\s+SAVEPOINT(?=\s+\S))?)\s+"
     rb"(?:`((?:[^`]|``)+)`|\"((?:[^\"]|\"\")+)\"|([^\s`\"]+))\s*",
     re.IGNORECASE | re.DOTALL,
 )
+_ROWS: Final = frozenset(kind for kind in EventType if kind.decoder == "rows_event.decode_rows")
+_NEXT: Final = frozenset({EventType.QUERY, EventType.XID, EventType.XA_PREPARE})
 _UNQUOTED: Final = "`", '"', ""
 """The quotation mark that stands doubled in each of the three forms of a name."""
 
@@ -91,10 +95,20 @@ def savepoint_key(name: str, *, accents: bool) -> str:
     return "".join(map(_upper if accents else _general, name))
 
 
-def last_named(rollback: SavepointText, newest_first: Iterable[SavepointText], *, accents: bool) -> int | None:
+def last_named(
+    rollback: SavepointText,
+    newest_first: Iterable[SavepointText],
+    *,
+    accents: bool,
+    inside: Callable[[int], bool],
+) -> int | None:
     """Return the number of the savepoint that a ROLLBACK TO means, counted from the newest; None if it is not there.
 
-    It is the last one of its name that was set by the same session state, or if there is none, the last of its name.
+    Args:
+        rollback: the ROLLBACK TO.
+        newest_first: the savepoints that are there.
+        accents: as for `savepoint_key`.
+        inside: tells whether the savepoint of a number was set inside of a statement, by a routine.
     """
     key = savepoint_key(rollback.name, accents=accents)
     first = None
@@ -104,7 +118,47 @@ def last_named(rollback: SavepointText, newest_first: Iterable[SavepointText], *
         if savepoint.session == rollback.session:
             return number
         first = number if first is None else first
+        if not inside(number):
+            return first
     return first
+
+
+def inside_statement(data: memoryview, before: int, at: int) -> bool:
+    """Tell whether a SAVEPOINT was set by a routine while a statement ran, as far as the events around it show.
+
+    It was if the rows after it are not the end of a statement when the next QUERY comes, or if the same two or more
+    tables are mapped before and after it: a statement maps the tables of all routines that it calls.
+
+    Args:
+        data: what holds the group.
+        before: offset of an event before the SAVEPOINT, in the same group.
+        at: offset of the SAVEPOINT's QUERY event.
+    """
+    mapped: list[bytes] = []
+    mapping = False
+    while before < at:
+        header = parse_header(data, before)
+        if header.event_type == EventType.TABLE_MAP:
+            mapped = [*(mapped if mapping else ()), _table_id(data, before)]
+        mapping = header.event_type == EventType.TABLE_MAP
+        before += header.event_length
+    at += parse_header(data, at).event_length
+    after: list[bytes] = []
+    ended = mapping = True
+    while at < len(data):
+        header = parse_header(data, at)
+        if header.event_type in _ROWS:
+            mapping, ended = False, data[at + HEADER_LENGTH + 6] & 1 != 0
+        elif header.event_type == EventType.TABLE_MAP and mapping:
+            after.append(_table_id(data, at))
+        elif header.event_type in _NEXT:
+            break
+        at += header.event_length
+    return not ended or (len(after) > 1 and after == mapped)
+
+
+def _table_id(data: memoryview, at: int) -> bytes:
+    return bytes(data[at + HEADER_LENGTH : at + HEADER_LENGTH + 6])
 
 
 @cache

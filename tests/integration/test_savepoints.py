@@ -467,21 +467,27 @@ def test_each_statement_of_the_table_in_the_documentation(server: MariaDb, tmp_p
 
 
 def test_a_routine_of_another_session_state_has_savepoints_of_its_own(server: MariaDb, tmp_path: Path) -> None:
-    """What its caller rolls back to is not the routine's savepoint of the same name."""
+    """What a caller rolls back to is not the savepoint of a function or trigger, but may be that of a procedure."""
     database = Database(server)
     server.sql(
         f"USE {database.name}",
         "SET sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'",
+        "CREATE TABLE w (id INT PRIMARY KEY, v INT)",
         "CREATE FUNCTION g(x INT) RETURNS INT MODIFIES SQL DATA BEGIN "
         "  SAVEPOINT a; INSERT INTO u VALUES (x, 1); ROLLBACK TO a; INSERT INTO u VALUES (x, 2); RETURN x; END",
+        "CREATE TRIGGER of_w AFTER INSERT ON w FOR EACH ROW BEGIN "
+        "  INSERT INTO u VALUES (NEW.id + 10, 1); SAVEPOINT a; INSERT INTO u VALUES (NEW.id + 20, 1); END",
+        "CREATE PROCEDURE p(x INT) BEGIN SAVEPOINT a; INSERT INTO u VALUES (x, 1); END",
     )
-    for rollback in ("ROLLBACK TO a", "SET @x = 1"):
-        server.sql(
-            f"USE {database.name}",
-            "DELETE FROM t",
-            *(*BEGUN, "SAVEPOINT a", UNDONE, "DO g(1)", "DO g(2)", rollback, "INSERT INTO t VALUES (5, 5)", "COMMIT"),
-        )
-        assert (4 in database.rows()["t"]) == (rollback != "ROLLBACK TO a")
+    for call in ("DO g(1)", "INSERT INTO w VALUES (1, 1)", "CALL p(1)"):
+        for rollback in ("ROLLBACK TO a", "SET @x = 1"):
+            server.sql(
+                f"USE {database.name}",
+                *("DELETE FROM t", "DELETE FROM u", "DELETE FROM w", "SET @@session.sql_mode = ''"),
+                *(*BEGUN, "SAVEPOINT a", UNDONE, call, rollback, "INSERT INTO t VALUES (5, 5)", "COMMIT"),
+            )
+            kept = rollback != "ROLLBACK TO a" or call == "CALL p(1)"
+            assert (4 in database.rows()["t"]) == kept, call
     check(database, tmp_path)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH, LENGTH_AT, GtidExtraFlag
-from replica.protocol.savepoints import SavepointText, last_named, read_savepoint
+from replica.protocol.savepoints import SavepointText, inside_statement, last_named, read_savepoint
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.kernel_savepoints import SavepointMark, find_savepoints
 from replica.rows.scan.records import SavepointRecord
@@ -136,8 +136,12 @@ class _Texts:
                     known = self._read[start] = self._text(start, trailer)
                 yield known
 
+        def inside(back: int) -> bool:
+            number = len(starts) - 1 - back
+            return number > 0 and inside_statement(self.buffer.data, int(starts[number - 1]), int(starts[number]))
+
         rollback = self._text(at, trailer)
-        back = last_named(rollback, newest_first(), accents=accents)
+        back = last_named(rollback, newest_first(), accents=accents, inside=inside)
         if back is None:
             raise ProtocolError(
                 f"a transaction is rolled back to the savepoint {rollback.name!r}, which it does not have",

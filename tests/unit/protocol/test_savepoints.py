@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.savepoints import SavepointText, last_named, read_savepoint, savepoint_key, savepoint_text
+from replica.protocol.constants import EventType
+from replica.protocol.savepoints import (
+    SavepointText,
+    inside_statement,
+    last_named,
+    read_savepoint,
+    savepoint_key,
+    savepoint_text,
+)
 from tests.kit import bodies
+from tests.kit.primary import Primary
+from tests.kit.rows import INSERT, Column, image, rows, table_map
 
 STATEMENTS = [
     (b"SAVEPOINT `a`", ("a", False)),
@@ -68,14 +78,57 @@ def test_which_names_are_one(one: str, other: str, *, before_11_5: bool, since_1
 
 
 def test_a_routine_has_savepoints_of_its_own() -> None:
-    """A caller's ROLLBACK TO means the caller's savepoint, as far as the two have different sessions."""
+    """A caller rolls back to its own savepoint, if the later one was set in a statement, by another session state."""
     caller, routine = ("caller",), ("routine",)
 
-    def meant(rollback: tuple[object, ...], *newest_first: tuple[object, ...]) -> int | None:
+    def meant(
+        rollback: tuple[object, ...], *newest_first: tuple[object, ...], inside: frozenset[int] = frozenset()
+    ) -> int | None:
         savepoints = [SavepointText("a", rolls_back=False, session=session) for session in newest_first]
-        return last_named(SavepointText("A", rolls_back=True, session=rollback), savepoints, accents=True)
+        text = SavepointText("A", rolls_back=True, session=rollback)
+        return last_named(text, savepoints, accents=True, inside=inside.__contains__)
 
-    assert meant(caller, routine, routine, caller) == 2
-    assert meant(routine, routine, routine, caller) == 0
-    assert meant(caller, routine) == 0  # the session changed meanwhile
-    assert meant(caller) is None
+    both = frozenset({0, 1})
+    assert meant(caller, routine, routine, caller, inside=both) == 2
+    assert meant(caller, routine, routine, caller) == 0  # a procedure has no savepoints of its own
+    assert meant(caller, routine, routine, caller, inside=frozenset({0})) == 0
+    assert meant(routine, routine, routine, caller, inside=both) == 0
+    assert meant(caller, routine, inside=both) == 0  # the session changed meanwhile
+    assert meant(caller, inside=both) is None
+
+
+INT = Column("id", 3)
+
+
+def events(*kinds: str) -> tuple[memoryview, int]:
+    """A stream of savepoints (S, R), table maps (by letter) and rows (r; ! ends the statement); where the last S is."""
+    stream, at = Primary(), 0
+    for kind in kinds:
+        match kind:
+            case "S":
+                at = stream.query(b"SAVEPOINT `a`")
+            case "R":
+                stream.query(b"ROLLBACK TO `a`")
+            case "r" | "r!":
+                stream.event(INSERT, rows(1, 1, image([bytes(4)]), flags=int(kind == "r!")))
+            case _:
+                stream.event(EventType.TABLE_MAP, table_map(ord(kind), [INT]))
+    stream.xid()
+    return memoryview(bytes(stream)), at
+
+
+@pytest.mark.parametrize(
+    ("kinds", "inside"),
+    [
+        ("S t r! S u r! R", False),  # statements of a session or a procedure
+        ("S t u r r! S t u r r! R", True),  # a trigger of t, or a function that changes both
+        ("S t r! t u r r! S u t r r! R", False),
+        ("S t r! S u r R r!", True),  # ROLLBACK TO while a statement runs
+        ("S t r! S t r! R", False),
+        ("S t r! S", False),
+        ("S t u r! t r! S t u r! R", False),
+    ],
+)
+def test_a_savepoint_inside_of_a_statement(kinds: str, *, inside: bool) -> None:
+    data, at = events(*kinds.split())
+    assert inside_statement(data, 0, at) is inside

@@ -10,7 +10,7 @@ import pyarrow as pa
 from replica.protocol.binlog_file import decode_file
 from replica.protocol.query import QueryEvent
 from replica.protocol.rows_event import RowsEvent
-from replica.protocol.savepoints import SavepointText, last_named, savepoint_text
+from replica.protocol.savepoints import SavepointText, inside_statement, last_named, savepoint_text
 from replica.protocol.table_map import TableMapEvent
 from replica.protocol.transaction_events import GtidEvent, XaId, XaPrepareEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
@@ -61,16 +61,16 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
     maps: dict[int, TableMapEvent] = {}
     layouts: dict[bytes, RowLayout] = {}
     group: list[Row] = []
-    savepoints = _Savepoints(accents=False)
+    savepoints = _Savepoints(data, accents=False)
     gtid, ordinal = (0, 0, 0), 0  # of the transaction, over all its events
-    for _, event in decode_file(data):
+    for found, event in decode_file(data):
         if isinstance(event, GtidEvent):
             yield from group
             group = []
             gtid, ordinal, xa = tuple(event.gtid), 0, event.xa
-            savepoints = _Savepoints(accents=event.thread_id is not None)
+            savepoints = _Savepoints(data, accents=event.thread_id is not None)
         elif isinstance(event, QueryEvent) and event.query.startswith((b"SAVEPOINT ", b"ROLLBACK")):
-            left, ordinal = savepoints.take(event, len(group), ordinal)
+            left, ordinal = savepoints.take(found.offset, event, len(group), ordinal)
             del group[left:]
         elif isinstance(event, XaPrepareEvent) and not event.one_phase:
             prepared[event.xa], group = group, []
@@ -93,13 +93,14 @@ def reference_rows(data: bytes, tables: Tables, policy: ValuePolicy = ValuePolic
 
 
 class _Savepoints:
-    """The savepoints of one transaction, each with the rows and the ordinal before it."""
+    """The savepoints of one transaction, each with its offset, and the rows and the ordinal before it."""
 
-    def __init__(self, *, accents: bool) -> None:
+    def __init__(self, data: bytes, *, accents: bool) -> None:
+        self._data = memoryview(data)
         self._accents = accents
-        self._all: list[tuple[SavepointText, tuple[int, int]]] = []
+        self._all: list[tuple[SavepointText, int, tuple[int, int]]] = []
 
-    def take(self, event: QueryEvent, rows: int, ordinal: int) -> tuple[int, int]:
+    def take(self, at: int, event: QueryEvent, rows: int, ordinal: int) -> tuple[int, int]:
         """How many rows are left after the event, and which ordinal comes next."""
         if event.query == b"ROLLBACK":
             return 0, 0
@@ -107,12 +108,17 @@ class _Savepoints:
         assert text is not None, event
         text = text._replace(session=(event.status.charset, event.status.sql_mode))
         if not text.rolls_back:
-            self._all.append((text, (rows, ordinal)))
+            self._all.append((text, at, (rows, ordinal)))
             return rows, ordinal
-        number = last_named(text, [one for one, _ in reversed(self._all)], accents=self._accents)
+        newest_first = [one for one, *_ in reversed(self._all)]
+        number = last_named(text, newest_first, accents=self._accents, inside=self._inside)
         assert number is not None, event
         del self._all[len(self._all) - number :]
-        return self._all[-1][1]
+        return self._all[-1][2]
+
+    def _inside(self, back: int) -> bool:
+        places = [at for _, at, _ in self._all][: len(self._all) - back]
+        return len(places) > 1 and inside_statement(self._data, *places[-2:])
 
 
 def _layout(table_map: TableMapEvent, tables: Tables, policy: ValuePolicy) -> RowLayout:

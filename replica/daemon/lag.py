@@ -105,7 +105,7 @@ class PrimaryLag:
 
     def _seconds(self, known: Sample, *, covered: bool) -> float | None:
         answer, progress, now = known.answer, known.progress, known.now
-        since = max(self._complete_at, known.head.timestamp - _offset_s(known) if known.head.timestamp else 0.0)
+        since = max(self._complete_at, self._committed_at(known) if known.head.timestamp else 0.0)
         if not since:
             return None
         grown = max(0.0, now - since)
@@ -115,6 +115,12 @@ class PrimaryLag:
         if not flowing or (answer is not None and not covered):
             return grown
         return grown if self._age_s is None else min(grown, self._age_s)
+
+    def _committed_at(self, known: Sample) -> float:
+        """Return when the newest group was committed, by our clock: not after it came, whatever its session's clock
+        said (SET timestamp).
+        """
+        return min(known.head.timestamp - _offset_s(known), self._arrived_at)
 
     def _safe_s(self, known: Sample, *, covered: bool) -> tuple[float | None, Purge]:
         answer = known.answer
@@ -126,7 +132,7 @@ class PrimaryLag:
         # need next had not even been written when the primary answered.
         last = min(known.now, answer.asked_at)
         if not covered and known.head.timestamp:
-            last = known.head.timestamp - _offset_s(known)
+            last = max(self._complete_at, self._committed_at(known))
         if answer.max_total_bytes is not None and not covered:
             return None, "unknown"  # by size: it depends on what will be written
         if answer.expiry_s is not None:

@@ -54,6 +54,9 @@ _WITHOUT_VERSIONS: Final = {
 _FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "OQGRAPH"})
 """Engines that show what another server, a file or a service holds."""
 
+_ROWS_ELSEWHERE: Final = frozenset({"MRG_MyISAM", "BLACKHOLE"})
+"""Engines whose tables have no rows, or those of other tables, that are changed under their own names."""
+
 
 class Reason(NamedTuple):
     """A reason why a table is refused, or something to be known of it; `check` is a stable word for programs."""
@@ -202,6 +205,15 @@ def _engine(table: ListedTable, leave: str) -> Reason:
     whole = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
     fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}{whole}"
     return Reason("engine", f"its engine is {engine}: {why}", fix)
+
+
+def rows_elsewhere(engine: str | None) -> str:
+    """Return why the rows events of a table of an engine do not tell its rows; '' if they do."""
+    if engine is None:
+        return ""
+    if engine.upper() in _FOREIGN:
+        return f"its engine is {engine}: its rows are not this server's"
+    return f"its engine is {engine}: {_WITHOUT_VERSIONS[engine]}" if engine in _ROWS_ELSEWHERE else ""
 
 
 def _no_key(table: ListedTable) -> Reason:

@@ -7,11 +7,13 @@ In: a batch of outlines. Out: `TableChanges` by table, and `StatementRow`s by ta
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.schema.effect import StatementEffect
 from replica.schema.session import StatementContext
-from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE, STATEMENT, TOUCHED
+from streaming_source.mirroring.outlines.met_maps import MetMap
+from streaming_source.mirroring.outlines.outline_columns import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,8 @@ _SECOND_US: Final = 1_000_000
 
 class TableChanges(NamedTuple):
     """The part of a batch that is of one table, in numbers. `bytes`: about how many of the binlog; `partial`: an image
-    lacks columns; `domains`: replication domains of changes.
+    lacks columns; `domains`: replication domains of changes; `maps`: the table maps that rows were met with; `fault`:
+    why rows are left out of the batch.
     """
 
     reads: int = 0
@@ -34,6 +37,8 @@ class TableChanges(NamedTuple):
     partial: bool = False
     domains: int = 0
     committed_at: dt.datetime | None = None
+    maps: tuple[MetMap, ...] = ()
+    fault: str | None = None
 
     @property
     def rows(self) -> int:
@@ -106,6 +111,8 @@ def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableCh
         any(row["partial"] for row in rows),
         len({domain for row in rows for domain in row["domains"]}),
         dt.datetime.fromtimestamp(max(committed) / _SECOND_US, dt.UTC) if committed else None,
+        tuple(MetMap(*met) for row in rows for met in pickle.loads(row[MAPS])),  # noqa: S301  (our own tasks made it)
+        next((row[FAULT] for row in rows if row[FAULT] is not None), None),
     )
 
 

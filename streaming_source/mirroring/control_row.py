@@ -5,6 +5,7 @@ In and out: values; nothing is read or written here.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,7 +13,6 @@ from replica.schema.stored import tables_from_json, tables_to_json
 from replica.table_reader.cascades import Cascade
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Mapping, Sequence
 
     from replica.schema.known_tables import TableName
@@ -30,6 +30,8 @@ _CASCADES: Final = "cascades"
 _MISSED: Final = "missed"
 _PUT_OFF: Final = "put_off"
 _NAMES: Final = "names"
+_BEFORE: Final = "before"
+_MADE: Final = "made"
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -126,7 +128,7 @@ class ControlRow(NamedTuple):
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
         """Return the row with another definition of its table."""
         known = json.loads(self.definition)
-        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF, _NAMES) if key in known}
+        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF, _NAMES, _BEFORE, _MADE) if key in known}
         return self._replace(definition=_more(defined(table, defaults), kept))
 
     @property
@@ -180,13 +182,61 @@ class ControlRow(NamedTuple):
         return self._replace(definition=_more(self.definition, {_NAMES: names}))
 
     @property
+    def made_at(self) -> dt.datetime | None:
+        """When the target was made: its table's changes were committed later. None: not known."""
+        if f'"{_MADE}"' not in self.definition:
+            return None
+        found = json.loads(self.definition).get(_MADE)
+        return None if found is None else dt.datetime.fromtimestamp(found, dt.UTC)
+
+    def with_made_at(self, moment: dt.datetime) -> ControlRow:
+        """Return the row of a target that is made now."""
+        return self._replace(definition=_more(self.definition, {_MADE: int(moment.timestamp())}))
+
+    @property
+    def before(self) -> tuple[int, ControlRow] | None:
+        """The table before the reading that goes on, and the batch that the reading began with; None: nothing was."""
+        if f'"{_BEFORE}"' not in self.definition:
+            return None
+        found = json.loads(self.definition).get(_BEFORE)
+        if found is None:
+            return None
+        number, keys, position, batch, rows, committed_us, definition, defined_at = found
+        committed = None if committed_us is None else dt.datetime.fromtimestamp(committed_us / 1_000_000, dt.UTC)
+        old = self._replace(
+            keys=tuple(keys),
+            position=position,
+            batch=batch,
+            rows=rows,
+            committed_at=committed,
+            definition=definition,
+            defined_at=defined_at,
+        )
+        return number, old
+
+    def with_before(self, before: tuple[int, ControlRow] | None) -> ControlRow:
+        """Return the row of a table that is read again, with what it was before; None: its rows are all there."""
+        if before is None:
+            known = json.loads(self.definition)
+            known.pop(_BEFORE, None)
+            return self._replace(definition=_text(known))
+        number, old = before
+        committed = None if old.committed_at is None else int(old.committed_at.timestamp() * 1_000_000)
+        told = (number, old.keys, old.position, old.batch, old.rows, committed, old.definition, old.defined_at)
+        return self._replace(definition=_more(self.definition, {_BEFORE: told}))
+
+    @property
     def live(self) -> bool:
         """Whether changes of the table go into its target."""
         return self.state in (READING, CURRENT) and self.waits_for is None
 
 
 def _more(definition: str, more: Mapping[str, object]) -> str:
-    return json.dumps(json.loads(definition) | more, separators=(",", ":"), ensure_ascii=False)
+    return _text(json.loads(definition) | more)
+
+
+def _text(value: Mapping[str, object]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _cascade(

@@ -57,6 +57,10 @@ class TargetNames:
             return None
         return quoted(self._filled(part, name) for part in self._parts[:-1]) if len(self._parts) > 1 else None
 
+    def key(self, name: TableName) -> str:
+        """Return what is equal for source tables that would have one target."""
+        return self.target(name).casefold()
+
     def check(self, names: Iterable[TableName], there: Mapping[str, TableName]) -> None:
         """Refuse source tables whose targets are one table; `there`: those that exist, by the folded target.
 
@@ -65,13 +69,16 @@ class TargetNames:
         """
         taken = dict(there)
         for name in names:
-            target = self.target(name).casefold()
-            other = taken.setdefault(target, name)
+            other = taken.setdefault(self.key(name), name)
             if other != name:
-                raise ConfigError(
-                    f"{'.'.join(other)} and {'.'.join(name)} would both become {self.target(name)}.",
-                    hint="Choose a template that tells them apart, or leave one out (excludeTables).",
-                )
+                raise self.meeting(other, name)
+
+    def meeting(self, other: TableName, name: TableName) -> ConfigError:
+        """Make the error for two source tables that would have one target."""
+        return ConfigError(
+            f"{'.'.join(other)} and {'.'.join(name)} would both become {self.target(name)}.",
+            hint="Choose a template that tells them apart, or leave one out (excludeTables).",
+        )
 
     def _own_control(self, into: str) -> list[str]:
         if self.folders:

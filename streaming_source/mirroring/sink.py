@@ -11,30 +11,29 @@ import datetime as dt
 import logging
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
-
 from replica.errors import ConfigError, PrerequisiteError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher
 from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.cascading.cascades import Cascades
+from streaming_source.mirroring.catalog_check import CatalogCheck
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
-from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
-from streaming_source.mirroring.error_names import error_name, refused_row
-from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, may_pass, raise_fault, told_by
+from streaming_source.mirroring.control_row import CURRENT, DROPPED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, raise_fault
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
-from streaming_source.mirroring.gone_targets import Presence, gone_error, is_target_there
+from streaming_source.mirroring.gone_targets import Presence, gone_error
 from streaming_source.mirroring.kept_target import NewReading
-from streaming_source.mirroring.lag import lag_at
+from streaming_source.mirroring.lag import MirrorLag
 from streaming_source.mirroring.merge_settings import TargetSize
+from streaming_source.mirroring.merge_tables import MergeTables
 from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
-from streaming_source.mirroring.reread import MOST_TRIES, RESYNC, ask_again, wait_s, waiting
+from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
 from streaming_source.mirroring.sized_work import SizedWork
 from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
 from streaming_source.mirroring.statement_scope import statements_of, widen_views
+from streaming_source.mirroring.suspension import kept, suspended, suspended_by_work
 from streaming_source.mirroring.table_part import TablePart, kept_in
 from streaming_source.mirroring.table_work import TableWork
 from streaming_source.mirroring.targets import Targets
@@ -57,11 +56,11 @@ if TYPE_CHECKING:
     from streaming_source.options.reading_options import ReadAgain
 
 QUERY_ID = "sql.streaming.queryId"
-_LONGEST_ERROR = 1000
 _HIDDEN = (
     "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
     "the account."
 )
+_UNSETTLED = "it was altered each time that its definition was read."
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +78,9 @@ class MirrorSink:
         self._presence = Presence(settings.parallel)
         self._work = SizedWork(settings.parallel)
         self._cascades = Cascades(settings)
+        self._lag = MirrorLag()
+        self._catalog = CatalogCheck(settings.options)
+        self._merges = MergeTables(settings.options)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -126,6 +128,8 @@ class MirrorSink:
 
         def begin(item: tuple[TableName, SourceTable]) -> ControlRow | Exception:
             name, table = item
+            if table.unsettled:
+                return SchemaError(_UNSETTLED, hint=RESYNC.format(table=".".join(name)))
             try:
                 return targets.begin(name, table, str(found.position))
             except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
@@ -139,7 +143,7 @@ class MirrorSink:
         if fault is not None:
             raise fault
         for name, why in broken.items():
-            self._rows[name] = _aside(targets.row(name, found.tables[name], str(found.position)), why)
+            self._rows[name] = suspended(spark, targets.row(name, found.tables[name], str(found.position)), why)
 
     # -- one batch ---------------------------------------------------------------------------------------------------
 
@@ -149,8 +153,8 @@ class MirrorSink:
         try:
             facts = look_through(batch)
             begun = self._read_again(batch.sparkSession, number, end)
-            self._refuse(end)
-            self._meet_new(batch.sparkSession, facts)
+            self._refuse(batch.sparkSession, end)
+            self._meet_new(batch.sparkSession, number, facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
             rows = {**self._rows, **self._run(works)}
@@ -158,13 +162,14 @@ class MirrorSink:
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
-        behind = lag_at(now, [table.committed_at for table in facts.tables.values()], end)
+        behind = self._lag.at(now, self._commit_times(facts), end)
         waited = {row.waits_for for row in self._rows.values()}
         for name in self._hidden(rows, end):
-            rows[name] = _aside(rows[name], ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name))))
+            rows[name] = suspended(batch.sparkSession, rows[name], _hidden_error(name))
         for name, row in rows.items():
             if row.live:
                 whole = _is_whole(row, end)
+                row = row.with_before(None) if whole and row.before is not None else row  # noqa: PLW2901
                 row = row._replace(  # noqa: PLW2901
                     state=CURRENT if whole else READING,
                     position=str(end.position),
@@ -175,12 +180,20 @@ class MirrorSink:
             else:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
-        self._refuse_unreadable(waited)
+        self._doubt(batch.sparkSession, number, facts, end)
+        self._refuse_unreadable(batch.sparkSession, waited)
         self._work.fit(batch.sparkSession, TargetSize(len(self._rows), len(self._rows)))
         write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _commit_times(self, facts: BatchFacts) -> list[tuple[dt.datetime | None, dt.datetime | None]]:
+        assert self._rows is not None  # noqa: S101
+        rows = self._rows
+        return [
+            (table.committed_at, rows[name].made_at if name in rows else None) for name, table in facts.tables.items()
+        ]
 
     def _cascaded(
         self,
@@ -193,7 +206,7 @@ class MirrorSink:
     ) -> dict[TableName, ControlRow]:
         """Bring in what foreign keys changed beside the batch."""
         rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
-        return rows | {name: _aside(rows[name], error) for name, error in stopped.items()}
+        return rows | {name: suspended(batch.sparkSession, rows[name], error) for name, error in stopped.items()}
 
     def _serve_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
         """Do the repairs that audits ask for, and bring in what foreign keys changed since: a row that is put in may
@@ -214,27 +227,27 @@ class MirrorSink:
         if not followed:
             return
         stopped = self._cascades.catch_up(spark, self._rows, end, lambda name: _is_read(name, end))
-        self._rows |= {name: _aside(self._rows[name], error) for name, error in stopped.items()}
+        self._rows |= {name: suspended(spark, self._rows[name], error) for name, error in stopped.items()}
         for name, row in self._rows.items():
             if row.live and _is_whole(row, end):
                 self._rows[name] = row._replace(state=CURRENT)
         write_control(spark, self._settings.names.control, self._rows.values())
 
-    def _refuse(self, end: SourceOffset) -> None:
-        """Set tables aside of which the stream brings no more rows: they cannot be read."""
+    def _refuse(self, spark: SparkSession, end: SourceOffset) -> None:
+        """Suspend tables of which the stream brings no more rows: they cannot be read."""
         assert self._rows is not None  # noqa: S101
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
-                self._rows[name] = _aside(self._rows[name], PrerequisiteError(why))
+                self._rows[name] = suspended(spark, self._rows[name], PrerequisiteError(why))
 
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
-        """Set tables aside whose targets something else removed; an earlier try of a batch with statements may have."""
+        """Suspend tables whose targets something else removed; an earlier try of a batch with statements may have."""
         assert self._rows is not None  # noqa: S101
         if not self._presence.due():
             return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
         for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
-            self._rows[row.name] = _aside(row, gone_error(row, RESYNC.format(table=".".join(row.name))))
+            self._rows[row.name] = suspended(spark, row, gone_error(row, RESYNC.format(table=".".join(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
@@ -249,12 +262,34 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
 
-    def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
-        """Set tables aside that wait since this batch, and cannot be read: reading them would end the query."""
+    def _doubt(self, spark: SparkSession, number: int, facts: BatchFacts, end: SourceOffset) -> None:
+        """Have tables read again of which the batch cannot have told everything."""
+        assert self._rows is not None  # noqa: S101
+        foreign = facts.touched.keys() - {row.name for row in self._rows.values() if row.live}
+        why: dict[TableName, tuple[str, str]] = {}
+        for merge, members in self._merges.members(foreign).items() if foreign else ():
+            told = f"rows of it may have been changed through the MERGE table {'.'.join(merge)}, under its name."
+            why |= dict.fromkeys(members, ("onSwap", told))
+        why |= {name: ("onAlter", told) for name, told in self._catalog.differing(self._rows, facts, end).items()}
+        policies = {"onSwap": self._settings.on_swap, "onAlter": self._settings.on_alter}
+        for name, (policy, told) in why.items():
+            row = self._rows.get(name)
+            if row is None or not row.live:
+                continue
+            if policies[policy] == "stop":
+                stopped = SchemaError(
+                    f"{told} {policy}=stop asks to stop there.", hint=RESYNC.format(table=".".join(name))
+                )
+                self._rows[name] = suspended(spark, row, stopped)
+            else:
+                self._rows[name] = waiting(row, number, told, state=READING)
+
+    def _refuse_unreadable(self, spark: SparkSession, waited: Collection[str | None]) -> None:
+        """Suspend tables that wait since this batch, and cannot be read: reading them would end the query."""
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
-            self._rows[name] = self._rows[name]._replace(state=FAILED, waits_for=None, error=why[:_LONGEST_ERROR])
+            self._rows[name] = suspended(spark, self._rows[name], PrerequisiteError(why))
 
     def _works(self, batch: DataFrame, number: int, facts: BatchFacts, begun: Collection[TableName]) -> list[TableWork]:
         """Return the work on all tables of a batch; `begun`: those whose rows are read again from this batch on."""
@@ -266,9 +301,8 @@ class MirrorSink:
                 statements = []  # the rows that are read are those behind them
             comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
-                self._rows[name] = _aside(
-                    row, ConfigError("its rule has changed.", hint=RESYNC.format(table=".".join(name)))
-                )
+                changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=".".join(name)))
+                self._rows[name] = suspended(batch.sparkSession, row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
                 part = TablePart(self._settings, batch, number, row, changes, self._first)
@@ -284,28 +318,9 @@ class MirrorSink:
             first = next(work for work, result in done.values() if result is fault)
             raise full_disk(fault, first.row.target) or fault
         return {
-            name: result if isinstance(result, ControlRow) else self._put_aside(work, result)
+            name: result if isinstance(result, ControlRow) else suspended_by_work(self._settings, work, result)
             for name, (work, result) in done.items()
         }
-
-    def _put_aside(self, work: TableWork, error: Exception) -> ControlRow:
-        """Set a table aside, with the name of the error alone where its text may have values that rules hide."""
-        hides = self._settings.rule_of(work.row.name).hides
-        hint = RESYNC.format(table=".".join(work.row.name))
-        if isinstance(error, AnalysisException) and not is_target_there(work.part.spark, work.row):
-            return _aside(work.row, gone_error(work.row, hint))
-        refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
-        if refused is not None:
-            return _aside(work.row, SchemaError(refused, hint=hint))
-        if hides and isinstance(error, SPARK_ERRORS):
-            named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
-            return _aside(work.row, error, work.part.number, why=str(SchemaError(named, hint=hint)))
-        full = full_disk(error, work.row.target)
-        why = None if full is None else str(full)
-        if isinstance(error, SPARK_ERRORS) and not may_pass(error):
-            told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
-            why = f"{told[: _LONGEST_ERROR - len(hint) - 1]} {hint}"
-        return _aside(work.row, error, work.part.number, why=why)
 
     def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names."""
@@ -316,16 +331,36 @@ class MirrorSink:
             pattern = matcher(word.patterns)
             names |= {name for name in self._rows if pattern.fullmatch(".".join(name))}
         names &= self._rows.keys()
-        found = read_source_tables(self._settings.options) if names else None
+        if not names:
+            return names
+        found = read_source_tables(self._settings.options)
+        unseen = set(hidden(self._settings.options, sorted(names - found.tables.keys())))
         for name in sorted(names):
             old = self._rows[name]
-            if found is None or name not in found.tables:
+            if name in unseen:
+                self._rows[name] = suspended(spark, old, _hidden_error(name))
+            elif name not in found.tables:
                 self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
-                continue
-            targets = Targets(self._settings, spark, old.mirror, NewReading(old, number, end.position))
-            row = _begun(targets, name, found, again=old.again if word is None else word.word)
-            self._rows[name] = row._replace(tries=old.tries + 1)
+            else:
+                self._rows[name] = self._begun_again(spark, old, found, number, end, word)
         return names
+
+    def _begun_again(
+        self,
+        spark: SparkSession,
+        old: ControlRow,
+        found: SourceTables,
+        number: int,
+        end: SourceOffset,
+        word: ReadAgain | None,
+    ) -> ControlRow:
+        """Begin the target of a table again, in the place of the one that it has, or had under another name."""
+        last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
+        targets = Targets(self._settings, spark, old.mirror, NewReading(last, number, end.position))
+        again = old.again if word is None else word.word
+        row = self._begun(targets, spark, old.name, found, number, again=again)
+        row = row._replace(tries=old.tries + 1)
+        return kept(row, old, number) if row.state == READING and row.waits_for is None else row
 
     def _begun_word(self, spark: SparkSession, number: int, end: SourceOffset) -> ReadAgain | None:
         """Return the option by which tables are read again from this batch on; None where none does.
@@ -349,7 +384,7 @@ class MirrorSink:
             hint="Start it once more with that option as it was then, until the batch is done.",
         )
 
-    def _meet_new(self, spark: SparkSession, facts: BatchFacts) -> None:
+    def _meet_new(self, spark: SparkSession, number: int, facts: BatchFacts) -> None:
         """Make targets for tables of the batch that the mirror does not know: they were made since."""
         assert self._rows is not None  # noqa: S101
         new = sorted(facts.tables.keys() - self._rows.keys())
@@ -358,12 +393,57 @@ class MirrorSink:
         found = read_source_tables(self._settings.options)
         mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
         targets = Targets(self._settings, spark, mirror)
-        there = {row.target.casefold(): row.name for row in self._rows.values()}
-        self._settings.names.check([name for name in new if name in found.tables], there)
         for name in new:
             if name in found.tables:
-                self._rows[name] = _begun(targets, name, found)
+                self._rows[name] = self._begun(targets, spark, name, found, number)
+            elif (fault := facts.tables[name].fault) is not None:
+                _log.error("%s is not mirrored: %s", ".".join(name), fault)
         widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
+
+    def _begun(
+        self,
+        targets: Targets,
+        spark: SparkSession,
+        name: TableName,
+        found: SourceTables,
+        number: int,
+        *,
+        again: str | None = None,
+    ) -> ControlRow:
+        """Begin a target; a table that cannot have one is suspended, or waits if that passes: a table that had the
+        target may be renamed in this batch.
+        """
+        table, position = found.tables[name], str(found.position)
+        row = targets.row(name, table, position, again=again)
+        holder = next((one for one in self._sharing(name) if _holds(one)), None)
+        if holder is not None and holder.name in found.tables:
+            return suspended(spark, row, self._settings.names.meeting(holder.name, name))
+        if holder is not None:
+            return waiting(row, number, f"it takes the target of {'.'.join(holder.name)}.", state=READING)
+        if table.unsettled:
+            return waiting(row, number, _UNSETTLED, state=READING)
+        try:
+            return targets.begin(name, table, position, again=again)
+        except (ReplicaError, *SPARK_ERRORS) as error:
+            raise_fault(error, written=0)
+            return suspended(spark, row, error)
+
+    def _sharing(self, name: TableName) -> list[ControlRow]:
+        """Return the rows of other tables with the target of a name: names that differ by case alone share one."""
+        assert self._rows is not None  # noqa: S101
+        key = self._settings.names.key(name)
+        return [row for row in self._rows.values() if row.name != name and self._settings.names.key(row.name) == key]
+
+
+def _holds(row: ControlRow) -> bool:
+    """Tell whether a table has its target: one that waits for its first reading does not, and one that is dropped
+    leaves it.
+    """
+    return row.state != DROPPED and (row.live or row.batch != NO_BATCH)
+
+
+def _hidden_error(name: TableName) -> ConfigError:
+    return ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name)))
 
 
 def _is_read(name: TableName, end: SourceOffset) -> bool:
@@ -374,25 +454,3 @@ def _is_read(name: TableName, end: SourceOffset) -> bool:
 def _is_whole(row: ControlRow, end: SourceOffset) -> bool:
     """Tell whether a target is what the server had at the end of a batch: nothing is to be read, or followed."""
     return not _is_read(row.name, end) and row.missed is None and row.put_off is None
-
-
-def _begun(targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:
-    """Begin a target; a table that cannot have one is set aside."""
-    table, position = found.tables[name], str(found.position)
-    try:
-        return targets.begin(name, table, position, again=again)
-    except (ReplicaError, *SPARK_ERRORS) as error:
-        raise_fault(error, written=0)
-        return _aside(targets.row(name, table, position, again=again), error)
-
-
-def _aside(row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None) -> ControlRow:
-    """Return the row of a table that does not go on, or not before it is read again because the fault may pass.
-
-    `number`: the batch that the error is of; `why`: what is told of it instead of its own text.
-    """
-    why = (told_by(error) if why is None else why)[:_LONGEST_ERROR]
-    _log.error("%s is set aside: %s", ".".join(row.name), why)
-    if number is not None and may_pass(error) and row.tries < MOST_TRIES:
-        return waiting(row, number, why, state=FAILED)
-    return row._replace(state=FAILED, error=why)

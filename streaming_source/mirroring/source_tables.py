@@ -10,18 +10,18 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.protocol.gtid import GtidPosition
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
 from replica.table_reader.verdict import ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.mirroring.blurred_key import blurred_names, sharp_indexes
 from streaming_source.mirroring.column_defaults import ask_defaults
-from streaming_source.schema.origin import READINGS, tables_and_origin
+from streaming_source.schema.origin import READINGS
 from streaming_source.selection.resolver import SelectedTables
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
-    from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from replica.table_reader.indexes import TableIndex
@@ -37,16 +36,18 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 _LISTED = (
-    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES "
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COMMENT, ENGINE FROM information_schema.TABLES "
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
 )
 
+_PLACE = "SELECT @@{position}"
 _VIEWS = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'"
 
 
 class SourceTable(NamedTuple):
     """A table of the server. `keys`: the columns that tell its rows apart, empty where none do; `blurred`: the column
-    for which its own key is none.
+    for which its own key is none; `unsettled`: it was altered each time that it was read, so that it is not certain
+    what the position has of it.
     """
 
     definition: TableSchema
@@ -54,6 +55,8 @@ class SourceTable(NamedTuple):
     comment: str
     defaults: Defaults
     blurred: str | None = None
+    unsettled: bool = False
+    engine: str | None = None
 
 
 class SourceTables(NamedTuple):
@@ -68,7 +71,6 @@ def read_source_tables(options: SourceOptions) -> SourceTables:
 
     Raises:
         DisconnectedError: it cannot be reached.
-        SchemaError: the tables are altered each time that they are read.
     """
     return asyncio.run(ask(options.connection, partial(_steps, options)))
 
@@ -145,15 +147,18 @@ def wanted_tables(options: SourceOptions) -> SelectedTables:
 
 def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
     wanted = wanted_tables(options)
-    tables, defaults, position = yield from _unchanged(wanted, from_primary=attached_directory(options) is None)
+    from_primary = attached_directory(options) is None
+    tables, defaults, unsettled, position = yield from _unchanged(wanted, from_primary=from_primary)
     rows = yield Query(_LISTED, (), MAX_CATALOG_BYTES)
-    comments = {(str(database), str(table)): comment or "" for database, table, comment in rows}
+    listed = {(str(database), str(table)): (comment or "", engine) for database, table, comment, engine in rows}
     indexes = yield from ask_indexes(sorted({database for database, _ in tables}))
     found = {}
     for name, definition in tables.items():
-        if name in comments:
+        if name in listed:
             keys, blurred = _keys(definition, indexes.get(name, ()))
-            found[name] = SourceTable(definition, keys, comments[name], defaults.get(name, {}), blurred)
+            comment, engine = listed[name]
+            told = (definition, keys, comment, defaults.get(name, {}), blurred, name in unsettled, engine)
+            found[name] = SourceTable(*told)
     return SourceTables(found, position)
 
 
@@ -170,23 +175,29 @@ def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple
 
 def _unchanged(
     wanted: SelectedTables, *, from_primary: bool
-) -> Steps[tuple[dict[TableName, TableSchema], dict[TableName, Defaults], GtidPosition]]:
-    """Return definitions and defaults that are the same before and behind the reading of the position, and it."""
+) -> Steps[tuple[dict[TableName, TableSchema], dict[TableName, Defaults], set[TableName], GtidPosition]]:
+    """Return definitions and defaults, the names of those that are not the same before and behind the reading of the
+    position, however often it was tried, and the position.
+    """
     tables = yield from _definitions(wanted)
     defaults = yield from ask_defaults(sorted({database for database, _ in tables}))
+    changed: set[TableName] = set()
+    position = ""
     for _ in range(READINGS):
-        _, origin = yield from tables_and_origin(
-            partial(_definitions, wanted), wanted.wants_database, from_primary=from_primary
-        )
+        ((told,),) = yield Query(_PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos"))
+        position = str(told or "")
         again = yield from _definitions(wanted)
         defaults_again = yield from ask_defaults(sorted({database for database, _ in again}))
-        if (again, defaults_again) == (tables, defaults):
-            return tables, defaults, origin.position
+        names = {*tables, *again}
+        changed = {
+            name
+            for name in names
+            if (again.get(name), defaults_again.get(name)) != (tables.get(name), defaults.get(name))
+        }
         tables, defaults = again, defaults_again
-    raise SchemaError(
-        "the selected tables were changed each time that they were read.",
-        hint="Start the mirror when their ALTERs are done.",
-    )
+        if not changed:
+            break
+    return tables, defaults, changed, GtidPosition.parse(position)
 
 
 def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:

@@ -24,6 +24,7 @@ from streaming_source.mirroring.column_defaults import defaults_behind, same_def
 from streaming_source.mirroring.column_names import composed
 from streaming_source.mirroring.control_row import DROPPED, READING, ControlRow
 from streaming_source.mirroring.lost_key import lost_key
+from streaming_source.mirroring.met_definitions import unreadable_rows
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import checked_rule
@@ -62,6 +63,8 @@ class StatementWork:
             SchemaError: the table cannot be kept equal behind a statement.
         """
         part = self._part
+        if part.row.live and (fault := unreadable_rows(part.facts)):
+            part.wait(fault)
         if not part.row.live:
             for statement in self._statements:
                 self._follow(statement)
@@ -116,6 +119,8 @@ class StatementWork:
         emptied = gone
         for number, (statement, here) in enumerate(zip(self._statements, places, strict=True)):
             clears = self._row.live and self._clears(statement)
+            if number in filled and not clears:
+                self._compare(number)
             if number in filled and self._row.live and not gone and not clears:
                 self._part.merge(rows.where(change & before & (place < here)))
                 emptied = False
@@ -123,8 +128,23 @@ class StatementWork:
             if not (clears and emptied):
                 self._follow(statement)
             emptied = emptied or clears
+        if len(places) in filled or self._part.facts.reads:
+            self._compare(len(places))
         if self._row.live and not gone and (len(places) in filled or self._part.facts.reads):
             self._part.merge(rows.where(~change | before))
+
+    def _compare(self, number: int) -> None:
+        """Have the table read again if its rows between two statements are not of its definition there: those before
+        the statement of a number, or behind all.
+        """
+        if not self._row.live:
+            return
+        places = [(one.number, one.ordinal) for one in self._statements]
+        after = places[number - 1] if number else None
+        before = places[number] if number < len(places) else None
+        why = self._part.other_definition(after, before, reads=before is None)
+        if why:
+            self._part.wait(why)
 
     def _filled(self, rows: DataFrame, place: Column, places: Sequence[Column]) -> set[int]:
         """Return which parts of the batch have changes: 0 is the one before the first of `places`, 1 the next."""

@@ -6,19 +6,23 @@ MERGEs, and the table's row behind them. Which of them, and in which order, say 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 
-from streaming_source.mirroring.control_row import NO_BATCH
+from replica.errors import SchemaError
+from streaming_source.mirroring.control_row import NO_BATCH, READING
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.formats.target_format import Appended
 from streaming_source.mirroring.left_out import values_left_out
+from streaming_source.mirroring.met_definitions import other_definition_of
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.outlines.latest_rows import fits_one_task, latest_rows
 from streaming_source.mirroring.outlines.table_rows import by_name_alone, rows_of_table, values_read
+from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import ruled_table
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import target_keys
@@ -30,8 +34,11 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import Mode
+    from streaming_source.mirroring.outlines.met_maps import Place
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.schema.row_schema import TableColumn
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -68,6 +75,27 @@ class TablePart:
     def mode(self) -> Mode:
         """What the target holds."""
         return mode_of(self.row.mode, self.row.keys)
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+
+    def other_definition(self, after: Place | None = None, before: Place | None = None, *, reads: bool = True) -> str:
+        """Return why rows of the batch are not of the table's definition, '' if they are; arguments as in
+        `other_definition_of`.
+        """
+        return other_definition_of(self.facts, self.row.table, after=after, before=before, reads=reads)
+
+    def wait(self, why: str) -> None:
+        """Leave the target as it is until the table is read again, because rows are of another definition.
+
+        Raises:
+            SchemaError: `onAlter=stop`.
+        """
+        table = ".".join(self.row.name)
+        why = f"rows of {table} in batch {self.number} are not of the definition that the mirror has: {why}"
+        if self.settings.on_alter == "stop":
+            raise SchemaError(f"{why} onAlter=stop asks to stop there.", hint=RESYNC.format(table=table))
+        _log.warning("%s The table is read again.", why)
+        self.row = waiting(self.row, self.number, why, state=READING)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,9 @@ class TableWork:
         part = self.part
         if self.statements:
             StatementWork(part, self.statements).follow()
+        elif why := part.other_definition():
+            part.wait(why)
+            return part.row
         else:
             self._of_one_definition()
         part.target.finish(part.facts.rows)

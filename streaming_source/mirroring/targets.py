@@ -11,6 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
+from replica.table_reader.table_verdict import rows_elsewhere
 from streaming_source.mirroring.control_row import NO_BATCH, READING, ControlRow, defined
 from streaming_source.mirroring.formats.choose import open_target
 from streaming_source.mirroring.kept_target import keep_rows
@@ -60,6 +61,11 @@ class Targets:
                 hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
                 "(snapshotUnkeyed=whole).",
             )
+        elsewhere = "" if mode.append_only else rows_elsewhere(table.engine)
+        if elsewhere:
+            raise SchemaError(
+                f"{'.'.join(name)} cannot be kept equal: {elsewhere}.", hint="Leave it out (excludeTables)."
+            )
         target = open_target(self._spark, self._settings.names.target(name))
         space = self._settings.names.namespace(name)
         if space is not None:
@@ -84,7 +90,8 @@ class Targets:
 
     def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Return the first row of the control table for a source table."""
-        return ControlRow(
+        now = dt.datetime.now(dt.UTC)
+        first = ControlRow(
             mirror=self._mirror,
             source_database=name[0],
             source_table=name[1],
@@ -97,13 +104,14 @@ class Targets:
             rows=0,
             committed_at=None,
             lag=None,
-            updated_at=dt.datetime.now(dt.UTC),
+            updated_at=now,
             error=None,
             definition=defined(table.definition, table.defaults),
             defined_at=position,
             again=again,
             rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
         )
+        return first.with_made_at(now)
 
     def _is_own(self, target: OpenTarget) -> bool:
         """Tell whether the target is there; refuse one that is not this mirror's."""

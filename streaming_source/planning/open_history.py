@@ -7,11 +7,14 @@ not understood, over a connection of its own.
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
+from replica.protocol.gtid import GtidPosition
 from streaming_source.attached.folder import attached_directory
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.schema.changes import SchemaChanges
@@ -24,12 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.handshake.registration import Steps
-    from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.schema.following import Reread
+
+_log = logging.getLogger(__name__)
 
 
 def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
@@ -45,6 +49,7 @@ def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
         SchemaStore(options.schema_location),
         declared=declared_tables(options.schema_file),
         reread=_rereading(options),
+        table_by_table=options.snapshot_requests is not None,
     )
 
 
@@ -56,6 +61,7 @@ def _rereading(options: SourceOptions) -> Reread | None:
     if options.replica is None:
         return None
     config, from_primary = options.replica, attached_directory(options) is None
+    table_by_table = options.snapshot_requests is not None
 
     def reread(names: list[TableName]) -> tuple[Mapping[TableName, TableSchema], GtidPosition]:
         def read() -> Steps[dict[TableName, TableSchema]]:
@@ -67,7 +73,14 @@ def _rereading(options: SourceOptions) -> Reread | None:
                     continue  # dropped since: its DROP is still to come
             return found
 
-        tables, origin = asyncio.run(ask(config, lambda _: tables_and_origin(read, _none, from_primary=from_primary)))
+        try:
+            steps = partial(tables_and_origin, read, _none, from_primary=from_primary)
+            tables, origin = asyncio.run(ask(config, lambda _: steps()))
+        except SchemaError as error:  # altered each time that they were read
+            if not table_by_table:
+                raise
+            _log.warning("%s: %s", ", ".join(map(".".join, names)), error.message)
+            return {}, GtidPosition()
         return tables, origin.position
 
     return reread

@@ -35,6 +35,7 @@ from streaming_source.planning.batch_ranges import BatchRanges
 from streaming_source.planning.extensions import Extensions
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
+from streaming_source.queries.commit_times import NewestCommit
 from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
 
@@ -102,6 +103,7 @@ class ChangePlanner:
         self._extensions = Extensions()
         self._planned: RelayHead | None = None
         self._news_s = time.monotonic()
+        self._commits = NewestCommit()
 
     def prepare_available_now(self) -> None:
         """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
@@ -162,7 +164,14 @@ class ChangePlanner:
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come
 
     def _revised(self, start: SourceOffset) -> SourceOffset:
-        return start if self._rows is None else self._rows.revised(start, self._selection.to_read(start))
+        if self._rows is None:
+            return start
+        return self._as_read(self._rows.revised(start, self._selection.to_read(start)))
+
+    def _as_read(self, start: SourceOffset) -> SourceOffset:
+        """Return the start of a batch with the definitions of tables whose rows are read from there on."""
+        names = () if self._rows is None else self._rows.asked
+        return self._tables.read_anew(start, names) if names else start
 
     def _sealed(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
         """Return an offset as Spark is to log it, with what the next start compares."""
@@ -184,7 +193,9 @@ class ChangePlanner:
         if self._rows is None or not self._is_reading(start):
             return start
         begin = self._places.of_start(start).scan_from
-        return self._rows.rekeyed(start, begin, begin if end is None else self._places.of_start(end).reached)
+        end_at = begin if end is None else self._places.of_start(end).reached
+        revised = self._rows.rekeyed(start, begin, end_at)
+        return start if revised is start else self._as_read(revised)
 
     def _with_rows(self, start: SourceOffset, end: SourceOffset | None, *, bounded: bool) -> SourceOffset | None:
         """Return the end of a batch with rows of the tables themselves, as of that place."""
@@ -313,7 +324,9 @@ class ChangePlanner:
         if planned is not None:
             report["bytesBehind"] = self._bytes_between(planned.location, head.location)
             if planned.timestamp:  # 0 before the first group
-                report["secondsBehind"] = max(0, head.timestamp - planned.timestamp)
+                now = time.time()
+                reached = self._commits.take([planned.timestamp], now) or now
+                report["secondsBehind"] = max(0, int(min(head.timestamp, now) - reached))
         report |= self._admission.waiting | self._selection.report()
         if self._feed.losses:
             report["dataLoss"] = self._feed.losses.json()

@@ -8,8 +8,10 @@ rows of the table whose place it takes: nothing has to be read again.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.errors import SchemaError
 from replica.relay_log.ddl import statements_between
 from replica.schema.renames import new_names
 from replica.schema.shadows import shadowed
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.table_reader.frontier import Frontier
 
+_log = logging.getLogger(__name__)
+
 
 class RenamedTables(NamedTuple):
     """The tables that have to be read again from `head` on, which is right behind their RENAME."""
@@ -31,11 +35,28 @@ class RenamedTables(NamedTuple):
 
 
 def first_rename(
-    log: RelayLog, start: RelayLocation, head: RelayHead, frontier: Frontier, wants: Callable[[str, str], bool]
+    log: RelayLog,
+    start: RelayLocation,
+    head: RelayHead,
+    frontier: Frontier,
+    wants: Callable[[str, str], bool],
+    *,
+    lenient: bool = False,
 ) -> RenamedTables | None:
-    """Return the first of them between a place and a later one; None where there is none."""
+    """Return the first of them between a place and a later one; None where there is none. `lenient`: pass over a
+    statement that is not understood, because who reads the stream has all tables read again that it may be about.
+
+    Raises:
+        SchemaError: a statement renames something, and is not understood.
+    """
     for statement in statements_between(log, start, head.location):
-        moved = new_names(statement.query, statement.server)
+        try:
+            moved = new_names(statement.query, statement.server)
+        except SchemaError as error:
+            if not lenient:
+                raise
+            _log.warning("%s", error.message)
+            continue
         names = tuple(
             new
             for new, old in sorted(moved.items())

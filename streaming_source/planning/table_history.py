@@ -27,7 +27,7 @@ from streaming_source.schema.following import SchemaFollower, TableStep
 from streaming_source.schema.table_state import TableState, state_from_text, state_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.ddl import RelayStatement
@@ -62,7 +62,11 @@ class _Followed(NamedTuple):
 
 
 class TableHistory:
-    """One per query, called by one thread."""
+    """One per query, called by one thread.
+
+    `table_by_table`: a table whose earlier rows may have been read with later names is unknown from there on, instead
+    of ending the query: rows that do not name their columns are refused for it alone.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,9 @@ class TableHistory:
         *,
         declared: SchemaHistory | None = None,
         reread: Reread | None = None,
+        table_by_table: bool = False,
     ) -> None:
+        self._table_by_table = table_by_table
         self._tables = tables
         self._origin = origin
         self._changes = changes
@@ -86,6 +92,7 @@ class TableHistory:
         self._last: _Followed | None = None
         self._text: tuple[TableState, str] | None = None
         self._new_at: tuple[GtidPosition, frozenset[TableName]] = GtidPosition(), frozenset()
+        self._anew: tuple[tuple[GtidPosition, frozenset[TableName]], TableState] | None = None
 
     def starting(self, offset: SourceOffset) -> SourceOffset:
         """Return the first offset of a query, with what its tables look like there."""
@@ -95,6 +102,20 @@ class TableHistory:
             told = {name: self._declared.table(*name) for name in names if self._kept(name)}
             known = {name: table for name, table in told.items() if table is not None}
             state = replace(state, changes={**state.changes, **known})
+        self._remember(_at(offset), state)
+        return replace(offset, schema=self._stored(state))
+
+    def read_anew(self, offset: SourceOffset, names: Collection[TableName]) -> SourceOffset:
+        """Return the offset with these tables as the server has them now, because all their rows are read from there
+        on: what was known of them may be wrong, as behind an ALTER that is in no binlog.
+        """
+        if self._origin is None or self._origin.described or not self._table_by_table:
+            return offset
+        asked = offset.position, frozenset(names)
+        if self._anew is None or self._anew[0] != asked:
+            self._anew = asked, self._follower.anew(self._state(offset), names)
+            self._last = None
+        state = self._anew[1]
         self._remember(_at(offset), state)
         return replace(offset, schema=self._stored(state))
 
@@ -112,7 +133,9 @@ class TableHistory:
         state = self._state(start)
         for step in self._steps(log, start, place, head.location):
             error = self._out_of_order(log, step) or self._refusal(start, state, step)
-            if error is not None:
+            if error is not None and self._table_by_table:
+                _log.warning("%s", error.message)
+            elif error is not None:
                 head = log.at(step.location)
                 if head.position == start.position and not (start.highest and head.primary != start.primary):
                     raise error

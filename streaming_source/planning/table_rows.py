@@ -145,6 +145,11 @@ class SnapshotRows:
             self._ended_at = start
         return replace(start, snapshot=frontier)
 
+    @property
+    def asked(self) -> tuple[TableName, ...]:
+        """The tables that requests ask for, and whose rows are read from the next batch on."""
+        return () if self._asked is None else self._asked.tables
+
     def _due(self, start: SourceOffset) -> TablesAgain | None:
         """Return the requests that the batch behind an offset begins to follow; None for none.
 
@@ -221,7 +226,8 @@ class SnapshotRows:
         frontier = start.snapshot
         if frontier is None or frontier.finished:
             return head, None
-        found = first_rename(self._feed.log, begin, head, frontier, self._tables.wants)
+        wants, lenient = self._tables.wants, self._requests is not None
+        found = first_rename(self._feed.log, begin, head, frontier, wants, lenient=lenient)
         if found is None:
             return head, frontier
         _log.warning("%s took another name: reading what it holds now", ", ".join(map(".".join, found.names)))

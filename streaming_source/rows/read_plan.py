@@ -31,6 +31,7 @@ class ReadPlan:
     wide_sequence: bool = False  # sequence numbers as DECIMAL(20,0)
     schema: StructType | None = None  # of the query, where it is not our own
     origin: CatalogOrigin | None = None  # where the tables' catalog comes from; None: no server was asked
+    lenient: bool = False  # an error of one table does not end a task; only without columns
 
     @property
     def title(self) -> str:

@@ -61,7 +61,7 @@ def interpret_little(partition: ChangePartition) -> None:
 
 
 def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) -> OpenRange:
-    """Begin to decode a range of a partition; `walked` is told of all rows events of the binlog in it."""
+    """Begin to decode a range of a partition; `walked` is told of all rows events in it."""
     tables = tables_in(part.catalog, plan)
     if part.read is not None:
         tables = _reading(tables)
@@ -78,7 +78,7 @@ def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) 
         only=choice.groups,
         ends=part.ends,
         delivered=part.delivered,
-        walked=walked if part.read is None else None,
+        walked=walked,
     )
     if part.read is not None:
         from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does

@@ -166,6 +166,7 @@ def _new_decoder(plan: ReadPlan) -> RangeDecoder:
         geometry=plan.geometry,
         batch_rows=BATCH_ROWS,
         want_sql=plan.include_sql,
+        lenient=plan.lenient,
         reuse_buffers=True,  # Spark has written a batch to its socket when it asks for the next
     )
     output = None

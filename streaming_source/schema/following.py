@@ -75,17 +75,19 @@ class SchemaFollower:
                 below.state = step.state
         return steps
 
-    def anew(self, state: TableState) -> TableState:
-        """Return the state where it is not known what happened since: wanted tables as the server has them now, or
-        unknown.
+    def anew(self, state: TableState, names: Iterable[TableName] | None = None) -> TableState:
+        """Return the state where it is not known what happened since: tables as the server has them now, or unknown.
+
+        `names`: the tables; None: all that are wanted, and nothing is kept of others.
         """
-        names = sorted(filter(self.wants, {**self.catalog, **state.changes}))
-        changes: dict[TableName, TableSchema | None] = dict.fromkeys(names)
-        read_at: dict[TableName, GtidPosition] = {}
-        if self.reread is not None and names:
-            found, position = self.reread(names)
+        asked = sorted(filter(self.wants, {**self.catalog, **state.changes} if names is None else names))
+        changes: dict[TableName, TableSchema | None] = {} if names is None else dict(state.changes)
+        read_at: dict[TableName, GtidPosition] = {} if names is None else dict(state.read_at)
+        changes.update(dict.fromkeys(asked))
+        if self.reread is not None and asked:
+            found, position = self.reread(asked)
             changes.update(found)
-            read_at = dict.fromkeys(found, position)
+            read_at.update(dict.fromkeys(found, position))
         return replace(state, changes=changes, read_at=read_at)
 
     def _step(self, below: _Below, statement: RelayStatement) -> TableStep | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from replica.errors import ConfigError, ProtocolError, ReplicaError
+from replica.errors import ConfigError, PrerequisiteError, ProtocolError, ReplicaError
 from replica.rows.decode import records as d
 from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.faults import run_fault
@@ -32,7 +32,7 @@ from replica.rows.decode.kernel_walk import count_images
 from replica.rows.decode.open_ends import WHOLE, OpenEnds
 from replica.rows.decode.open_rows import OpenRows
 from replica.rows.decode.slots import SlotTable, TableCache
-from replica.rows.decode.worklist import worklist
+from replica.rows.decode.worklist import Worklist, worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter
 from replica.rows.scan import records as r
 from replica.rows.scan.blocks import EventBlock, event_blocks
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.errors import SchemaError
     from replica.rows.decode.batch import TableName
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.scan.windows import Passed
@@ -67,7 +68,8 @@ class DecodeOptions:
 
     `reuse_buffers`: each batch overwrites the one before, and each range its groups, for readers that are done with
     them when they ask for the next. `want_sql`: batches carry the text of their statement as the server logged it
-    (ANNOTATE_ROWS).
+    (ANNOTATE_ROWS). `lenient`: an error of a single table does not end the decoding: `CompiledTable.fault` and
+    `SlotTable.faults` tell of it. Only for output without columns.
     """
 
     shape: Shape = "envelope"
@@ -78,6 +80,7 @@ class DecodeOptions:
     batch_bytes: int = 2 << 20
     want_sql: bool = False
     reuse_buffers: bool = False
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_rows < 2 or self.batch_bytes < 1:
@@ -112,7 +115,7 @@ class RangeDecoder:
         columns = None if output is None else tuple(output)
         limits = (options.batch_rows, options.batch_bytes)
         self._options = options
-        self._tables = TableCache(resolver, columns, options.policy)
+        self._tables = TableCache(resolver, columns, options.policy, lenient=options.lenient)
         self._arena = Arena()
         self._records = RecordMemory() if options.reuse_buffers else None
         self._unreadable: int | None = None  # the group of the images that the last error is about
@@ -186,6 +189,29 @@ class RangeDecoder:
             walked(found, slots)
         return slots
 
+    def _worklist(
+        self,
+        found: Scan,
+        slots: SlotTable,
+        wanted: npt.NDArray[np.bool_] | None,
+        rows_before: int,
+        delivered: DeliveredKeys | None,
+    ) -> tuple[OpenRows | None, Worklist]:
+        if delivered is None:
+            return None, worklist(found, slots, wanted)
+        while True:
+            unfit: dict[int, SchemaError] | None = {} if self._options.lenient else None
+            open_rows = OpenRows(found, slots, delivered, rows_before, unfit)
+            if unfit:
+                slots.leave_out_faulty(unfit)
+                continue
+            try:
+                return open_rows, worklist(found, slots, wanted, open_rows)
+            except PrerequisiteError as error:
+                if not self._options.lenient or open_rows.refused is None:
+                    raise
+                slots.leave_out_faulty({open_rows.refused: error})
+
     def _decode(
         self,
         found: Scan,
@@ -197,8 +223,7 @@ class RangeDecoder:
     ) -> Iterator[ChangeBatch]:
         self._unreadable = None
         slots = self._slots(found, walked)
-        open_rows = None if delivered is None else OpenRows(found, slots, delivered, rows_before)
-        work, lengths = worklist(found, slots, wanted, open_rows)
+        open_rows, (work, lengths) = self._worklist(found, slots, wanted, rows_before, delivered)
         if not len(work):
             return
         slots.load(found, work)

@@ -38,6 +38,7 @@ from replica.rows.scan import records as r
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from replica.errors import SchemaError
     from replica.native.record import Records
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.frontier import DeliveredKeys
@@ -52,8 +53,17 @@ FIRST_FLAGS: Final = 1 << 12
 class OpenRows:
     """The rows of one range. `opened` marks the table maps of tables that are delivered in part."""
 
-    def __init__(self, found: Scan, slots: SlotTable, delivered: DeliveredKeys, rows_before: int) -> None:
-        """Leave out tables of which nothing is delivered; `rows_before`: of the first group, before the range."""
+    def __init__(
+        self,
+        found: Scan,
+        slots: SlotTable,
+        delivered: DeliveredKeys,
+        rows_before: int,
+        unfit: dict[int, SchemaError] | None = None,
+    ) -> None:
+        """Leave out tables of which nothing is delivered; `rows_before`: of the first group, before the range. `unfit`
+        takes the table maps that do not have the key of their tables, as with `RowKeys`.
+        """
         upto: dict[tuple[str, str], bytes] = {}
         columns: dict[tuple[str, str], tuple[ColumnSchema, ...]] = {}
         count = len(slots.records)
@@ -69,7 +79,9 @@ class OpenRows:
         self._found = found
         self._slots = slots
         self._rows_before = rows_before
-        self._keys = RowKeys(slots, columns.get)
+        self.refused: int | None = None
+        """The number of the table map whose rows `find` has refused."""
+        self._keys = RowKeys(slots, columns.get, unfit)
         self.opened = self._keys.asked
         self._frontiers: Records = np.zeros(count, FrontierRecord.dtype)
         self._upto = {name: np.frombuffer(key or b"\0", np.uint8) for name, key in upto.items()}
@@ -123,6 +135,7 @@ class OpenRows:
                 if status == MORE_FLAGS:
                     flags = np.concatenate((flags, np.empty_like(flags)))
             if status in (UNTOLD_KEY, PARTIAL_ROW):
+                self.refused = int(self._found.events[int(run["event"])]["slot"])
                 raise self._partial(status, run)
             if status != d.DONE:
                 raise run_fault(status, run, found, slots)

@@ -6,12 +6,14 @@ content holds for the life of the cache.
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.errors import ProtocolError
+from replica.errors import ProtocolError, ReplicaError, SchemaError
 from replica.native.arrays import address
 from replica.protocol.table_map import parse_table_map
 from replica.rows.decode.absent import AbsentColumns
@@ -21,13 +23,14 @@ from replica.rows.decode.records import SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.layout import ABSENT, RowLayout, compile_layout
+from replica.rows.tables.match import check_named
 from replica.rows.tables.plan import has_hidden_width, skip_column
 from replica.rows.tables.stored import StoredColumns
 from replica.rows.types.kinds import Kind
 from replica.rows.types.variant_metadata import variant_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.decode.arena import ColumnSet
     from replica.rows.scan.scan import Scan
+    from replica.rows.tables.plan import ColumnPlan
     from replica.rows.tables.target import TableResolver, TableTarget
     from replica.rows.types.types import OutputColumn, ValuePolicy
     from replica.schema.table import TableSchema
@@ -61,7 +65,10 @@ class SlotTemplate(NamedTuple):
 
 
 class CompiledTable:
-    """One distinct table map: its plans for walking and for decoding."""
+    """One distinct table map: its plans for walking and for decoding.
+
+    `fault`: the error that the rows of a wanted table would be refused with; only a lenient cache keeps one.
+    """
 
     def __init__(
         self,
@@ -69,7 +76,9 @@ class CompiledTable:
         target: TableTarget | None,
         output: Sequence[OutputColumn] | None,
         policy: ValuePolicy,
+        fault: ReplicaError | None = None,
     ) -> None:
+        self.fault = fault
         self.name = TableName(table_map.database, table_map.table)
         self.operations = target.operations if target else 0
         self.delivered = target.delivered & self.operations if target else 0
@@ -113,9 +122,13 @@ class CompiledTable:
         """
         if self._walk is None:
             schema = self.schema
-            if schema is not None and (schema.versioned or any(map(has_hidden_width, self._map.columns))):
+            plans: list[ColumnPlan] | None = None
+            if schema is not None and any(map(has_hidden_width, self._map.columns)):
                 plans = list(compile_layout(self._map, schema, (), self._policy).columns)
-            else:
+            elif schema is not None and schema.versioned:
+                with contextlib.suppress(SchemaError):  # it is said where the rows are decoded
+                    plans = list(compile_layout(self._map, schema, (), self._policy).columns)
+            if plans is None:
                 plans = [skip_column(column, column.name or "") for column in self._map.columns]
             self._walk = Template(plans, [-1] * len(plans), self._policy)
         return self._walk
@@ -194,12 +207,25 @@ class CompiledTable:
 
 
 class TableCache:
-    """Compiled tables by table map content."""
+    """Compiled tables by table map content.
 
-    def __init__(self, resolver: TableResolver, output: Sequence[OutputColumn] | None, policy: ValuePolicy) -> None:
+    `lenient`: an error of one table is kept as its `fault`, and does not end the walk over the others. Its rows are
+    stepped over if the table map tells how, and are not wanted otherwise. Only for output without columns.
+    """
+
+    def __init__(
+        self,
+        resolver: TableResolver,
+        output: Sequence[OutputColumn] | None,
+        policy: ValuePolicy,
+        *,
+        lenient: bool = False,
+    ) -> None:
+        assert not lenient or output == (), "rows of a table with a fault have no columns"  # noqa: S101
         self._resolver = resolver
         self._output = output
         self._policy = policy
+        self._lenient = lenient
         self._tables: dict[bytes, CompiledTable] = {}
 
     def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> CompiledTable:
@@ -210,12 +236,35 @@ class TableCache:
         return self._tables.get(content) or self._compiled(content, body, offset, mysql=mysql)
 
     def _compiled(self, content: bytes, body: memoryview, offset: int, *, mysql: bool) -> CompiledTable:
-        table_map = _parse(body, offset, mysql=mysql)
-        table = CompiledTable(table_map, self._resolver.resolve(table_map), self._output, self._policy)
+        table = self._made(body, offset, mysql=mysql)
         if len(self._tables) >= MAX_TABLES:
             del self._tables[next(iter(self._tables))]
         self._tables[content] = table
         return table
+
+    def _made(self, body: memoryview, offset: int, *, mysql: bool) -> CompiledTable:
+        table_map = _parse(body, offset, mysql=mysql)
+        try:
+            target = self._resolver.resolve(table_map)
+        except ReplicaError as error:
+            if not self._lenient:
+                raise
+            return CompiledTable(table_map, None, self._output, self._policy, error)
+        if target is None or not self._lenient:
+            return CompiledTable(table_map, target, self._output, self._policy)
+        return self._with_fault(table_map, target)
+
+    def _with_fault(self, table_map: TableMapEvent, target: TableTarget) -> CompiledTable:
+        """Compile a wanted table leniently."""
+        try:
+            if target.schema is None:
+                check_named(table_map)
+            compile_layout(table_map, target.schema, (), self._policy)
+        except SchemaError as error:
+            hidden = any(map(has_hidden_width, table_map.columns))  # then only a definition tells how long values are
+            bare = None if hidden else replace(target, schema=None)
+            return CompiledTable(table_map, bare, self._output, self._policy, error)
+        return CompiledTable(table_map, target, self._output, self._policy)
 
     def slots(self, found: Scan) -> SlotTable:
         data, maps = found.data.data, found.maps
@@ -264,6 +313,8 @@ class SlotTable:
         self.versioned = False  # whether history rows of any table of the worklist can be told
         self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
         self._keep: list[Records] = []
+        self.faults: dict[TableName, ReplicaError] = {}
+        """Tables whose rows are left out of the range because of an error; only those of a lenient cache."""
 
     def table(self, slot: int) -> CompiledTable:
         return self._tables[slot]
@@ -274,6 +325,13 @@ class SlotTable:
         self._masks[left_out] = 0
         self._selected[left_out] = self._delivered[left_out] = False
         self._everything = bool(self._selected.all())
+
+    def leave_out_faulty(self, errors: Mapping[int, ReplicaError]) -> None:
+        """Treat tables as not wanted, in this range and keep their errors, by the number of one of their table maps."""
+        for slot, error in errors.items():
+            self.faults.setdefault(self._tables[slot].name, error)
+        left_out = np.array([table.name in self.faults for table in self._tables], np.bool_)
+        self.leave_out(left_out)
 
     def take_halves(self, tables: npt.NDArray[np.bool_]) -> None:
         """Let updates of these tables count where inserts or deletes do: one half of them may be all that is meant.

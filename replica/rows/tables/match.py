@@ -9,6 +9,7 @@ no longer be trusted.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError, UnsupportedColumnError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 _TEMPORAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)
+_OWN = re.compile(r"row_start|row_end|DB_ROW_HASH_\d+")
 _HINT = "Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition."
 _STALE = "the table was changed after the rows were written, or the catalog was read before the change."
 
@@ -59,6 +61,61 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
                 hint=_HINT,
             )
     return list(expected)
+
+
+def check_named(table_map: TableMapEvent) -> None:
+    """Refuse a table map that does not name its columns, for a table that nothing else is known of.
+
+    Raises:
+        SchemaError: it does not.
+    """
+    if any(column.name is None for column in table_map.columns):
+        raise SchemaError(
+            f"the rows of {table_map.database}.{table_map.table} do not name their columns, and no definition of it is "
+            "known for them.",
+            hint=_HINT,
+        )
+
+
+def difference(table_map: TableMapEvent, schema: TableSchema, *, computed: bool = True) -> str:
+    """Return what a table map says otherwise than a definition, for a message; '' if they agree in all that both say.
+
+    Nothing is believed here: a column that only one of them has is a difference, whether the table map names its
+    columns or not. `computed`: generated columns have to be there, too.
+    """
+    if not all(column.name is not None for column in table_map.columns):
+        try:
+            catalog_columns(table_map, schema)
+        except SchemaError as error:
+            return error.message
+        return ""
+    declared = {column.name.casefold(): column for column in schema.columns}
+    wire = {(column.name or "").casefold(): column for column in table_map.columns}
+    for name, column in wire.items():
+        known = declared.get(name)
+        if known is None and not _is_own(column):
+            return f"its rows have a column {column.name}, which its definition has not."
+        if known is not None and (what := disagreement(column, known) or _labels(column, known)):
+            return f"its column {known.name} is {known.column_type}, and its {what} in the rows is another."
+    expected = {name: column for name, column in declared.items() if computed or not column.computed}
+    missing = [column.name for name, column in expected.items() if name not in wire and not column.hidden]
+    return f"its rows have no column {missing[0]}, which its definition has." if missing else ""
+
+
+def _is_own(column: ColumnDef) -> bool:
+    """Tell whether the server may have added a column to those that are declared: the row period, hashes of keys."""
+    return column.type in (ColumnType.TIMESTAMP2, ColumnType.LONGLONG) and _OWN.fullmatch(column.name or "") is not None
+
+
+def _labels(column: ColumnDef, schema: ColumnSchema) -> str:
+    """Return a word if the labels of an ENUM or SET differ, as far as they can be compared."""
+    if column.labels is None or schema.labels is None or column.collation in (None, BINARY):
+        return ""
+    try:
+        charset = charset_of(column.collation)
+    except UnsupportedColumnError:
+        return ""
+    return "" if tuple(map(charset.decode, column.labels)) == schema.labels else "list of labels"
 
 
 def _expected(wire: Sequence[ColumnDef], schema: TableSchema) -> list[ColumnSchema] | None:

@@ -18,6 +18,10 @@ RANGE: Final = "range"
 KNOWN: Final = "known"
 STATEMENT: Final = "statement"
 TOUCHED: Final = "touched"
+MAPS: Final = "maps"
+"""The table maps that the rows of a table were met with (`met_maps.py`)."""
+FAULT: Final = "fault"
+"""Why rows of a table are left out of the batch; NULL for nearly all."""
 COLUMNS: Final = (
     ("database", "STRING"),
     ("table", "STRING"),
@@ -28,6 +32,8 @@ COLUMNS: Final = (
     ("domains", "ARRAY<BIGINT>"),
     ("committed_us", "BIGINT"),
     (TOUCHED, "BIGINT"),
+    (MAPS, "BINARY"),
+    (FAULT, "STRING"),
     (KNOWN, "BINARY"),
     (RANGE, "BINARY"),
 )

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from streaming_source.mirroring.outlines.met_maps import MetMaps
 from streaming_source.mirroring.outlines.outline_columns import (
+    FAULT,
     KNOWN,
+    MAPS,
     RANGE,
     STATEMENT,
     TOUCHED,
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from replica.rows.decode.batch import ChangeBatch, TableName
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Scan
     from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
 
@@ -52,7 +57,7 @@ class _Outlined:
     def rows(self) -> int:
         return self.reads + self.changes
 
-    def row(self, name: TableName, known: bytes, size: int) -> dict[str, Any]:
+    def row(self, name: TableName, known: bytes, size: int, maps: MetMaps) -> dict[str, Any]:
         return {
             "database": name.database,
             "table": name.table,
@@ -63,7 +68,28 @@ class _Outlined:
             "domains": sorted(self.domains),
             "committed_us": self.committed * _SECOND_US if self.committed else None,
             KNOWN: known,
+            MAPS: pickle.dumps(maps.runs.get(name, [])),
+            FAULT: maps.left_out.get(name),
         }
+
+
+@dataclass(slots=True)
+class _Walks:
+    """The walks over a range: one, and one more for each XA transaction that was prepared before."""
+
+    touched: TouchedTables | None
+    maps: MetMaps
+    slots: list[SlotTable] = field(default_factory=list)
+
+    def __call__(self, found: Scan, slots: SlotTable) -> None:
+        if self.touched is not None:
+            self.touched.add(found, slots)
+        self.maps.walked(found, slots)
+        self.slots.append(slots)
+
+    def end(self) -> None:
+        for slots in self.slots:
+            self.maps.ended(slots)
 
 
 def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) -> Iterator[pa.RecordBatch]:
@@ -73,23 +99,30 @@ def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) ->
         ReplicaError: any of the decoder's errors, with the partition named in a note.
     """
     interpret_little(partition)
-    walked = replace(plan, shape="envelope", columns=(), schema=outline_schema())
+    walked = replace(plan, shape="envelope", columns=(), schema=outline_schema(), lenient=True)
     tables: dict[TableName, _Outlined] = {}
     statements: list[dict[str, Any]] = []
-    touched = TouchedTables()
+    touched, maps = TouchedTables(), MetMaps()
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
-            opened = open_range(part, walked, touched.add)
+            walks = _Walks(touched if part.read is None else None, maps)
+            opened = open_range(part, walked, walks)
             for changes in opened.decoded:
                 for _, found in opened.choice.before(changes):
                     statements += _statements(found)
-                _add(tables, changes, opened.choice.rows(changes), read=part.read is not None)
+                wanted = opened.choice.rows(changes)
+                _add(tables, changes, wanted, read=part.read is not None)
+                maps.add(changes, wanted, read=part.read is not None)
             for found in opened.choice.rest():
                 statements += _statements(found)
+            walks.end()
+    for name in maps.left_out:
+        tables.setdefault(name, _Outlined())
     catalog = plan.tables.catalog
     size = partition.size / max(1, sum(each.rows for each in tables.values()))
     rows = [
-        each.row(name, pickle.dumps(catalog.get(name)), int(size * each.rows)) for name, each in sorted(tables.items())
+        each.row(name, pickle.dumps(catalog.get(name)), int(size * each.rows), maps)
+        for name, each in sorted(tables.items())
     ]
     without = replace(plan, tables=replace(plan.tables, catalog={}))
     ranges = [{RANGE: pickle.dumps((number, partition, without))}] if rows or statements else []

@@ -35,6 +35,23 @@ def test_the_lag_is_by_the_primarys_clock() -> None:
     assert late.seconds == 60
 
 
+def test_a_session_that_sets_its_clock_ahead_hides_no_lag() -> None:
+    """SET timestamp: a group cannot have been committed after it came."""
+    lag = PrimaryLag()
+    future = head(at=NOW + 1_000_000)
+    assert lag.sample(sample(head=future, progress=progress())).seconds == 0
+    stalled = progress(state="connecting", last_receipt_at=NOW)
+    assert lag.sample(sample(NOW + 50, head=future, progress=stalled)).seconds == 50
+
+
+def test_a_session_that_sets_its_clock_back_makes_no_lag_longer_than_since_all_was_here() -> None:
+    lag = PrimaryLag()
+    first = answer(asked_at=NOW, answered_at=NOW, clock=NOW)
+    assert lag.sample(sample(head=head(at=NOW), answer=first, progress=progress())).seconds == 0
+    old = head("0-1-120", position=9500, at=NOW - 800_000_000)
+    assert lag.sample(sample(NOW + 5, head=old, progress=progress(last_receipt_at=NOW + 5))).seconds == 5
+
+
 def test_a_heartbeat_behind_the_newest_group_is_proof_of_having_all() -> None:
     lag = PrimaryLag()
     old = head(at=NOW - 100)

@@ -1,0 +1,83 @@
+"""Find the tables whose rows are changed under another table's name: the members of MERGE tables (MRG_MyISAM).
+
+In: the names under which a batch has rows events. Out: for each MERGE table among them its members, as the server says
+now. It is asked for names that are no tables of the mirror, at most every few minutes for the same ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DisconnectedError, ServerError
+from replica.handshake.ask import ask
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.schema.sql_tokens import tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from replica.config import Endpoint
+    from replica.handshake.registration import Steps
+    from replica.schema.known_tables import TableName
+    from streaming_source.options.source_options import SourceOptions
+
+ASK_EVERY_S: Final = 300.0
+"""What a name stands for may change: CREATE TABLE, or ALTER TABLE … UNION, of a table that is not selected."""
+_MERGES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE ENGINE = 'MRG_MyISAM'"
+
+_log = logging.getLogger(__name__)
+
+
+class MergeTables:
+    """One per start of a mirror."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._asked: dict[TableName, float] = {}
+        self._members: dict[TableName, tuple[TableName, ...]] = {}
+
+    def members(self, names: Collection[TableName]) -> dict[TableName, tuple[TableName, ...]]:
+        """Return the members of those of these tables that are MERGE tables."""
+        now = time.monotonic()
+        if any(now - self._asked.get(name, -ASK_EVERY_S) >= ASK_EVERY_S for name in names):
+            try:
+                self._members = asyncio.run(ask(self._options.connection, _members))
+            except (DisconnectedError, ServerError) as error:
+                _log.warning("the server was not asked for its MERGE tables: %s", error.message)
+                return {}
+            self._asked = dict.fromkeys([*self._asked, *names], now)
+        return {name: self._members[name] for name in names if name in self._members}
+
+
+def _members(_: Endpoint) -> Steps[dict[TableName, tuple[TableName, ...]]]:
+    rows = yield Query(_MERGES, (), MAX_CATALOG_BYTES)
+    found: dict[TableName, tuple[TableName, ...]] = {}
+    for database, table in rows:
+        name = (str(database), str(table))
+        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name)
+        try:
+            answer = yield Query(f"SHOW CREATE TABLE {quoted}")
+        except ServerError:  # gone since
+            continue
+        found[name] = members_of(str(answer[0][1]), name[0])
+    return found
+
+
+def members_of(sql: str, database: str) -> tuple[TableName, ...]:
+    """Return the members that SHOW CREATE TABLE of a MERGE table in a database lists."""
+    tokens = list(tokenize(sql))
+    begins = [number for number, token in enumerate(tokens) if token.upper == "UNION"]
+    if not begins:
+        return ()
+    found: list[list[str]] = [[]]
+    for token in tokens[begins[-1] + 3 :]:  # behind UNION=(
+        if token.kind == "symbol" and token.text == ")":
+            break
+        if token.kind == "symbol" and token.text == ",":
+            found.append([])
+        elif token.kind in ("name", "word"):
+            found[-1].append(token.text)
+    return tuple((parts[0], parts[1]) if len(parts) > 1 else (database, parts[0]) for parts in found if parts)

@@ -1,0 +1,62 @@
+"""Compare the definition that a mirror has of a table with what the rows of a micro-batch say of it.
+
+In: the table maps that rows were met with, the table's definition, places between which rows are taken. Out: why the
+rows are not of that definition; '' if they are. ALTER TABLE under sql_log_bin=0, and one that a server does not log,
+are in no statement of the stream: they show here, before a value is missing or stands under another name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from replica.protocol.table_map import parse_table_map
+from replica.rows.tables.match import difference
+
+if TYPE_CHECKING:
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.batch_facts import TableChanges
+    from streaming_source.mirroring.outlines.met_maps import Place
+
+_WITHOUT_ID: Final = bytes(8)
+"""The place of table id and flags in a TABLE_MAP."""
+
+
+def unreadable_rows(changes: TableChanges) -> str:
+    """Return why rows of a batch cannot be decoded; '' if all can."""
+    return changes.fault or next((met.fault for met in changes.maps if met.fault), "")
+
+
+def other_definition_of(
+    changes: TableChanges,
+    table: TableSchema,
+    *,
+    after: Place | None = None,
+    before: Place | None = None,
+    reads: bool = True,
+) -> str:
+    """Return why rows of a batch are not of a definition.
+
+    Args:
+        changes: what the batch has of the table.
+        table: the definition.
+        after: the place behind which changes are taken; None: from the first on.
+        before: the place before which they are taken; None: up to the last.
+        reads: whether rows that were read from the table are taken too.
+    """
+    if changes.fault is not None:
+        return changes.fault
+    for met in changes.maps:
+        inside = (after is None or met.last > after) and (before is None or met.first < before)
+        if not (reads if met.read else inside):
+            continue
+        why = met.fault or _difference(met.content, table, read=met.read)
+        if why:
+            return why
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _difference(content: bytes, table: TableSchema, *, read: bool) -> str:
+    """Compare a table map with a definition, once: they are the same in nearly all batches."""
+    return difference(parse_table_map(_WITHOUT_ID + content), table, computed=not read)

@@ -1,0 +1,101 @@
+"""The state of a table that cannot go on: the one place where an error of a table becomes its state.
+
+In: the table's row of the control table, an error. Out: the row of a suspended table, with its reason, and with a
+request to read it again if the fault may pass. A target whose table was being read again gets back the rows that it
+had before: a suspended table keeps its rows. What is no table's fault never comes here (`faults.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+
+from replica.errors import ReplicaError, SchemaError
+from streaming_source.mirroring.control_row import FAILED, NO_BATCH
+from streaming_source.mirroring.error_names import error_name, refused_row
+from streaming_source.mirroring.faults import SPARK_ERRORS, may_pass, told_by
+from streaming_source.mirroring.formats.choose import open_target
+from streaming_source.mirroring.full_disk import full_disk
+from streaming_source.mirroring.gone_targets import gone_error, is_target_there
+from streaming_source.mirroring.reread import MOST_TRIES, RESYNC, waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.control_row import ControlRow
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.table_work import TableWork
+
+LONGEST_ERROR: Final = 1000
+"""Characters of a reason in the control table."""
+
+_log = logging.getLogger(__name__)
+
+
+def suspended(
+    spark: SparkSession, row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None
+) -> ControlRow:
+    """Return the row of a table that does not go on, or not before it is read again because the fault may pass.
+
+    Args:
+        spark: the session of the batch.
+        row: the table before.
+        error: what went wrong.
+        number: the batch that the error is of, if the table is to be read again by itself.
+        why: the reason to show instead of the error's own text.
+    """
+    why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
+    _log.error("%s is suspended: %s", ".".join(row.name), why)
+    row = put_back(spark, row)
+    if number is not None and may_pass(error) and row.tries < MOST_TRIES:
+        return waiting(row, number, why, state=FAILED)
+    return row._replace(state=FAILED, waits_for=None, error=why)
+
+
+def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exception) -> ControlRow:
+    """Return the row of a table whose target could not be written: with the name of the error alone if its text may
+    have values that rules hide.
+    """
+    row, spark = work.row, work.part.spark
+    hides = settings.rule_of(row.name).hides
+    hint = RESYNC.format(table=".".join(row.name))
+    if isinstance(error, AnalysisException) and not is_target_there(spark, row):
+        return suspended(spark, row, gone_error(row, hint))
+    refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
+    if refused is not None:
+        return suspended(spark, row, SchemaError(refused, hint=hint))
+    if hides and isinstance(error, SPARK_ERRORS):
+        named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
+        return suspended(spark, row, error, work.part.number, why=str(SchemaError(named, hint=hint)))
+    full = full_disk(error, row.target)
+    why = None if full is None else str(full)
+    if isinstance(error, SPARK_ERRORS) and not may_pass(error):
+        told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
+        why = f"{told[: LONGEST_ERROR - len(hint) - 1]} {hint}"
+    return suspended(spark, row, error, work.part.number, why=why)
+
+
+def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
+    """Return the first row of a target that was emptied for a reading, with what it was before; `number`: the batch."""
+    if old.before is not None:
+        return row.with_before(old.before)
+    return row if old.batch == NO_BATCH else row.with_before((number, old))
+
+
+def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
+    """Give a target that was emptied for a reading the rows back that it had, and return the row that belongs to them.
+
+    It stays as it is if the format, or the storage, does not have them any more.
+    """
+    if row.before is None:
+        return row
+    number, old = row.before
+    try:
+        open_target(spark, row.target, number).go_back(old, number)
+    except (ReplicaError, *SPARK_ERRORS) as error:
+        _log.warning("%s cannot be put back to what it was before it was read again: %s", row.target, told_by(error))
+        return row
+    return old._replace(tries=row.tries, waits_for=row.waits_for, again=row.again)

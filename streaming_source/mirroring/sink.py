@@ -8,22 +8,20 @@ of them, or with the machine, ends the query; the batch then comes again.
 from __future__ import annotations
 
 import datetime as dt
-import logging
 from typing import TYPE_CHECKING
 
-from replica.errors import ConfigError, PrerequisiteError, ReplicaError, SchemaError
-from replica.schema.patterns import matcher
+from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
+from streaming_source.mirroring.beginnings import Beginnings, hidden_error
 from streaming_source.mirroring.cascading.cascades import Cascades
 from streaming_source.mirroring.catalog_check import CatalogCheck
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
-from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
+from streaming_source.mirroring.control import mirrored_tables, write_control
 from streaming_source.mirroring.control_row import CURRENT, DROPPED, NO_BATCH, READING, ControlRow
-from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, raise_fault
+from streaming_source.mirroring.faults import fault_of_all
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error
-from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.lag import MirrorLag
 from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.merge_tables import MergeTables
@@ -31,16 +29,14 @@ from streaming_source.mirroring.metrics import metrics_of
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
 from streaming_source.mirroring.sized_work import SizedWork
-from streaming_source.mirroring.source_tables import hidden, read_source_tables, unreadable
-from streaming_source.mirroring.statement_scope import statements_of, widen_views
-from streaming_source.mirroring.suspension import kept, suspended, suspended_by_work
+from streaming_source.mirroring.source_tables import hidden, unreadable
+from streaming_source.mirroring.statement_scope import statements_of
+from streaming_source.mirroring.suspension import suspended, suspended_by_work
 from streaming_source.mirroring.table_part import TablePart, kept_in
 from streaming_source.mirroring.table_work import TableWork
-from streaming_source.mirroring.targets import Targets
 from streaming_source.mirroring.versions import METADATA, commit_metadata
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
-from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.ruling.kept_rule import kept_rule
 
 if TYPE_CHECKING:
@@ -51,18 +47,9 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.source_tables import SourceTable, SourceTables
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.options.reading_options import ReadAgain
 
 QUERY_ID = "sql.streaming.queryId"
-_HIDDEN = (
-    "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
-    "the account."
-)
-_UNSETTLED = "it was altered each time that its definition was read."
-
-_log = logging.getLogger(__name__)
 
 
 class MirrorSink:
@@ -98,9 +85,10 @@ class MirrorSink:
             if is_there(self._rows.values(), number, end, self._settings.checkpoint):
                 return  # only Spark's own note of that is not
             spark.conf.set(METADATA, commit_metadata(mirror, number, str(end.position)))
+            beginnings = Beginnings(self._settings, spark, mirror, self._rows, number)
             if not self._rows:
-                self._begin(spark, mirror)
-            self._apply(batch, number, end)
+                beginnings.begin_all()
+            self._apply(batch, number, end, beginnings)
             self._first, self._end = False, end
             self._work.fit(spark, TargetSize(max((row.rows for row in self._rows.values()), default=0), 0))
             self._serve_repairs(spark, end)
@@ -116,45 +104,16 @@ class MirrorSink:
             )
         return rows
 
-    def _begin(self, spark: SparkSession, mirror: str) -> None:
-        """Make the targets of all tables that there are."""
-        assert self._rows is not None  # noqa: S101
-        names, checkpoint = self._settings.names, self._settings.checkpoint
-        make_control(spark, names.control, names.control_namespace, checkpoint)
-        found = read_source_tables(self._settings.options)
-        self._settings.names.check(found.tables, {})
-        targets = Targets(self._settings, spark, mirror)
-        at_once, items = self._settings.parallel, sorted(found.tables.items())
-
-        def begin(item: tuple[TableName, SourceTable]) -> ControlRow | Exception:
-            name, table = item
-            if table.unsettled:
-                return SchemaError(_UNSETTLED, hint=RESYNC.format(table=".".join(name)))
-            try:
-                return targets.begin(name, table, str(found.position))
-            except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
-                return error
-
-        made = side_by_side(spark, begin, items, at_once=at_once, name="mirror-begin")
-        outcomes = {name: one for (name, _), one in zip(items, made, strict=True)}
-        self._rows |= {name: one for name, one in outcomes.items() if isinstance(one, ControlRow)}
-        broken = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
-        fault = next(iter(broken.values()), None) if not self._rows else fault_of_all(broken.values(), written=1)
-        if fault is not None:
-            raise fault
-        for name, why in broken.items():
-            self._rows[name] = suspended(spark, targets.row(name, found.tables[name], str(found.position)), why)
-
     # -- one batch ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, batch: DataFrame, number: int, end: SourceOffset) -> None:
+    def _apply(self, batch: DataFrame, number: int, end: SourceOffset, beginnings: Beginnings) -> None:
         assert self._rows is not None  # noqa: S101
         batch.persist(kept_in(batch.sparkSession, self._settings))  # every action on it walks over the binlog again
         try:
             facts = look_through(batch)
-            begun = self._read_again(batch.sparkSession, number, end)
+            begun = beginnings.read_again(end, self._start_of(batch.sparkSession, number))
             self._refuse(batch.sparkSession, end)
-            self._meet_new(batch.sparkSession, number, facts)
+            beginnings.meet_new(facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
             rows = {**self._rows, **self._run(works)}
@@ -165,7 +124,7 @@ class MirrorSink:
         behind = self._lag.at(now, self._commit_times(facts), end)
         waited = {row.waits_for for row in self._rows.values()}
         for name in self._hidden(rows, end):
-            rows[name] = suspended(batch.sparkSession, rows[name], _hidden_error(name))
+            rows[name] = suspended(batch.sparkSession, rows[name], hidden_error(name))
         for name, row in rows.items():
             if row.live:
                 whole = _is_whole(row, end)
@@ -187,6 +146,12 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+
+    def _start_of(self, spark: SparkSession, number: int) -> SourceOffset | None:
+        """Return where a batch begins; None for the first one."""
+        if self._end is not None or not number:
+            return self._end
+        return end_of(spark, self._settings.checkpoint, number - 1)
 
     def _commit_times(self, facts: BatchFacts) -> list[tuple[dt.datetime | None, dt.datetime | None]]:
         assert self._rows is not None  # noqa: S101
@@ -234,14 +199,14 @@ class MirrorSink:
         write_control(spark, self._settings.names.control, self._rows.values())
 
     def _refuse(self, spark: SparkSession, end: SourceOffset) -> None:
-        """Suspend tables of which the stream brings no more rows: they cannot be read."""
+        """Stop tables of which the stream brings no more rows: they cannot be read."""
         assert self._rows is not None  # noqa: S101
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
                 self._rows[name] = suspended(spark, self._rows[name], PrerequisiteError(why))
 
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
-        """Suspend tables whose targets something else removed; an earlier try of a batch with statements may have."""
+        """Stop tables whose targets something else removed; an earlier try of a batch with statements may have."""
         assert self._rows is not None  # noqa: S101
         if not self._presence.due():
             return
@@ -263,7 +228,7 @@ class MirrorSink:
         return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
 
     def _doubt(self, spark: SparkSession, number: int, facts: BatchFacts, end: SourceOffset) -> None:
-        """Have tables read again of which the batch cannot have told everything."""
+        """Ask for the tables again of which the batch cannot have told everything."""
         assert self._rows is not None  # noqa: S101
         foreign = facts.touched.keys() - {row.name for row in self._rows.values() if row.live}
         why: dict[TableName, tuple[str, str]] = {}
@@ -285,7 +250,7 @@ class MirrorSink:
                 self._rows[name] = waiting(row, number, told, state=READING)
 
     def _refuse_unreadable(self, spark: SparkSession, waited: Collection[str | None]) -> None:
-        """Suspend tables that wait since this batch, and cannot be read: reading them would end the query."""
+        """Stop tables that wait since this batch, and cannot be read: reading them would end the query."""
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
@@ -321,129 +286,6 @@ class MirrorSink:
             name: result if isinstance(result, ControlRow) else suspended_by_work(self._settings, work, result)
             for name, (work, result) in done.items()
         }
-
-    def _read_again(self, spark: SparkSession, number: int, end: SourceOffset) -> set[TableName]:
-        """Make the targets new of tables whose rows are read again from this batch on, and return their names."""
-        assert self._rows is not None  # noqa: S101
-        names = set() if end.asked is None else set(end.asked.tables)
-        word = self._begun_word(spark, number, end)
-        if word is not None:
-            pattern = matcher(word.patterns)
-            names |= {name for name in self._rows if pattern.fullmatch(".".join(name))}
-        names &= self._rows.keys()
-        if not names:
-            return names
-        found = read_source_tables(self._settings.options)
-        unseen = set(hidden(self._settings.options, sorted(names - found.tables.keys())))
-        for name in sorted(names):
-            old = self._rows[name]
-            if name in unseen:
-                self._rows[name] = suspended(spark, old, _hidden_error(name))
-            elif name not in found.tables:
-                self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
-            else:
-                self._rows[name] = self._begun_again(spark, old, found, number, end, word)
-        return names
-
-    def _begun_again(
-        self,
-        spark: SparkSession,
-        old: ControlRow,
-        found: SourceTables,
-        number: int,
-        end: SourceOffset,
-        word: ReadAgain | None,
-    ) -> ControlRow:
-        """Begin the target of a table again, in the place of the one that it has, or had under another name."""
-        last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
-        targets = Targets(self._settings, spark, old.mirror, NewReading(last, number, end.position))
-        again = old.again if word is None else word.word
-        row = self._begun(targets, spark, old.name, found, number, again=again)
-        row = row._replace(tries=old.tries + 1)
-        return kept(row, old, number) if row.state == READING and row.waits_for is None else row
-
-    def _begun_word(self, spark: SparkSession, number: int, end: SourceOffset) -> ReadAgain | None:
-        """Return the option by which tables are read again from this batch on; None where none does.
-
-        Raises:
-            ConfigError: the batch is of an earlier start, with a word that this one does not have.
-        """
-        before = self._end
-        if before is None and number:
-            before = end_of(spark, self._settings.checkpoint, number - 1)
-        asked = self._settings.options.snapshot_again
-        if end.again is None or (before is not None and before.again == end.again):
-            return None
-        if asked is not None and asked.word == end.again:
-            return asked
-        if before is None:
-            return None  # all tables are read from the first batch on
-        raise ConfigError(
-            f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
-            "mirror does not say which.",
-            hint="Start it once more with that option as it was then, until the batch is done.",
-        )
-
-    def _meet_new(self, spark: SparkSession, number: int, facts: BatchFacts) -> None:
-        """Make targets for tables of the batch that the mirror does not know: they were made since."""
-        assert self._rows is not None  # noqa: S101
-        new = sorted(facts.tables.keys() - self._rows.keys())
-        if not new:
-            return
-        found = read_source_tables(self._settings.options)
-        mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
-        targets = Targets(self._settings, spark, mirror)
-        for name in new:
-            if name in found.tables:
-                self._rows[name] = self._begun(targets, spark, name, found, number)
-            elif (fault := facts.tables[name].fault) is not None:
-                _log.error("%s is not mirrored: %s", ".".join(name), fault)
-        widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
-
-    def _begun(
-        self,
-        targets: Targets,
-        spark: SparkSession,
-        name: TableName,
-        found: SourceTables,
-        number: int,
-        *,
-        again: str | None = None,
-    ) -> ControlRow:
-        """Begin a target; a table that cannot have one is suspended, or waits if that passes: a table that had the
-        target may be renamed in this batch.
-        """
-        table, position = found.tables[name], str(found.position)
-        row = targets.row(name, table, position, again=again)
-        holder = next((one for one in self._sharing(name) if _holds(one)), None)
-        if holder is not None and holder.name in found.tables:
-            return suspended(spark, row, self._settings.names.meeting(holder.name, name))
-        if holder is not None:
-            return waiting(row, number, f"it takes the target of {'.'.join(holder.name)}.", state=READING)
-        if table.unsettled:
-            return waiting(row, number, _UNSETTLED, state=READING)
-        try:
-            return targets.begin(name, table, position, again=again)
-        except (ReplicaError, *SPARK_ERRORS) as error:
-            raise_fault(error, written=0)
-            return suspended(spark, row, error)
-
-    def _sharing(self, name: TableName) -> list[ControlRow]:
-        """Return the rows of other tables with the target of a name: names that differ by case alone share one."""
-        assert self._rows is not None  # noqa: S101
-        key = self._settings.names.key(name)
-        return [row for row in self._rows.values() if row.name != name and self._settings.names.key(row.name) == key]
-
-
-def _holds(row: ControlRow) -> bool:
-    """Tell whether a table has its target: one that waits for its first reading does not, and one that is dropped
-    leaves it.
-    """
-    return row.state != DROPPED and (row.live or row.batch != NO_BATCH)
-
-
-def _hidden_error(name: TableName) -> ConfigError:
-    return ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name)))
 
 
 def _is_read(name: TableName, end: SourceOffset) -> bool:

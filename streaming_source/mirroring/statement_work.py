@@ -134,7 +134,7 @@ class StatementWork:
             self._part.merge(rows.where(~change | before))
 
     def _compare(self, number: int) -> None:
-        """Have the table read again if its rows between two statements are not of its definition there: those before
+        """Ask for the table again if its rows between two statements are not of its definition there: those before
         the statement of a number, or behind all.
         """
         if not self._row.live:

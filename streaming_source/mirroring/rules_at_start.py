@@ -7,6 +7,7 @@ made by, unless the table is read again.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 
+_log = logging.getLogger(__name__)
+
 
 def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
-    """Refuse rules that cannot be followed from here on.
+    """Refuse rules that cannot be followed from here on. A table that was made while the mirror was stopped, and does
+    not allow its rule, does not keep the others from starting.
 
     Raises:
         ConfigError: a rule, or the key of the hashes, cannot be.
@@ -43,13 +47,16 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
     if not settings.rules.given:
         return
     found = read_source_tables(settings.options).tables
-    wrong = []
+    wrong: list[str] = []
     for name, table in sorted(found.items()):
         if name not in rows or name in again:  # of the others, the stream tells what became of their columns
             try:
                 checked_rule(spark, table.definition, table.keys, settings)
             except ConfigError as error:
-                wrong.append(str(error))
+                if rows and name not in again:  # it is suspended when the stream brings it, and the others go on
+                    _log.error("%s", error)
+                else:
+                    wrong.append(str(error))
     if wrong:
         raise ConfigError("\n".join(wrong[:_SHOWN]))
     _check_used(settings, {*found, *rows})

@@ -213,7 +213,7 @@ def test_what_is_hidden_is_in_no_file_of_the_mirror_and_in_no_line_of_its_log(
     assert [path for path in found if not path.startswith(relay)] == []
     assert any(path.startswith(relay) for path in found)  # the server's own bytes
     log = "".join(capfd.readouterr())
-    assert "b is set aside" in log
+    assert "b is suspended" in log
     assert "MARKER" not in log
 
 

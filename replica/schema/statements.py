@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
 _FIRST = re.compile(
-    rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)(?:CREATE|ALTER|DROP|RENAME|SET|/\*M?!)",
+    rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)(?:CREATE|ALTER|DROP|RENAME|REPAIR|SET|/\*M?!)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -37,6 +37,7 @@ class Verb(Enum):
     ALTER_SEQUENCE = auto()
     DROP_TABLES = auto()
     RENAME_TABLES = auto()
+    REPAIR_TABLES = auto()
     CREATE_DATABASE = auto()
     ALTER_DATABASE = auto()
     DROP_DATABASE = auto()
@@ -45,7 +46,7 @@ class Verb(Enum):
 
 TableNames = tuple[tuple[str, str], ...]
 
-ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX)
+ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX, Verb.REPAIR_TABLES)
 """What leaves the columns of a table as they were."""
 
 
@@ -77,7 +78,7 @@ def read_statement(text: str, session: StatementContext) -> Statement | None:
 
 
 def read_head(text: str, session: StatementContext) -> Statement | None:
-    """Return the statement's head, also of TRUNCATE, CREATE INDEX and DROP INDEX."""
+    """Return the statement's head, also of TRUNCATE, CREATE INDEX, DROP INDEX and REPAIR TABLE."""
     head = _head(text, session)
     if head is not None and session.uses_temporary and head.verb in (Verb.ALTER_TABLE, *ROWS_OR_INDEXES):
         return replace(head, temporary=True)
@@ -87,7 +88,7 @@ def read_head(text: str, session: StatementContext) -> Statement | None:
 def _head(text: str, session: StatementContext) -> Statement | None:  # noqa: PLR0911  (one for each verb)
     database = session.database
     tokens = open_statement(text, session)
-    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "USE", "TRUNCATE")
+    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "REPAIR", "USE", "TRUNCATE")
     match verb:
         case "CREATE":
             return _index(tokens, database, Verb.CREATE_INDEX) or _create(tokens, database)
@@ -97,6 +98,8 @@ def _head(text: str, session: StatementContext) -> Statement | None:  # noqa: PL
             return _index(tokens, database, Verb.DROP_INDEX) or _drop(tokens, database)
         case "RENAME" if tokens.accept_any("TABLE", "TABLES"):
             return Statement(verb=Verb.RENAME_TABLES, tokens=tokens, tables=_renamed(tokens, database))
+        case "REPAIR":
+            return _repair(tokens, database)
         case "USE":
             return Statement(verb=Verb.USE, tokens=tokens, database=tokens.stored_name())
         case "TRUNCATE":
@@ -196,6 +199,17 @@ def _drop(tokens: Tokens, database: str) -> Statement | None:
     return Statement(
         verb=Verb.DROP_TABLES, tokens=tokens, tables=tuple(tables), temporary=temporary, conditional=conditional
     )
+
+
+def _repair(tokens: Tokens, database: str) -> Statement | None:
+    """Read REPAIR TABLE, which removes rows that are damaged."""
+    tokens.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if not tokens.accept_any("TABLE", "TABLES"):
+        return None
+    tables = [tokens.table_name(database)]
+    while tokens.accept(","):
+        tables.append(tokens.table_name(database))
+    return Statement(verb=Verb.REPAIR_TABLES, tokens=tokens, tables=tuple(tables))
 
 
 def _renamed(tokens: Tokens, database: str) -> TableNames:

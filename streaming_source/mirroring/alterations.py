@@ -137,6 +137,8 @@ def _asked(  # noqa: PLR0911  (one for each kind)
             return Dropped()
         case Verb.CREATE_DATABASE if statement.or_replace:
             return Dropped()
+        case Verb.REPAIR_TABLES:
+            return NotInRows("it removes rows that are damaged.", "onAlter")
         case Verb.RENAME_TABLES:
             return _moved({new: old for old, new in pairs(statement.tables)}, name, before)
         case Verb.CREATE_TABLE:

@@ -49,17 +49,15 @@ def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
     change = effect.alteration
     if change is None:
         return before
-    found = {column: default for column, default in before.items() if column.casefold() not in change.dropped}
-    for column in list(found):
+    found: Defaults = {}
+    for column, default in before.items():
         key = column.casefold()
-        if key in change.changed:
-            del found[column]
-        elif key in change.renamed:
-            found[change.renamed[key]] = found.pop(column)
-        elif key in change.defaults:
-            found[column] = _written(change.defaults[key])
+        if key not in change.dropped and key not in change.changed:
+            written = change.defaults.get(key)
+            found[change.renamed.get(key, column)] = _written(written) if key in change.defaults else default
     for item in [*change.changed.values(), *(item for old, item in change.added if old is None)]:
-        found.setdefault(item.column.name, _declared(item))
+        if not item.column.computed:
+            found.setdefault(item.column.name, _declared(item))
     return found
 
 

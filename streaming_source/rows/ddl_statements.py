@@ -1,4 +1,4 @@
-"""The tables or databases that a statement of the binlog defines, changes, empties or removes.
+"""The tables or databases that a statement of the binlog defines, changes, repairs, empties or removes.
 
 In: a `QueryEvent` as the server logs it. Out: the names in the statement's order, each once; a database that is named
 as such has no table. Names without a database are those of the session's. What defines no table (data, views, routines,
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from replica.schema.session import ServerRules
 
 _COMMENT: Final = rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)"
-_FIRST: Final = re.compile(_COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL)
+_FIRST: Final = re.compile(
+    _COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL
+)
 """Most statements are none of these, and need no lexer."""
 _ON_TABLES: Final = re.compile(
-    r"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE)\s(?:\s*(?:OR|REPLACE|ONLINE|IGNORE|UNIQUE|FULLTEXT|SPATIAL)\s)*"
+    r"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE)\s(?:\s*(?:OR|REPLACE|ONLINE|IGNORE|LOCAL|UNIQUE|FULLTEXT|SPATIAL)\s)*"
     r"\s*(?:TABLES?|SEQUENCE|INDEX|DATABASE|SCHEMA)\b",
     re.IGNORECASE,
 )

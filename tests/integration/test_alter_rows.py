@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import struct
 from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,7 +119,9 @@ def _value(value: Any, kind: str) -> Any:
         return None
     if kind.startswith("DECIMAL") or kind in ("BIGINT", "INT", "SMALLINT", "TINYINT", "BOOLEAN"):
         return Decimal(int.from_bytes(value, "big") if isinstance(value, bytes) else str(value))
-    if kind in ("FLOAT", "DOUBLE"):
+    if kind == "FLOAT":
+        return struct.unpack("f", struct.pack("f", float(value)))[0]
+    if kind == "DOUBLE":
         return float(value)
     if kind.startswith(("TIMESTAMP", "DATE")):
         day, _, time = str(value).partition(" ")

@@ -105,6 +105,7 @@ def test_what_a_target_can_follow(sql: str, actions: tuple[TargetAction, ...]) -
         ("ALTER IGNORE TABLE orders ADD UNIQUE KEY (name)", "may remove rows", "onAlter"),
         ("ALTER ONLINE IGNORE TABLE orders ADD c INT", "may remove rows", "onAlter"),
         ("ALTER TABLE orders ENGINE=BLACKHOLE", "may change rows", "onAlter"),
+        ("REPAIR NO_WRITE_TO_BINLOG TABLE other, orders QUICK", "damaged", "onAlter"),
         ("ALTER TABLE orders MODIFY id", "ends too early", "onAlter"),
         ("ALTER TABLE orders DROP PARTITION p1", "partitions", "onTruncate"),
         ("ALTER TABLE orders TRUNCATE PARTITION p1", "partitions", "onTruncate"),

@@ -44,6 +44,7 @@ QUICK = 150
 SHOWN = 12
 """Cases in a message."""
 MANY = int(os.environ.get("ALTERS", "3000"))
+_FLOATS = {"FLOAT": "f", "DOUBLE": "d"}
 _BITS = {"ANSI_QUOTES": 4, "NO_BACKSLASH_ESCAPES": 1 << 20, "ORACLE": 1 << 9 | 4, "REAL_AS_FLOAT": 1}
 """Modes that give words another meaning, as a QUERY event has them."""
 
@@ -119,10 +120,8 @@ def _value(value: Any, kind: str) -> Any:
         return None
     if kind.startswith("DECIMAL") or kind in ("BIGINT", "INT", "SMALLINT", "TINYINT", "BOOLEAN"):
         return Decimal(int.from_bytes(value, "big") if isinstance(value, bytes) else str(value))
-    if kind == "FLOAT":
-        return struct.unpack("f", struct.pack("f", float(value)))[0]
-    if kind == "DOUBLE":
-        return float(value)
+    if kind in _FLOATS:
+        return struct.unpack(_FLOATS[kind], struct.pack(_FLOATS[kind], float(value)))[0]
     if kind.startswith(("TIMESTAMP", "DATE")):
         day, _, time = str(value).partition(" ")
         try:

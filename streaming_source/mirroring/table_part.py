@@ -105,7 +105,8 @@ class TablePart:
 
     def reads(self) -> DataFrame:
         """Return the rows that were read, with no more than is appended."""
-        if self.columns is None or not self.mode.appends_values or not by_name_alone(self.row.name):
+        values = self.mode.appends_values and by_name_alone(self.row.name)
+        if self.columns is None or not values or self.facts.partial:  # values alone do not say what images lack
             return self.rows().where("op = 'read'")
         return values_read(self.batch, self.row.name, self.columns, self.facts, wide_sequence=self._wide)
 

@@ -46,13 +46,13 @@ def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetC
     """End all rows of a target, and give it these columns."""
     target.go_back(reading.row, reading.batch)
     if reading.row.names is not None:
-        target.rename(_there(reading.row.names, columns, own_columns(reading.row.mode)))
+        target.rename(names_there(reading.row.names, columns, own_columns(reading.row.mode)))
     target.alter(columns)
     mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading))
     target.finish(1)
 
 
-def _there(
+def names_there(
     names: Mapping[str, str], columns: Sequence[TargetColumn], own: Sequence[TargetColumn]
 ) -> dict[str, str | None]:
     """Return what the columns of a target are called in it; None: it does not have them. `names`: what those of its

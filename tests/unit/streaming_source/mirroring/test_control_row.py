@@ -51,3 +51,10 @@ def test_a_row_of_an_earlier_version_does_not_know_its_foreign_keys() -> None:
     assert row().missed is None
     named = row()._replace(definition=row().definition.replace('"lines"', '"cascades"'), source_table="cascades")
     assert named.cascades is None
+
+
+def test_names_in_the_target_stay_with_the_definition() -> None:
+    assert row().names is None
+    named = row().with_names({"title": "name"})
+    assert named.names == {"title": "name"}
+    assert named.defined(table(), {"n": "2"}).names == {"title": "name"}

@@ -76,10 +76,11 @@ def _changes_rows(statement: Logged) -> bool:
 
 
 def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:
-    """Return the tables that a statement may have changed, or its database."""
+    """Return the tables that a statement may have changed, by each name that may be theirs, or its database."""
     changed = changed_tables(statement, tables.server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return []
     if not changed.tables:
         return [Named(statement.database, "")]
-    return [Named(*name) for name in dict.fromkeys(changed.tables)]
+    spelled = (Named(*name) for written in changed.tables for name in tables.spelled(written))
+    return list(dict.fromkeys(spelled))

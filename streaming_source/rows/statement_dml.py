@@ -57,7 +57,9 @@ def changed_selection(
     found = [
         ".".join(name)
         for name in changed.tables
-        if name not in delivered and tables.wants(*name) and not temporary.means(statement, name)
+        if name not in delivered
+        and any(tables.wants(*one) for one in tables.spelled(name))
+        and not temporary.means(statement, name)
     ]
     return tuple(found) or None
 

@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from replica.schema.naming import lowered
 from replica.schema.patterns import matcher
 from replica.schema.session import ANY_SERVER, ServerRules
 from replica.schema.shadows import is_shadow
@@ -65,6 +66,13 @@ class SelectedTables:
         if not matcher(self.patterns).fullmatch(name) or self._excludes(name):
             return False
         return self.shadows or not is_shadow(database, table, self.patterns)
+
+    def spelled(self, name: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the names that a name of a statement may stand for: of a server that was not asked, no binlog tells
+        whether it stores names in small letters.
+        """
+        small = (lowered(name[0]), lowered(name[1]))
+        return (name,) if small == name or self.server != ANY_SERVER else (name, small)
 
     def wants_database(self, database: str) -> bool:
         """Tell whether any table of a database could be asked for."""

@@ -53,8 +53,8 @@ class KeptKeys:
             return
         for name, now in ask_keys(self._options, wanted).items():
             row = rows[name]
-            texts = [one.effect.sql for table in (name, *_parents(row)) for one in said.get(table, ())]
-            keys = keys_behind(row.cascades, now, texts)
+            effects = [one.effect for table in (name, *_parents(row)) for one in said.get(table, ())]
+            keys = keys_behind(row.cascades, now, effects)
             if keys != row.cascades:
                 _tell_of_foreign(name, keys, rows)
             rows[name] = row.with_cascades(keys)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import ServerError
+from replica.errors import SchemaError, ServerError
 from replica.handshake.ask import ask
 from replica.handshake.registration import Query
+from replica.schema.naming import column_key
+from replica.schema.statements import Verb
 from replica.table_reader.cascades import QUOTED, Cascade, ask_cascades
 from replica.table_reader.select_list import quoted
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint
     from replica.handshake.registration import Steps
+    from replica.schema.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
 
@@ -51,20 +55,42 @@ def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableNa
     return found
 
 
-def keys_behind(known: Sequence[Cascade] | None, now: Sequence[Cascade], texts: Iterable[str]) -> tuple[Cascade, ...]:
+def keys_behind(
+    known: Sequence[Cascade] | None, now: Sequence[Cascade], statements: Iterable[StatementEffect]
+) -> tuple[Cascade, ...]:
     """Return the keys of a table behind statements on it or its parents; `now`: as the server has them."""
     if known is None:
         return tuple(now)
-    told = " ".join(texts).casefold()
+    told = [_told(one) for one in statements]
+    named = {name for one in told for name in one.names}
     there = {key.constraint: key for key in now}
-    kept = [there.pop(key.constraint, key) for key in known if key.constraint in there or _stays(key, told)]
-    added = [key for key in there.values() if "references" in told or key.constraint.casefold() in told]
+    kept = []
+    for key in known:
+        stays = column_key(key.constraint) not in named and not any(one.removes for one in told)
+        if key.constraint in there or stays:  # one that the server has no more may have gone by a later statement
+            kept.append(there.pop(key.constraint, key))
+    refers = any(one.refers for one in told)
+    added = [key for key in there.values() if refers or column_key(key.constraint) in named]
     return (*kept, *added)
 
 
-def _stays(key: Cascade, told: str) -> bool:
-    """Tell whether a key that the server has no more went by none of these statements, but by a later one."""
-    return key.constraint.casefold() not in told and "drop table" not in told and "create or replace" not in told
+class _Told(NamedTuple):
+    """The part of a statement that may be about foreign keys. `names`: as they are compared."""
+
+    names: frozenset[str]
+    refers: bool
+    removes: bool
+
+
+def _told(statement: StatementEffect) -> _Told:
+    try:
+        head, tokens = statement.head, statement.tokens
+    except SchemaError:  # it may be about any key
+        names = frozenset(map(column_key, re.findall(r"[\w$]+", statement.sql)))
+        return _Told(names, refers=True, removes=True)
+    removes = head is not None and (head.verb in (Verb.DROP_TABLES, Verb.DROP_DATABASE) or head.or_replace)
+    names = frozenset(column_key(token.text) for token in tokens if token.kind != "symbol")
+    return _Told(names, "REFERENCES" in statement.words, removes)
 
 
 def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, tuple[Cascade, ...]]:

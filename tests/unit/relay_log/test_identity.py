@@ -18,6 +18,7 @@ from replica.relay_log.identity import (
     Identity,
     read_identity,
     source_of,
+    stores_lower_case,
     take_identity,
     write_identity,
 )
@@ -156,6 +157,16 @@ def test_changes_of_server_are_not_endlessly_many_and_survive_a_restart(tmp_path
     assert source_of(tmp_path, 2 * MAX_SOURCES) == str(2 * MAX_SOURCES - 1)
     (tmp_path / IDENTITY_NAME).write_text("?")
     assert source_of(tmp_path, 1) is None
+
+
+def test_whether_the_primary_stores_names_in_small_letters(tmp_path: Path) -> None:
+    assert not stores_lower_case(tmp_path)
+    write_identity(tmp_path, Identity(7, "daemon"))
+    assert not stores_lower_case(tmp_path)
+    write_identity(tmp_path, Identity(7, "daemon", lower_case=True))
+    assert stores_lower_case(tmp_path)
+    (tmp_path / IDENTITY_NAME).write_text("?")
+    assert not stores_lower_case(tmp_path)
 
 
 def test_an_identity_from_before_sources_were_noted_is_read(tmp_path: Path) -> None:

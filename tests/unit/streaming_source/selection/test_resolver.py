@@ -9,6 +9,7 @@ import pytest
 
 from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.target import TableTarget
+from replica.schema.session import ServerRules
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
@@ -57,6 +58,14 @@ def test_rows_of_a_hidden_table_are_refused_unless_they_name_their_columns_or_it
     assert tables.resolve(rows("shop.lines", "a", "b")) is not None
     assert tables.resolve(rows("shop.orders", None)) is not None
     assert tables.resolve(rows("crm.x", None)) is not None
+
+
+def test_a_name_of_a_statement_is_as_the_server_stores_it_or_both_where_no_server_was_asked() -> None:
+    files = SelectedTables(("shop.*",), {})
+    assert files.spelled(("shop", "Orders")) == (("shop", "Orders"), ("shop", "orders"))
+    assert files.spelled(("shop", "orders")) == (("shop", "orders"),)
+    asked = SelectedTables(("shop.*",), {}, server=ServerRules(110_803))
+    assert asked.spelled(("shop", "Orders")) == (("shop", "Orders"),)
 
 
 def selected(**options: str) -> SelectedTables:

@@ -91,6 +91,7 @@ def test_it_is_one_line_of_json(tmp_path: Path) -> None:
             }
         ],
         "sources": [[3, "5f"]],
+        "lower_case": False,
     }
 
 

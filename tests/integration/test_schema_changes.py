@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import ColumnsAddedError, ConfigError, SchemaError
+from tests.fixtures.mariadb import MariaDb
 from tests.integration.schema_stream import Stream, Tables, changing_tables, rows
 from tests.integration.test_xa import end
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server
 
@@ -254,3 +254,27 @@ def test_many_tables_are_kept_in_files_beside_the_checkpoint(tables: Tables, tmp
     with pytest.raises(ConfigError, match=f"{kept}: it is not what was written there"):
         torn.replay(start, again.at)
     torn.stop()
+
+
+def test_statements_of_a_server_that_stores_names_in_small_letters(tmp_path: Path) -> None:
+    """Two ALTERs under sql_mode=ORACLE with rows between, read after both, where no row names its columns."""
+    with MariaDb("10.11", "--lower-case-table-names=1", "--binlog-row-metadata=NO_LOG") as server:
+        server.add_user()
+        tables = Tables(server, "capitals")
+        tables.run("CREATE TABLE Old (id INT PRIMARY KEY, a INT)", "CREATE TABLE GONE (id INT PRIMARY KEY, b INT)")
+        stream = Stream(server, tmp_path, tables.start, tables="capitals.*")
+        stream.begin()
+        tables.insert("old", 1, a=1)
+        tables.run("ALTER TABLE OLD ADD Later VARCHAR(9) FIRST")
+        tables.insert("OLD", 2, a=2, Later="x")
+        tables.run("SET sql_mode = ORACLE", "ALTER TABLE Old ADD d DATE FIRST, ADD t VARCHAR2(9)")
+        tables.insert("old", 3, a=3, t="y")
+        tables.run("SET sql_mode = ORACLE", "ALTER TABLE oLD ADD n NUMBER(5,1) FIRST, DROP COLUMN d")
+        tables.insert("old", 4, a=4, t="z")
+        tables.insert("gone", 4, b=4)
+        tables.run("SET STATEMENT lock_wait_timeout=5 FOR RENAME TABLE OLD TO New, Gone TO old")
+        tables.insert("old", 5, b=5)
+        stream.read(tables.insert("NEW", 6, a=6))
+        stream.stop()
+    seen = {gtid: (table.lower(), _shown(row)) for gtid, (table, row) in tables.seen.items()}
+    assert {gtid: (table, _shown(row)) for gtid, (table, row) in stream.seen.items()} == seen

@@ -19,6 +19,7 @@ from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.second_look import second_looks
 from streaming_source.auditing.sources import position_now, source_options, value_policy
 from streaming_source.auditing.targets import as_table
+from streaming_source.driver.own_session import own_session
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.ruling.hash_key import read_hash_key
 
@@ -93,6 +94,7 @@ def audit(
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
         if not isinstance(value, int) or not 1 <= value <= most:
             raise ConfigError(f"{name}={value} is not a number from 1 to {most}.")
+    spark = own_session(spark)
     compared = Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
     if mirror is not None:
         if tables is not None or at is not None:

@@ -7,6 +7,7 @@ and types that may hold other values.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -113,16 +114,15 @@ def time_text(column: Column, field: StructField) -> Column:
 
     declared = _FRACTION.search((field.metadata or {}).get(_DECLARED, ""))
     digits = int(declared[1]) if declared else 0
-    name = identifier(field.name)
 
     def part(unit: str) -> Column:
-        return f.expr(f"abs(extract({unit} FROM {name}))")
+        return f.abs(f.extract(f.lit(unit), column))
 
     hours = part("DAY") * 24 + part("HOUR")
     seconds = (part("SECOND") * 1_000_000).cast("bigint")
     micros = f.lpad((seconds % 1_000_000).cast("string"), 6, "0")
     texts = [
-        f.when(f.expr(f"{name} < INTERVAL '0' SECOND"), f.lit("-")).otherwise(f.lit("")),
+        f.when(column < f.lit(dt.timedelta(0)), f.lit("-")).otherwise(f.lit("")),
         f.when(hours < 100, f.lpad(hours.cast("string"), 2, "0")).otherwise(hours.cast("string")),
         f.lit(":"),
         f.lpad(part("MINUTE").cast("string"), 2, "0"),

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
+from streaming_source.driver.own_session import in_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
     from pyspark.errors import AnalysisException
 
     if hasattr(given, "schema") and hasattr(given, "select"):
-        return ReadTarget("DataFrame", None, given)
+        return ReadTarget("DataFrame", None, in_session(spark, given))
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(
             f"the copy of {table} is neither a table's name, nor a path, nor a DataFrame.",

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
 from streaming_source.mirroring.compiled_classes import keep_compiled_classes
 from streaming_source.mirroring.control import mirrored_tables
@@ -111,10 +112,11 @@ def mirror(
     _check_session()
     settings.format.check_session(spark)
     keep_compiled_classes(spark)
-    for row in _checked_rows(spark, settings):
+    own = own_session(spark)
+    for row in _checked_rows(own, settings):
         if row.waits_for is not None:
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
-    check_rules(spark, settings)
+    check_rules(own, settings)
     from streaming_source.mirroring.outlines.outline_source import OutlineSource
     from streaming_source.mirroring.sink import MirrorSink
 
@@ -127,7 +129,7 @@ def mirror(
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.scheduled_audit import audit_beside
 
-        audit_beside(spark, query, settings, settings.audit_every_s)
+        audit_beside(own, query, settings, settings.audit_every_s)
     return query
 
 

@@ -13,6 +13,7 @@ from streaming_source.mirroring.control_row import COLUMNS, ControlRow
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.full_disk import full_disk_told
 from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,8 +45,9 @@ def make_control(spark: SparkSession, control: str, namespace: str | None, check
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:
     """Put these rows in the place of all rows, as one commit."""
     import pyarrow as pa  # as Arrow they are the plan's own; of a list, Spark would start Python for a handful of rows
+    from pyspark.sql.types import StructField, StructType
 
-    schema = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
+    schema = StructType([StructField(name, spark_type(kind)) for name, kind, _ in COLUMNS])
     listed = list(rows)
     table = pa.table({name: [_arrow_value(getattr(row, name)) for row in listed] for name in ControlRow._fields})
     with full_disk_told(f"the control table {control}"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.control import mirrored_tables
 from streaming_source.mirroring.formats.choose import FORMATS, control_store
 from streaming_source.mirroring.names import TargetNames
@@ -30,6 +31,7 @@ def control_of(spark: SparkSession, call: str, into: str | None, control: str | 
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)
     names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in FORMATS]
+    spark = own_session(spark)
     name = next((each for each in names if control_store(spark, each).exists()), None)
     if name is None:
         raise ConfigError(f"there is no control table {names[0]}.", hint=_HINT)

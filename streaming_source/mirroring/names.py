@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CONTROL: Final = "mirror_control"
 _NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
+_ONLY_DOTS: Final = re.compile(r"^\.+$")
+"""What would be another folder, as `..` is."""
 _EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
 _FOLDERS: Final = "A folder is named from its root, /lake/{database}/{table}, or with its scheme, s3://…."
 _IN_NO_NAME: Final = re.compile(r"[/\\~:]")
@@ -99,7 +101,7 @@ class TargetNames:
         return [self._kind, control] if _is_folder(control) else control.split(".")
 
     def _filled(self, part: str, name: TableName) -> str:
-        return part.replace("{database}", name[0]).replace("{table}", name[1])
+        return _PLACE.sub(lambda place: name[place[0] == "{table}"], part)  # at once: a name may look like a place
 
 
 def _is_folder(name: str) -> bool:
@@ -108,7 +110,8 @@ def _is_folder(name: str) -> bool:
 
 def _in_path(name: TableName) -> TableName:
     """Return a name as folders can be called: names that meet by that are refused as others that meet."""
-    return _NOT_IN_PATHS.sub("_", name[0]), _NOT_IN_PATHS.sub("_", name[1])
+    database, table = (_ONLY_DOTS.sub("_", _NOT_IN_PATHS.sub("_", part)) for part in name)
+    return database, table
 
 
 def quoted(parts: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
+from streaming_source.driver.own_session import pin
 from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.beginnings import Beginnings, hidden_error
@@ -76,6 +77,8 @@ class MirrorSink:
         """Bring one micro-batch into the targets."""
         with full_disk_told("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
+            if self._rows is None:
+                pin(spark)  # Spark made it for this query, as a clone of the user's
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._known(spark, mirror)

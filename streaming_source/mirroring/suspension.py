@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ReplicaError, SchemaError
+from replica.plain_text import one_line
 from streaming_source.mirroring.control_row import FAILED, NO_BATCH
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, may_pass, told_by
@@ -48,7 +49,7 @@ def suspended(
         why: the reason to show instead of the error's own text.
     """
     why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
-    _log.error("%s is suspended: %s", ".".join(row.name), why)
+    _log.error("%s is suspended: %s", one_line(".".join(row.name)), one_line(why))
     row = put_back(spark, row)
     if number is not None and may_pass(error) and row.tries < MOST_TRIES:
         return waiting(row, number, why, state=FAILED)

@@ -3,7 +3,7 @@
 In: names of columns and tables, texts of a server. Out: SQL that means just these. A name stands in backquotes. A text
 is a literal of letters, digits, blanks and escapes, so that no rule of a session (variable substitution, parameters of
 `spark.sql`, double quotes as identifiers) finds anything in it. A name has no escapes: SQL with names of a server runs
-in a session that has `spark.sql.variable.substitute` off.
+in a session that has `spark.sql.variable.substitute` off (`own_session.py`, or `without_substitution`).
 
 The escapes need `spark.sql.parser.escapedStringLiterals` off; `text_value` needs nothing of a session.
 """
@@ -11,8 +11,15 @@ The escapes need `spark.sql.parser.escapedStringLiterals` off; `text_value` need
 from __future__ import annotations
 
 import re
-from typing import Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+SUBSTITUTE: Final = "spark.sql.variable.substitute"
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9 _]")
 _LAST_OF_FOUR_DIGITS: Final = 0xFFFF
 
@@ -35,6 +42,17 @@ def text_value(text: str) -> str:
 def braced(sql: str) -> str:
     """Return SQL for `spark.sql(…, name=…)`, where a brace begins a parameter, as SQL that means the same."""
     return sql.replace("{", "{{").replace("}", "}}")
+
+
+@contextmanager
+def without_substitution(spark: SparkSession) -> Iterator[None]:
+    """Have a session take names as they are while the block runs."""
+    before = spark.conf.get(SUBSTITUTE, "true")
+    spark.conf.set(SUBSTITUTE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(SUBSTITUTE, str(before))
 
 
 def _escape(found: re.Match[str]) -> str:

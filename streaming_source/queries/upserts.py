@@ -16,7 +16,7 @@ from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.row_events import image_columns
-from streaming_source.queries.sql_text import braced, identifier, text_value
+from streaming_source.queries.sql_text import braced, identifier, text_value, without_substitution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,8 @@ class Upsert:
             if found.rows:
                 changes = reduced(batch, self._keys, partial=found.partial, domains=found.domains)
                 merge = merge_statement(self._table, self._keys, columns, partial=found.partial)
-                batch.sparkSession.sql(merge, changes=changes)
+                with without_substitution(batch.sparkSession):
+                    batch.sparkSession.sql(merge, changes=changes)
         finally:
             batch.unpersist()
         forget_ended(batch.sparkSession)

@@ -98,8 +98,8 @@ def values_read(
 
 
 def by_name_alone(name: TableName) -> bool:
-    """Tell whether the pattern of a table's name selects no other table, as one does where a dot may be the name's."""
-    return not any("." in part for part in name)
+    """Tell whether the pattern of a table's name selects no other table, as one with a dot or an asterisk may."""
+    return not any(character in part for part in name for character in ".*")
 
 
 def numbered(columns: tuple[TableColumn, ...]) -> StructType:

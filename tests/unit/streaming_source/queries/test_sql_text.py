@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.queries.sql_text import braced, identifier, literal, text_value
+from streaming_source.queries.sql_text import (
+    SUBSTITUTE,
+    braced,
+    identifier,
+    literal,
+    text_value,
+    without_substitution,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -37,3 +50,25 @@ def test_a_name_ends_where_it_ends(text: str) -> None:
 @given(TEXTS)
 def test_braces_are_no_parameters(text: str) -> None:
     assert braced(text).format() == text
+
+
+class Conf:
+    """The settings of a session."""
+
+    def __init__(self, **settings: str) -> None:
+        self.all = settings
+
+    def get(self, name: str, default: str) -> str:
+        return self.all.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        self.all[name] = value
+
+
+@pytest.mark.parametrize("before", ["true", "false"])
+def test_substitution_is_off_while_a_block_runs_and_then_as_it_was(before: str) -> None:
+    conf = Conf(**{SUBSTITUTE: before})
+    spark = cast("SparkSession", SimpleNamespace(conf=conf))
+    with without_substitution(spark):
+        assert conf.all == {SUBSTITUTE: "false"}
+    assert conf.all == {SUBSTITUTE: before}

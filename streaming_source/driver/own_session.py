@@ -1,0 +1,112 @@
+"""The session of a mirror and of an audit: the user's, but for the settings that change what SQL and values mean.
+
+In: the user's session, or that of a streaming query, which Spark clones for it. Out: a clone, or the same session, with
+the settings of `PINNED`, and without any of `RESET` that the user set. Catalogs, credentials, functions and all that is
+about speed stay the user's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Pinned(NamedTuple):
+    """A setting that is ours: its name, its value, and what another value would do."""
+
+    name: str
+    value: str
+    reason: str
+
+
+class Reset(NamedTuple):
+    """Settings that have Spark's own values, whatever the user set: how their names begin, and what others would do."""
+
+    prefix: str
+    reason: str
+
+
+PINNED: Final = (
+    Pinned("spark.sql.variable.substitute", "false", "`${env:HOME}` in a name or a text would be replaced"),
+    Pinned("spark.sql.ansi.enabled", "true", "a value that does not fit its type would become NULL, or wrap around"),
+    Pinned("spark.sql.storeAssignmentPolicy", "ANSI", "the same, where rows are written"),
+    Pinned(
+        "spark.sql.session.timeZone", "UTC", "times without a zone in filters and masks would depend on the machine"
+    ),
+    Pinned(
+        "spark.sql.timestampType", "TIMESTAMP_LTZ", "TIMESTAMP columns would lose their zone, and an hour each autumn"
+    ),
+    Pinned("spark.sql.caseSensitive", "false", "columns would not be found that differ in case from the table's"),
+    Pinned("spark.sql.mapKeyDedupPolicy", "EXCEPTION", "a repeated key would be dropped"),
+    Pinned("spark.sql.decimalOperations.allowPrecisionLoss", "true", "filters that compute with decimals would differ"),
+    Pinned("spark.sql.sources.partitionOverwriteMode", "STATIC", "a target that is made new would keep old rows"),
+    Pinned(
+        "spark.sql.sources.partitionColumnTypeInference.enabled", "true", "batches of Parquet would get another name"
+    ),
+    Pinned("spark.sql.files.ignoreMissingFiles", "false", "rows of files that are gone would be missing"),
+    Pinned("spark.sql.files.ignoreCorruptFiles", "false", "rows of damaged files would be missing"),
+    Pinned("spark.sql.runSQLOnFiles", "true", "targets in folders could not be named"),
+    Pinned("spark.sql.crossJoin.enabled", "true", "a value could not be given to all rows"),
+    Pinned("spark.sql.retainGroupColumns", "true", "grouped rows would lack their keys"),
+    Pinned("spark.sql.groupByOrdinal", "true", "expressions would be grouped otherwise"),
+    Pinned("spark.sql.orderByOrdinal", "true", "expressions would be sorted otherwise"),
+    Pinned("spark.sql.optimizer.excludedRules", "", "plans would lack a rule that they need"),
+    Pinned("spark.sql.datetime.java8API.enabled", "false", "times would reach the driver as other objects"),
+    Pinned("spark.databricks.delta.schema.autoMerge.enabled", "false", "a write could add columns to a target"),
+)
+"""The settings with a value of ours: those that change what a name, a text or a value becomes."""
+
+RESET: Final = (
+    Reset("spark.sql.legacy.", "rules of older versions: for dates, decimals, identifiers, comparison, files"),
+    Reset("spark.sql.parser.", "a name in backquotes would be a pattern, a literal would keep its escapes"),
+    Reset("spark.sql.ansi.", "a text in double quotes would be a name, and some names reserved words"),
+    Reset("spark.sql.analyzer.", "columns would be resolved by other rules"),
+    Reset("spark.sql.collation.", "texts would be compared by other rules"),
+    Reset("spark.sql.parquet.", "times would be cut, rebased or written as another type; columns found by number"),
+    Reset("spark.sql.functionResolution.", "functions of the user could take the place of Spark's"),
+    Reset("spark.databricks.delta.properties.defaults.", "targets would be made with other properties"),
+    Reset("spark.databricks.delta.write.txn", "Delta would take a write for one that it has"),
+)
+"""Families of settings that have Spark's and Delta's own values."""
+KEPT: Final = frozenset(
+    {
+        *("spark.sql.parquet.compression.codec", "spark.sql.parquet.columnarReaderBatchSize"),
+        *("spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader"),
+        *("spark.sql.parquet.filterPushdown", "spark.sql.parquet.aggregatePushdown"),
+    }
+)
+"""Settings of these families that are about speed and size alone."""
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """Return a clone of the user's session with our settings."""
+    from pyspark.sql import SparkSession, is_remote
+
+    if is_remote():
+        return pin(spark.cloneSession())  # Spark Connect alone has it by name
+    return pin(SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()))  # noqa: SLF001  (as queries get theirs)
+
+
+def pin(spark: SparkSession) -> SparkSession:
+    """Give a session that is no one else's our settings, and return it."""
+    wanted = {setting.name for setting in PINNED}
+    families = tuple(family.prefix for family in RESET)
+    for name in spark.conf.getAll:
+        if name.startswith(families) and name not in wanted | KEPT and spark.conf.isModifiable(name):
+            spark.conf.unset(name)
+    for setting in PINNED:
+        spark.conf.set(setting.name, setting.value)
+    return spark
+
+
+def in_session(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Return rows that were described in another session as rows of this one."""
+    from pyspark.sql import DataFrame, is_remote
+
+    if is_remote():
+        return type(rows)(rows._plan, spark)  # noqa: SLF001
+    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset  # noqa: SLF001
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001  (what its columns are was settled there)
+    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001

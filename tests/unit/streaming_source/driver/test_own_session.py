@@ -1,0 +1,72 @@
+"""The settings of a mirror's session: set, reset or left to the user, and all in its page.
+
+`tests/mirroring/test_hostile_settings.py` runs mirrors under others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from streaming_source.driver.own_session import KEPT, PINNED, RESET, pin
+from tests.fixtures.installation import PROJECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = (PROJECT / "docs" / "mirror.md").read_text(encoding="utf-8")
+
+
+class Settings:
+    """The settings of a session, of which one can only be read."""
+
+    fixed = "spark.sql.legacy.fixed"
+
+    def __init__(self, **settings: str) -> None:
+        self.all = {"spark.sql.legacy.fixed": "true", **settings}
+
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802  (Spark's name)
+        return dict(self.all)
+
+    def isModifiable(self, name: str) -> bool:  # noqa: N802
+        return name != self.fixed
+
+    def set(self, name: str, value: str) -> None:
+        self.all[name] = value
+
+    def unset(self, name: str) -> None:
+        assert name != self.fixed
+        del self.all[name]
+
+
+class Session:
+    def __init__(self, **settings: str) -> None:
+        self.conf = Settings(**settings)
+
+
+def pinned(**settings: str) -> dict[str, str]:
+    session = Session(**settings)
+    pin(cast("SparkSession", session))
+    return session.conf.all
+
+
+def test_what_changes_values_is_ours_and_the_rest_is_the_users() -> None:
+    ours = {setting.name: setting.value for setting in PINNED}
+    theirs = {"spark.sql.shuffle.partitions": "7", "spark.sql.catalog.lake": "c", "fs.s3a.access.key": "k"}
+    theirs |= dict.fromkeys(KEPT, "x")
+    foreign = {f"{family.prefix}anything": "x" for family in RESET} | dict.fromkeys(ours, "x")
+    assert pinned(**theirs, **foreign) == ours | theirs | {Settings.fixed: "true"}
+
+
+@pytest.mark.parametrize("setting", PINNED, ids=lambda setting: setting.name)
+def test_the_page_has_each_setting(setting: object) -> None:
+    name, value, reason = cast("tuple[str, str, str]", setting)
+    assert f"| `{name}` | {f'`{value}`' if value else 'unset'} | {reason} |" in PAGE
+
+
+@pytest.mark.parametrize("family", RESET, ids=lambda family: family.prefix)
+def test_the_page_has_each_family(family: object) -> None:
+    prefix, reason = cast("tuple[str, str]", family)
+    assert f"| `{prefix}…` | Spark's and Delta's own | {reason} |" in PAGE

@@ -94,7 +94,6 @@ def audit(
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
         if not isinstance(value, int) or not 1 <= value <= most:
             raise ConfigError(f"{name}={value} is not a number from 1 to {most}.")
-    spark = own_session(spark)
     compared = Comparison(spark, source_options(source), tuple(ignore), buckets, shown)
     if mirror is not None:
         if tables is not None or at is not None:
@@ -108,6 +107,7 @@ def audit(
         key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
         if _UNKEYED.lower() not in map(str.lower, compared.options):
             compared = compared._replace(options={**compared.options, _UNKEYED: "whole"})
+        compared = compared._replace(spark=own_session(spark))
         return _of_mirror(compared, as_table(mirror), keys or {}, key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(
@@ -118,9 +118,13 @@ def audit(
     if not tables or not isinstance(tables, Mapping):
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
     position = at or position_now(compared.options, next(iter(tables)))
-    given = keys or {}
+    compared, given = compared._replace(spark=own_session(spark)), keys or {}
     found = side_by_side(
-        *(spark, lambda table: compared.audited(table, tables[table], position, given.get(table)).audit, tables),
+        *(
+            compared.spark,
+            lambda table: compared.audited(table, tables[table], position, given.get(table)).audit,
+            tables,
+        ),
         at_once=AT_ONCE,
         name="audit",
     )

@@ -46,7 +46,7 @@ def braced(sql: str) -> str:
 
 @contextmanager
 def without_substitution(spark: SparkSession) -> Iterator[None]:
-    """Have a session take names as they are while the block runs."""
+    """Leave names in a session as they are while the block runs."""
     before = spark.conf.get(SUBSTITUTE, "true")
     spark.conf.set(SUBSTITUTE, "false")
     try:

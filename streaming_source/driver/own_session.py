@@ -7,6 +7,7 @@ about speed stay the user's.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -91,11 +92,14 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 def pin(spark: SparkSession) -> SparkSession:
     """Give a session that is no one else's our settings, and return it."""
+    from pyspark.errors import AnalysisException
+
     wanted = {setting.name for setting in PINNED}
     families = tuple(family.prefix for family in RESET)
     for name in spark.conf.getAll:
-        if name.startswith(families) and name not in wanted | KEPT and spark.conf.isModifiable(name):
-            spark.conf.unset(name)
+        if name.startswith(families) and name not in wanted | KEPT:
+            with suppress(AnalysisException):  # one that Spark takes at its start alone; Delta's are unknown to it
+                spark.conf.unset(name)
     for setting in PINNED:
         spark.conf.set(setting.name, setting.value)
     return spark

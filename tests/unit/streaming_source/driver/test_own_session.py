@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from streaming_source.driver.own_session import KEPT, PINNED, RESET, pin
 from tests.fixtures.installation import PROJECT
@@ -19,7 +20,7 @@ PAGE = (PROJECT / "docs" / "mirror.md").read_text(encoding="utf-8")
 
 
 class Settings:
-    """The settings of a session, of which one can only be read."""
+    """The settings of a session, of which one is of its start."""
 
     fixed = "spark.sql.legacy.fixed"
 
@@ -30,14 +31,12 @@ class Settings:
     def getAll(self) -> dict[str, str]:  # noqa: N802  (Spark's name)
         return dict(self.all)
 
-    def isModifiable(self, name: str) -> bool:  # noqa: N802
-        return name != self.fixed
-
     def set(self, name: str, value: str) -> None:
         self.all[name] = value
 
     def unset(self, name: str) -> None:
-        assert name != self.fixed
+        if name == self.fixed:
+            raise AnalysisException("it is static")
         del self.all[name]
 
 

@@ -93,6 +93,11 @@ class Mirrored:
     def _names(self) -> TargetNames:
         return TargetNames(self.arguments["into"])
 
+    @property
+    def control(self) -> str:
+        """The name of the control table."""
+        return self._names.control
+
     def states(self) -> dict[str, tuple[str, str | None]]:
         """State and error of each table, by its name on the server."""
         code = f"result = [list(r) for r in spark.table('{self._names.control}')"

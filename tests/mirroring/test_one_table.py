@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
 
+_RESYNC = """
+from streaming_source import mirror_resync
+mirror_resync(spark, tables=["shop.t"], into={into!r})
+result = True
+"""
+
+
 def _behind_the_log(primary: MariaDb, *statements: str) -> None:
     primary.sql("USE shop", "SET sql_log_bin = 0", *statements, "SET sql_log_bin = 1")
 
 
-@pytest.mark.parametrize(("version", "metadata"), [("11.8", "NO_LOG"), ("10.5", "FULL")])
+@pytest.mark.parametrize(
+    ("version", "metadata"), [("11.8", "NO_LOG"), pytest.param("10.5", "FULL", marks=pytest.mark.slow)]
+)
 def test_what_the_stream_does_not_know_of_one_table_is_read_again(
     mirrored: Callable[..., Mirrored], version: str, metadata: str
 ) -> None:
@@ -62,3 +71,75 @@ def test_what_the_stream_does_not_know_of_one_table_is_read_again(
         states = mirror.states()
         assert states["T"][0] == "dropped"
         assert states["t"] == states["a"] == states["b"] == ("current", None)
+
+
+@pytest.mark.slow
+def test_members_of_a_merge_table_are_read_again_and_it_is_suspended_itself(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("11.8") as primary:
+        fill_shop(primary, "a")
+        columns = "id INT NOT NULL PRIMARY KEY, v INT"
+        primary.sql("USE shop", f"CREATE TABLE m1 ({columns}) ENGINE=MyISAM", "CREATE TABLE m2 LIKE m1")
+        primary.sql("CREATE DATABASE other", "USE other", "CREATE TABLE u LIKE shop.m1")
+        primary.sql("ALTER TABLE other.u ENGINE=MERGE UNION=(shop.m1, shop.m2) INSERT_METHOD=LAST")
+        mirror = mirrored(primary, "shop", snapshotUnkeyed="whole")
+        mirror.run()
+        primary.sql("INSERT INTO other.u VALUES (1, 1)", "INSERT INTO shop.a VALUES (101, 1)")
+        mirror.run()
+        mirror.run()
+        mirror.assert_equal("a", "m1", "m2")
+        assert mirror.states() == dict.fromkeys(("a", "m1", "m2"), ("current", None))
+        primary.sql("USE shop", f"CREATE TABLE m ({columns}) ENGINE=MERGE UNION=(m1, m2) INSERT_METHOD=LAST")
+        primary.sql("INSERT INTO shop.m VALUES (2, 2)", "INSERT INTO shop.a VALUES (102, 1)")
+        mirror.run()
+        mirror.run()
+        mirror.assert_equal("a", "m1", "m2")
+        state, error = mirror.states()["m"]
+        assert state == "failed"
+        assert "its rows are those of other tables" in str(error)
+
+
+@pytest.mark.slow
+def test_a_table_that_cannot_be_read_again_keeps_its_rows(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("11.8") as primary:
+        fill_shop(primary, "a")
+        primary.sql(
+            "USE shop",
+            "CREATE TABLE t (id INT PRIMARY KEY, v CHAR(200)) ENGINE=MyISAM",
+            "INSERT INTO t SELECT seq, REPEAT('x', 200) FROM seq_1_to_5000",
+        )
+        mirror = mirrored(primary, "shop", snapshotUnkeyed="whole", snapshotChunkRows=1000)
+        mirror.run()
+        rows = mirror.target("t")
+        assert len(rows) == 5000
+        primary.stop()
+        with (primary.datadir / "shop" / "t.MYD").open("r+b") as file:
+            file.truncate(300_000)
+        primary.start()
+        mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]))
+        mirror.run()
+        state, error = mirror.states()["t"]
+        assert state == "failed"
+        assert "marked as crashed" in str(error)
+        assert mirror.target("t") == rows
+        primary.sql("REPAIR TABLE shop.t", "INSERT INTO shop.a VALUES (101, 1)")
+        mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]))
+        mirror.run()
+        mirror.assert_equal("t", "a")
+        assert mirror.states() == dict.fromkeys(("a", "t"), ("current", None))
+
+
+@pytest.mark.slow
+def test_what_no_row_shows_is_found_in_the_catalog(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("10.11", "--binlog-row-metadata=NO_LOG") as primary:
+        fill_shop(primary, "t", "a")
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        _behind_the_log(primary, "ALTER TABLE t RENAME COLUMN v TO w, ADD INDEX (w)")
+        primary.sql("USE shop", "SET timestamp = 946684800", "INSERT INTO t VALUES (101, 1)")
+        mirror.run()
+        mirror.run()
+        mirror.assert_equal("t", "a")
+        assert mirror.states() == dict.fromkeys("ta", ("current", None))
+        code = f"spark.table({mirror.control!r}).select('lag').collect()"
+        lags = mirror.workbench.run(f"result = [row[0] for row in {code}]")
+        assert all(0 <= lag < 3600 for lag in lags), "SET timestamp makes no lag of decades"

@@ -12,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import DisconnectedError, ServerError
+from replica.errors import ReplicaError
 from replica.protocol.gtid import covers
 from streaming_source.mirroring.source_tables import read_source_tables
 from streaming_source.mirroring.statement_scope import statements_of
@@ -69,7 +69,7 @@ class CatalogCheck:
         self._next_s = time.monotonic() + CHECK_EVERY_S
         try:
             self._found = read_source_tables(self._options)
-        except (DisconnectedError, ServerError) as error:  # the stream has a word on that, if it lasts
+        except ReplicaError as error:  # the stream has a word on that, if it lasts
             _log.warning("the definitions of the mirror were not compared with the catalog: %s", error.message)
             return
         self._before = {name: row.definition for name, row in rows.items() if row.live}

@@ -11,7 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import DisconnectedError, ServerError
+from replica.errors import ReplicaError, ServerError
 from replica.handshake.ask import ask
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.sql_tokens import tokenize
@@ -45,7 +45,7 @@ class MergeTables:
         if any(now - self._asked.get(name, -ASK_EVERY_S) >= ASK_EVERY_S for name in names):
             try:
                 self._members = asyncio.run(ask(self._options.connection, _members))
-            except (DisconnectedError, ServerError) as error:
+            except ReplicaError as error:
                 _log.warning("the server was not asked for its MERGE tables: %s", error.message)
                 return {}
             self._asked = dict.fromkeys([*self._asked, *names], now)

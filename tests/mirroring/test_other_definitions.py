@@ -57,10 +57,8 @@ def test_a_definition_that_was_changed_behind_the_binlog(mirrored: Callable[...,
         mirror.assert_equal("a", "b")
         primary.sql("INSERT INTO shop.a VALUES (101, 'twelve')", "INSERT INTO shop.b VALUES (101, 12)")
         mirror.run()
-        mirror.assert_equal("b")
-        state, error = mirror.states()["a"]
-        assert state == "failed"
-        assert error
+        mirror.assert_equal("a", "b")
+        assert mirror.states() == dict.fromkeys("ab", ("current", None))
 
 
 def test_a_table_that_is_replaced_again_before_it_is_read(mirrored: Callable[..., Mirrored]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.errors import SchemaError
 from replica.protocol.gtid import Gtid
 from replica.table_reader.frontier import NOTHING, Frontier
 from streaming_source.planning.extensions import MOST
@@ -153,3 +154,14 @@ class Waiting(FakeTables):
         left = [name for name in self.names if frontier.reached(name) is not None]
         self.held_back = (U,) if left == [U] else ()
         return None if self.held_back else super().advance(frontier, v, limit)
+
+
+def test_a_statement_that_is_not_understood_ends_no_query_that_follows_each_table(tmp_path: Path) -> None:
+    feed = RelayFeed(tmp_path, ["0-1-1"])
+    execute(feed, "0-1-2", "RENAME TABLE d.z TO d.b,")
+    execute(feed, "0-1-3", "RENAME TABLE d.y TO d.c")
+    with pytest.raises(SchemaError, match="is not understood"):
+        first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants)
+    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants, lenient=True)
+    assert found is not None
+    assert [table for _, table in found.names] == ["c"]

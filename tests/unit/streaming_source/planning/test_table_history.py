@@ -253,3 +253,37 @@ def test_behind_a_gap_the_tables_are_read_again(tmp_path: Path) -> None:
     assert [_names(stretch) for stretch in found] == [["id", "b"], ["id", "b", "c"]]
     without = log.history().stretches(log.log, start, place, log.head().location)
     assert [_names(stretch) for stretch in without] == [None]  # rows have to name their columns
+
+
+def test_table_by_table_a_change_that_ends_other_queries_makes_one_table_unknown(tmp_path: Path) -> None:
+    """Rows before it may have been read with later names: who follows each table has it read again."""
+    log = Log(tmp_path).write("", "ALTER TABLE d.t ADD a INT", "", "ALTER TABLE d.t RENAME COLUMN a TO b", "")
+    ahead = CatalogOrigin(GtidPosition.parse("0-1-2"), described=False)
+    history = log.history(origin=ahead, table_by_table=True)
+    start = SourceOffset(GtidPosition(), GtidPosition(), anchor=True, schema=history.starting(offset()).schema)
+    schema = history.admit(log.log, start, log.place(""), log.log.at(log.place("0-1-1").reached))[1]
+    later = offset("0-1-1", schema)
+    assert history.admit(log.log, later, log.place("0-1-1"), log.head())[0] == log.head()
+    assert [names for _, names in log.stretches(history, later)] == [None, ["id", "a"], ["id", "b"]]
+
+
+def test_a_table_that_is_read_from_here_on_is_known_as_the_server_has_it(tmp_path: Path) -> None:
+    """ALTER TABLE under sql_log_bin=0 is in no binlog: what is known holds from the reading on, over a restart too."""
+    log = Log(tmp_path).write("", "", "ALTER TABLE d.t ADD c INT", "")
+    now = {T: table("id INT, a INT, hidden INT")}
+    asked: list[list[tuple[str, str]]] = []
+
+    def reread(names: list[tuple[str, str]]) -> tuple[dict[tuple[str, str], object], GtidPosition]:
+        asked.append(names)
+        return dict(now), GtidPosition.parse("0-1-1")
+
+    history = log.history(table_by_table=True, reread=reread)
+    start = history.starting(offset("0-1-1"))
+    assert [names for _, names in log.stretches(history, start)] == [["id", "a"], ["id", "a", "c"]]
+    for _ in range(2):
+        read = history.read_anew(start, [T])
+    assert asked == [[T]]
+    for planner in (history, log.history(table_by_table=True)):
+        found = log.stretches(planner, offset("0-1-1", read.schema))
+        assert [names for _, names in found] == [["id", "a", "hidden"], ["id", "a", "hidden", "c"]]
+    assert log.history(reread=reread).read_anew(start, [T]) == start  # other queries go on as they are

@@ -42,7 +42,7 @@ class MetMaps:
 
     def walked(self, found: Scan, slots: SlotTable) -> None:
         """Take in the rows events of a range, before its rows."""
-        for slot in np.unique(found.events["slot"]).tolist():
+        for slot in np.flatnonzero(np.bincount(found.events["slot"])).tolist():
             table = slots.table(slot)
             if table.fault is not None and not table.wanted:
                 self.left_out.setdefault(table.name, str(table.fault))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import KeyChangedError, PrerequisiteError, SchemaError
+from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.table_reader.asking import asked
 from replica.table_reader.catalog import describe_table
@@ -104,7 +104,7 @@ class KeyColumns:
             self._unreadable.pop(name, None)
             try:
                 found = describe_table(connection, name, unkeyed=self._unkeyed)
-            except (PrerequisiteError, SchemaError) as error:
+            except (AuthenticationError, PrerequisiteError, SchemaError) as error:
                 if not self._table_by_table:
                     raise
                 self._unreadable[name] = error.message

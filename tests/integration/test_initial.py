@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import VariantVal
 
-from replica.errors import PrerequisiteError
+from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError
 from replica.table_reader.frontier import Frontier
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
@@ -296,6 +296,22 @@ def test_a_frontier_is_compared_with_the_keys_that_the_catalog_has(shop: Shop) -
     assert upto == ((1 << 31) - 3).to_bytes(4, "big") + ((1 << 15) + 258).to_bytes(2, "big")
     assert (found.after, set(found.pending)) == (new, {gone, new})
     assert keys.delivered(frontier.finish()).after == EVERY_TABLE
+
+
+def test_a_table_that_may_not_be_read_any_more_is_no_error_of_the_others(shop: Shop) -> None:
+    """SELECT is taken back while a part of the table is delivered: who follows each table has it asked for again."""
+    shop.sql(f"CREATE TABLE {shop.database}.taken (a INT PRIMARY KEY)")
+    shop.server.sql("CREATE OR REPLACE USER blind IDENTIFIED BY 'blind'", "GRANT REPLICATION SLAVE ON *.* TO blind")
+    given = {"host": shop.server.host, "port": str(shop.server.port), "user": "blind", "password": "blind"}
+    options = SourceOptions.parse({"table": f"{shop.database}.taken", **given})
+    taken = (shop.database, "taken")
+    frontier = Frontier().begin([taken]).advance(taken, b"\x04\0" + (7).to_bytes(4, "little"), 4)
+    with pytest.raises(AuthenticationError, match="has no SELECT"):
+        KeyColumns(options.connection, None).delivered(frontier)
+    by_table = KeyColumns(options.connection, None, table_by_table=True)
+    with pytest.raises(KeyChangedError, match="has no SELECT"):
+        by_table.delivered(frontier)
+    assert by_table.changed(frontier, [taken]) == [taken]
 
 
 def test_what_cannot_be_read_is_refused_by_name_before_anything(shop: Shop, tmp_path: Path) -> None:

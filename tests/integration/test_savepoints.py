@@ -4,8 +4,8 @@ Random transactions set savepoints in all spellings, nest, repeat and release th
 and touch what cannot be rolled back (temporary tables), so that the rows stay in the binlog. Triggers and functions
 have savepoints of their own. MyISAM, a sequence, XA, statements that fail and several domains are among it.
 
-No random transaction has savepoints in routines and changes of MyISAM: the server may then log rows of MyISAM without
-their table map (10.5 to 11.8), which no replica can apply and every reading here refuses.
+The routines end with a change of a row. If they do not, the server (10.5 to 11.8) writes the next statement without
+table maps and without its routines' savepoints: what they roll back looks as if it existed (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class Database:
             "CREATE TRIGGER tr AFTER INSERT ON trig FOR EACH ROW BEGIN "
             "  REPLACE INTO u VALUES (NEW.id, 1); SAVEPOINT inner_one; REPLACE INTO u VALUES (NEW.id + 100, 2);"
             "  IF NEW.v % 3 = 0 THEN ROLLBACK TO inner_one; END IF;"
-            "  SAVEPOINT inner_two; DELETE FROM u WHERE id > 190;"
-            "  IF NEW.v % 2 = 0 THEN ROLLBACK TO INNER_one; REPLACE INTO u VALUES (NEW.id + 50, 3); END IF; END",
+            "  SAVEPOINT inner_two; DELETE FROM u WHERE id > 255;"
+            "  IF NEW.v % 2 = 0 THEN ROLLBACK TO INNER_one; REPLACE INTO u VALUES (NEW.id + 50, 3); END IF;"
+            "  REPLACE INTO u VALUES (NEW.id + 200, NEW.v); END",
             "CREATE FUNCTION f(x INT) RETURNS INT MODIFIES SQL DATA BEGIN "
             "  REPLACE INTO t VALUES (x, 7); SAVEPOINT in_f; REPLACE INTO u VALUES (x + 1, 7);"
             "  IF x % 2 = 0 THEN ROLLBACK TO in_f; END IF; REPLACE INTO t VALUES (x + 2, 8); RETURN x; END",
@@ -169,7 +170,7 @@ class Writer:
         number = self.chance.randrange(60)
         return self.chance.choice(forms).format(
             name=self.chance.choice(NAMES),
-            table=self.chance.choice(("t", "u") if self._routines else ("t", "u", "m")),
+            table=self.chance.choice(("t", "u", "m")),
             number=number,
             next=number + 1,
             far=number + 4,
@@ -406,8 +407,8 @@ def replica(*arguments: str) -> str:
 @pytest.mark.parametrize("seed", [20261129])
 def test_random_transactions(server: MariaDb, tmp_path: Path, seed: int) -> None:
     database = Database(server)
-    write(database, seed, 60)
-    assert check(database, tmp_path) > 60
+    write(database, seed, 50)
+    assert check(database, tmp_path) > 50
 
 
 @pytest.mark.slow
@@ -452,10 +453,10 @@ CASES = [
 def test_each_statement_of_the_table_in_the_documentation(server: MariaDb, tmp_path: Path) -> None:
     """docs/protocol.md, statements inside a group."""
     database = Database(server)
-    for compressed, case in enumerate(CASES + CASES):
+    for number, case in enumerate(CASES):
         if case[0].startswith("PREPARE") and version(server) < (10, 6):
             continue  # which cannot prepare these statements
-        server.sql(f"SET GLOBAL log_bin_compress = {int(compressed >= len(CASES))}")
+        server.sql(f"SET GLOBAL log_bin_compress = {number % 2}")
         server.sql("SET GLOBAL log_bin_compress_min_len = 10")
         server.sql(
             f"USE {database.name}", "DROP TABLE IF EXISTS made", *(f"DELETE FROM {table}" for table in TABLES), *case

@@ -16,6 +16,7 @@ from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
+from tests.kit.some import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,7 +103,7 @@ async def test_wrong_and_missing_passwords(primary: MariaDb) -> None:
 
 @pytest.mark.edge(80)
 async def test_empty_passwords(primary: MariaDb) -> None:
-    for server_side, client_side in plugins_of(primary).items():
+    for server_side, client_side in some(plugins_of(primary).items()):
         if server_side == "ed25519" and primary.version.startswith("10."):
             continue  # these servers let nobody in: no client can, their own neither
         account(primary, server_side, "")

@@ -13,6 +13,7 @@ from replica.commands.options import flags
 from replica.daemon.config import DaemonConfig
 from replica.dump.output import BROKEN_PIPE
 from replica.version import __version__
+from tests.kit.some import some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_every_option_of_the_table_is_on_the_command_line(command: str) -> None:
     text = CliRunner().invoke(program, [command, "--help"], terminal_width=200).output
-    for name in DaemonConfig.help():
+    for name in some(DaemonConfig.help()):
         assert f"--{name.removesuffix('_s').replace('_', '-')}" in text
-    for name in flags(DaemonConfig):
+    for name in some(flags(DaemonConfig)):
         assert f"--no-{name.replace('_', '-')}" in text
 
 

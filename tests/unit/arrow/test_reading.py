@@ -23,6 +23,7 @@ from replica.protocol.table_map import TableMapEvent
 from replica.protocol.transaction_events import GtidEvent
 from replica.rows.oracle.rows import typed
 from replica.schema.history import SchemaHistory
+from tests.kit.some import some
 from tests.unit.dump.files import vector
 from tests.unit.row_reader.test_reading import split
 from tests.unit.rows.twin import Tables, reference_rows
@@ -115,7 +116,7 @@ def test_each_row_names_its_transaction() -> None:
 
 def test_a_part_is_asked_for_by_positions() -> None:
     whole = rows(decode_files([vector(LOG)], "v.t", on_statement_dml="skip"))
-    for bound in {row["gtid"]: row for row in whole}.values():
+    for bound in some({row["gtid"]: row for row in whole}.values()):
         gtid, domain, number = (bound[name] for name in ("gtid", "domain_id", "sequence_number"))
         upto = [row for row in whole if row["domain_id"] == domain and row["sequence_number"] <= number]
         assert rows(decode_files([vector(LOG)], "v.t", until=gtid, on_statement_dml="skip")) == upto
@@ -197,7 +198,7 @@ def test_a_relay_log_is_read_as_the_files_it_was_made_of(log: RelayLog, table: s
 
 def test_reading_goes_on_behind_any_position(log: RelayLog) -> None:
     whole = rows(read_relay_log(log.directory, "v.t", on_statement_dml="skip"))
-    for middle in positions():
+    for middle in some(positions()):
         first = read_relay_log(log.directory, "v.t", until=middle, on_statement_dml="skip")
         second = read_relay_log(log.directory, "v.t", after=first.position, on_statement_dml="skip")
         assert rows(first) + rows(second) == whole, middle

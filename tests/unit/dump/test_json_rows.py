@@ -26,6 +26,7 @@ from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
+from tests.kit.some import some
 from tests.unit.dump.files import reading, said, vector
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_old_versions_of_rows_are_told_from_current_ones() -> None:
 
 @pytest.mark.parametrize(("image", "present", "missing"), [("before", "before", "after"), ("after", "after", "before")])
 def test_one_image(image: str, present: str, missing: str) -> None:
-    for row in rows(vector("11.8/minimal_image"), patterns=["v.keyed"], image=image):
+    for row in some(rows(vector("11.8/minimal_image"), patterns=["v.keyed"], image=image)):
         assert present in row
         assert missing not in row
         assert (row[present] is None) == (row["op"] == {"before": "insert", "after": "delete"}[image])

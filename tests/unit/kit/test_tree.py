@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.some import some
 from tests.kit.tree import files
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -27,6 +28,12 @@ def test_each_pattern_has_to_find_a_file(tmp_path: Path) -> None:
     for folder, pattern in ((tmp_path, "*.toml"), (tmp_path / "gone", "*.py"), (tmp_path, "a/b")):
         with pytest.raises(AssertionError, match="would check nothing"):
             files(folder, "**/*.py" if folder == tmp_path else pattern, pattern)
+
+
+def test_there_has_to_be_a_value() -> None:
+    assert some(number for number in (1, 2)) == [1, 2]
+    with pytest.raises(AssertionError, match="nothing to check"):
+        some({}.items())
 
 
 def test_no_test_walks_over_the_project_by_itself() -> None:

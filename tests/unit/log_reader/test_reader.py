@@ -14,6 +14,7 @@ from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.events import GtidEvent
 from replica.protocol.gtid import Gtid
 from replica.relay_log.gtid_search import GtidSearch
+from tests.kit.some import some
 from tests.unit.dump.files import vector
 from tests.unit.tail.relay_logs import recorded_log
 
@@ -33,7 +34,7 @@ def questions(protocol: type) -> list[str]:
     ("source", "protocol"), [(FilesReader, StoredLog), (RelayLogReader, StoredLog), (PrimaryReader, LogReader)]
 )
 def test_every_source_answers_every_question(source: type, protocol: type) -> None:
-    for name in questions(protocol):
+    for name in some(questions(protocol)):
         asked = list(inspect.signature(getattr(protocol, name)).parameters)
         takes = inspect.signature(getattr(source, name)).parameters
         assert list(takes)[: len(asked)] == asked, name

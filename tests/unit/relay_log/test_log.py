@@ -14,6 +14,7 @@ from replica.relay_log.log import RelayLog
 from replica.relay_log.scan import group_ends
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import FILE, Primary
+from tests.kit.some import some
 from tests.unit.relay_writer.driving import feed, receive, stored
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[RelayLog, list[Pla
 
 def test_every_position_is_located_where_its_groups_end(filled: tuple[RelayLog, list[Place]]) -> None:
     log, places = filled
-    for place in places:
+    for place in some(places):
         found = log.locate(place.position)
         assert found is not None
         # The end of one file and the start of the next are one place.
@@ -240,7 +241,7 @@ def test_sequence_numbers_that_go_back(tmp_path: Path) -> None:
 def test_the_index_has_an_entry_at_least_every_64_kb(filled: tuple[RelayLog, list[Place]]) -> None:
     log, places = filled
     positions = {p.location: p for p in places}
-    for number in relay_numbers(log.directory):
+    for number in some(relay_numbers(log.directory)):
         index = FileIndex(index_path(log.directory, number))
         index.refresh()
         previous = 0

@@ -41,6 +41,8 @@ MONITORED = "SHOW GLOBAL STATUS; DO SLEEP(0.02);"
 FILLED_AT_ONCE = 100_000
 HANG_EVERY_S, HANG_S = (1.0, 6.0), (0.05, 1.5)
 """The replica stands still: commits are in the binlog then, and not in the tables."""
+START_TIMEOUT_S = 180.0
+"""Of the replica: its first start in a new clone compiles every module of Python, perhaps on a busy machine."""
 END_TIMEOUT_S = 120.0
 WRITERS = 6
 XA_OPEN = "'open over the whole snapshot'"
@@ -72,7 +74,8 @@ class Source:
             self._daemon = Daemon(self.primary, acknowledging, "--semi-sync", "--retain-bytes=64m")
             stack.enter_context(self._daemon)
             client = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'"
-            wait_until(lambda: int(self.primary.sql(client)[0][1]) == 1, "a replica acknowledges")
+            replica = "a replica acknowledges"
+            wait_until(lambda: int(self.primary.sql(client)[0][1]) == 1, replica, timeout_s=START_TIMEOUT_S)
             self._stack = stack.pop_all()
         return self
 

@@ -14,7 +14,7 @@ import click
 
 from replica.errors import ConfigError
 from replica.files.keys import KeyRing
-from replica.option_values import table_patterns
+from replica.schema.patterns import table_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def tables_option(command: Callable[..., None]) -> Callable[..., None]:
         metavar="PATTERN",
         type=Parsed(table_patterns),
         callback=patterns,
-        help="database.table, * stands for any text; may be repeated.",
+        help="database.table, * stands for any text; `my.db`.orders where a name holds a dot. May be repeated.",
     )(command)
 
 

@@ -27,7 +27,6 @@ _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _YES, _NO = frozenset({"true", "1", "yes", "on", "t", "y"}), frozenset({"false", "0", "no", "off", "f", "n"})
-_QUALIFIED = re.compile(r"[^.]+\.[^.]+")
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 
 
@@ -76,20 +75,6 @@ def one_of(words: Any) -> Callable[[str], str]:
         return word
 
     return parse
-
-
-def table_patterns(value: str) -> tuple[str, ...]:
-    """Read patterns of tables, with commas between them: 'shop.*, crm.customer'.
-
-    `*` stands for any text, also for the dot that a name may have in it. With a dot of its own, a name would be taken
-    for the three-part name that Spark's catalogs have.
-    """
-    patterns = tuple(pattern.strip() for pattern in value.split(","))
-    for pattern in patterns:
-        if not _QUALIFIED.fullmatch(pattern):
-            holds = "is" if len(patterns) == 1 else f"holds {pattern!r}, which is"
-            raise ValueError(f"{holds} not of the form database.table (* stands for any text)")
-    return patterns
 
 
 def _hosts(value: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.identity import stores_lower_case
+from replica.schema.patterns import matcher, table_text
 from replica.schema.session import ANY_SERVER, ServerRules
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
@@ -160,13 +161,16 @@ def _selected(options: SourceOptions) -> Steps[Catalog]:
         try:
             yield from refuse_absent(options.table)
         except SchemaError as error:
-            names = [f"{database}.{table}" for database, table in (yield Query(_NAMES, (), MAX_CATALOG_BYTES))]
-            near = difflib.get_close_matches(".".join(options.table), names, n=3, cutoff=0.6)
+            names = [
+                table_text((database or "", table or ""))
+                for database, table in (yield Query(_NAMES, (), MAX_CATALOG_BYTES))
+            ]
+            near = difflib.get_close_matches(table_text(options.table), names, n=3, cutoff=0.6)
             if not near:
                 raise
             raise SchemaError(error.message, hint=f"Did you mean {' or '.join(near)}?") from None
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
-    databases = {pattern.partition(".")[0] for pattern in options.patterns}
-    whole = any("*" in database for database in databases)
+    databases = [database for database in matcher(options.patterns).databases if database is not None]
+    whole = len(databases) < len(matcher(options.patterns).databases)
     found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
     return {name: table for name, table in found.items() if wanted.wants(*name)}

@@ -26,6 +26,7 @@ from replica.row_reader.prepared_before import PreparedBefore
 from replica.row_reader.reading import Reading
 from replica.row_reader.selection import ChosenTransactions
 from replica.rows.decode.decode import DecodeOptions
+from replica.schema.patterns import table_named, table_text
 
 if TYPE_CHECKING:
     import os
@@ -220,9 +221,10 @@ def _asked(
     invalid_text: Literal["replace", "error"],
     on_statement_dml: Literal["fail", "skip"],
 ) -> _Asked:
-    database, dot, name = table.partition(".")
-    if not (database and dot and name) or "*" in table:
-        raise ConfigError(f"table={table!r} is not of the form database.table.", hint="It is one table, no pattern.")
+    try:
+        asked = table_text(table_named(table))
+    except ValueError as error:
+        raise ConfigError(f"table={table!r} {error}.", hint="It is one table, no pattern.") from None
     for option, value, known in (
         ("invalid_dates", invalid_dates, ("null", "error", "text")),
         ("invalid_text", invalid_text, ("replace", "error")),
@@ -231,7 +233,7 @@ def _asked(
         if value not in known:
             raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.")
     options = DecodeOptions(invalid_dates=invalid_dates, invalid_text=invalid_text)
-    return _Asked(table, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
+    return _Asked(asked, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
 
 
 def _position(option: str, value: GtidPosition | str) -> GtidPosition:

@@ -36,8 +36,8 @@ def ask_initial(patterns: Sequence[str], *, unkeyed: bool = False) -> Steps[Init
     """
     matched = matcher(patterns or ALL)
 
-    def wanted(*name: str) -> bool:
-        return matched.fullmatch(".".join(name)) is not None
+    def wanted(database: str, table: str) -> bool:
+        return matched.fits((database, table))
 
     return (yield from ask_verdicts(patterns or ALL, wanted, unkeyed=unkeyed))
 

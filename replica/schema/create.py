@@ -71,7 +71,13 @@ def read_create_table(tokens: Tokens, default: Encoding, session: StatementConte
         tokens.accept(",")
     if options.select or not items:
         raise SchemaError("The columns come from a SELECT, and the statement does not say of what types.")
-    return new_table(items, keys, options.encoding(default), versioned=options.versioned)
+    return new_table(
+        items,
+        keys,
+        options.encoding(default),
+        versioned=options.versioned,
+        server_version=session.server.version,
+    )
 
 
 def read_items(tokens: Tokens, session: StatementContext) -> tuple[list[ColumnItem], list[Key]]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
 from replica.schema.column import BLOBS, GEOMETRIES, TEXTS, Column, width_of, with_charset, with_default_width
+from replica.schema.naming import column_key
+from replica.schema.sql_tokens import ANY_VERSION
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 
 if TYPE_CHECKING:
@@ -100,17 +102,24 @@ class Table:
         return key.hashed or size > _MAX_KEY_BYTES
 
 
-def place(columns: Iterable[Column], name: str) -> int:
-    folded = name.casefold()
+def place(columns: Iterable[Column], name: str, server_version: int = ANY_VERSION) -> int:
+    wanted = column_key(name, server_version)
     for index, column in enumerate(columns):
-        if column.name.casefold() == folded:
+        if column_key(column.name, server_version) == wanted:
             return index
     raise SchemaError(f"The table has no column {name}.")
 
 
-def new_table(items: Iterable[ColumnItem], keys: Iterable[Key], encoding: Encoding, *, versioned: bool) -> Table:
+def new_table(
+    items: Iterable[ColumnItem],
+    keys: Iterable[Key],
+    encoding: Encoding,
+    *,
+    versioned: bool,
+    server_version: int = ANY_VERSION,
+) -> Table:
     """Make a table of declared columns. Two columns of one name, or a key of a column that is not there, are a
-    SchemaError.
+    SchemaError. `server_version`: that of the server which compared the names.
     """
     items = tuple(items)
     return with_keys(
@@ -118,25 +127,42 @@ def new_table(items: Iterable[ColumnItem], keys: Iterable[Key], encoding: Encodi
         [*column_keys(items), *keys],
         encoding,
         versioned=versioned or any(item.versioned for item in items),
+        server_version=server_version,
     )
 
 
 def period_key(name: str) -> str:
     """Return the name of a period among the keys, which a column's WITHOUT OVERLAPS refers to."""
-    return f"PERIOD {name.casefold()}"
+    return f"PERIOD {column_key(name)}"
 
 
-def with_keys(columns: Iterable[Column], keys: Sequence[Key], encoding: Encoding, *, versioned: bool) -> Table:
-    """Make the table of these parts; columns of the primary key and of periods become NOT NULL for good."""
+def with_keys(
+    columns: Iterable[Column],
+    keys: Sequence[Key],
+    encoding: Encoding,
+    *,
+    versioned: bool,
+    server_version: int = ANY_VERSION,
+) -> Table:
+    """Make the table of these parts; columns of the primary key and of periods become NOT NULL for good.
+
+    Keys name columns as the statement does; in the table they have the names of its columns.
+    """
+    columns = tuple(columns)
+    names = {column_key(column.name, server_version): column.name for column in columns}
+    if len(names) != len(columns):
+        raise SchemaError("Two columns have the same name.")
     # WITHOUT OVERLAPS puts the end of a period into the key, then the start.
     periods = {key.name: key.parts[::-1] for key in keys if key.period}
     resolved = tuple(
         replace(key, parts=tuple(part for named in key.parts for part in periods.get(named[0], (named,))))
         for key in keys
     )
-    table = Table(columns=tuple(columns), keys=resolved, encoding=encoding, versioned=versioned)
-    if len({column.name.casefold() for column in table.columns}) != len(table.columns):
-        raise SchemaError("Two columns have the same name.")
+    resolved = tuple(
+        replace(key, parts=tuple((names.get(column_key(name, server_version), name), size) for name, size in key.parts))
+        for key in resolved
+    )
+    table = Table(columns=columns, keys=resolved, encoding=encoding, versioned=versioned)
     places = {table.place(name) for key in table.keys for name, _ in key.parts if key.primary or key.period}
     for key in table.keys:
         for name, _ in key.parts:

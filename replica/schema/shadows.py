@@ -17,7 +17,9 @@ from replica.schema.patterns import matcher
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_COPY: Final = re.compile(r"_+(?P<table>.+?)_(?:gho|ghc|ghk|(?:\d{14}_)?del|new|old)", re.IGNORECASE | re.DOTALL)
+_COPY: Final = re.compile(
+    r"_+(?P<table>.+?)_(?:gho|ghc|ghk|(?:\d{14}_)?del|new|old)", re.IGNORECASE | re.ASCII | re.DOTALL
+)
 
 
 def shadowed(table: str) -> str | None:
@@ -31,6 +33,7 @@ def is_shadow(database: str, table: str, patterns: Collection[str]) -> bool:
     none.
     """
     original = shadowed(table)
-    if original is None or f"{database}.{table}" in patterns:
+    selected = matcher(patterns)
+    if original is None or (database, table) in selected.names:
         return False
-    return matcher(patterns).fullmatch(f"{database}.{original}") is not None
+    return selected.fits((database, original))

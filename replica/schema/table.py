@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from replica.schema.patterns import table_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSchema:
@@ -54,7 +56,8 @@ class TableSchema:
 
     @property
     def name(self) -> str:
-        return f"{self.database}.{self.table}"
+        """The name as text, in backquotes where it would be read as another one."""
+        return table_text((self.database, self.table))
 
 
 _PERIOD: tuple[tuple[str, Literal["start", "end"]], ...] = (("row_start", "start"), ("row_end", "end"))

@@ -20,6 +20,7 @@ from replica.protocol.column_def import value_extent
 from replica.protocol.table_map import parse_table_map
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
+from replica.schema.naming import column_key
 from replica.table_reader.table_map import table_map_body
 
 if TYPE_CHECKING:
@@ -107,17 +108,24 @@ def _kept(mark: bytes, values: Sequence[bytes]) -> bytes:
 
 def _mark(schema: TableSchema, key: TableKey) -> bytes:
     """Return what tells the columns of a key from others: their names, types, collations and order."""
-    columns = [schema.columns[number] for number in key.columns]
-    return _digest([_told(column) + (() if column.charset is None else (column.collation,)) for column in columns])
+    return _digest([(column_key(column.name), *_typed(column)) for column in _columns(schema, key)])
 
 
-def _older_mark(schema: TableSchema, key: TableKey) -> bytes:
-    """Return the mark without collations, as checkpoints of before them have it."""
-    return _digest([_told(schema.columns[number]) for number in key.columns])
+def _older_marks(schema: TableSchema, key: TableKey) -> tuple[bytes, bytes]:
+    """Return the marks of older checkpoints: names compared by `casefold`, first with collations, then without."""
+    columns = _columns(schema, key)
+    return (
+        _digest([(column.name.casefold(), *_typed(column)) for column in columns]),
+        _digest([(column.name.casefold(), column.column_type) for column in columns]),
+    )
 
 
-def _told(column: ColumnSchema) -> tuple[str | None, ...]:
-    return column.name.casefold(), column.column_type
+def _columns(schema: TableSchema, key: TableKey) -> list[ColumnSchema]:
+    return [schema.columns[number] for number in key.columns]
+
+
+def _typed(column: ColumnSchema) -> tuple[str | None, ...]:
+    return (column.column_type,) if column.charset is None else (column.column_type, column.collation)
 
 
 def _digest(told: Sequence[tuple[str | None, ...]]) -> bytes:
@@ -128,7 +136,7 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
     wire = parse_table_map(table_map_body(schema)).columns
     values, at = [], 0
     if kept.startswith(_MARKED):
-        if kept[:_MARK_BYTES] not in (_mark(schema, key), _older_mark(schema, key)):
+        if kept[:_MARK_BYTES] not in (_mark(schema, key), *_older_marks(schema, key)):
             raise _changed_key(schema, key)
         at = _MARK_BYTES
     for number in key.columns:

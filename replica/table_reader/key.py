@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from replica.rows.types.keys import is_ordered
 from replica.rows.types.kinds import KeyForm
 from replica.rows.types.types import type_of
+from replica.schema.naming import column_key
 from replica.table_reader.chunk import TableKey
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ def choose_key(schema: TableSchema, indexes: Sequence[TableIndex]) -> TableKey |
 def _key(schema: TableSchema, index: TableIndex) -> TableKey | None:
     if not index.unique or index.ignored or index.kind != _BTREE:
         return None
-    numbers = {column.name.casefold(): number for number, column in enumerate(schema.columns)}
+    numbers = {column_key(column.name): number for number, column in enumerate(schema.columns)}
     columns: list[int] = []
     for part in index.parts:
-        number = numbers.get(part.column.casefold())
+        number = numbers.get(column_key(part.column))
         if number is None or part.prefix:
             return None
         column = schema.columns[number]

@@ -25,6 +25,7 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import ValuePolicy
+from replica.schema.naming import column_key
 from replica.table_reader.half_record import HalfRecord
 from replica.table_reader.kernel_row_halves import HalfTotals, find_row_halves
 
@@ -102,8 +103,8 @@ class HalfReader:
         """Make it. `defined`: the tables with all their columns; images are made without those that `schemas` lack."""
         self._schemas = dict(defined)
         self._left_out = {
-            name: {one.name.casefold() for one in defined[name].columns}.difference(
-                one.name.casefold() for one in schema.columns
+            name: {column_key(one.name) for one in defined[name].columns}.difference(
+                column_key(one.name) for one in schema.columns
             )
             for name, schema in schemas.items()
         }
@@ -156,7 +157,7 @@ class HalfReader:
             table = slots.table(slot)
             kept = np.ones(len(table.table_map.columns), np.bool_)
             for number, plan in enumerate(table.layout.columns):
-                kept[number] = plan.name.casefold() not in left_out
+                kept[number] = column_key(plan.name) not in left_out
             wants.append(np.packbits(kept, bitorder="little"))
         return wants
 

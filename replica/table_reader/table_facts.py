@@ -15,6 +15,8 @@ from replica.handshake.primary import ask_primary
 from replica.handshake.privileges import may_read, may_read_all
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
+from replica.schema.naming import table_key
+from replica.schema.patterns import all_of, matcher, table_pattern
 from replica.table_reader.cascades import QUOTED, Cascade, ask_cascades
 from replica.table_reader.indexes import TableIndex, ask_indexes
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.privileges import Answer
     from replica.handshake.registration import Rows, Steps
+    from replica.schema.patterns import TablePattern
     from replica.schema.table import TableSchema
 
     TableName = tuple[str, str]
@@ -125,7 +128,8 @@ def ask_table_facts(
             cascades = (yield from ask_cascades(one.name)) if shown <= MOST_SHOWN else None
         schema, usable = catalog.get(one.name), indexes.get(one.name, ())
         tables.append(replace(one, schema=schema, indexes=usable, readable=readable, cascades=cascades))
-    wanted = [pattern for pattern in patterns if "*" in pattern or wants(*pattern.split(".", 1))]
+    asked = map(table_pattern, patterns)
+    wanted = [pattern for pattern in asked if pattern.name is None or wants(*pattern.name)]
     named, unseen = yield from _named(wanted, listed)
     return TableFacts(
         account=account,
@@ -143,12 +147,15 @@ def ask_table_facts(
 
 
 def _list_tables(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> Steps[list[ListedTable]]:
-    databases = sorted({pattern.partition(".")[0] for pattern in patterns})
+    databases = matcher(patterns).databases
     arguments: tuple[str, ...] = ()
-    if any("*" in database for database in databases):
+    if None in databases:
         condition = f"TABLE_SCHEMA NOT IN ({_listed(SYSTEM_DATABASES)})"
     else:
-        condition, arguments = f"TABLE_SCHEMA IN ({', '.join(['%s'] * len(databases))})", tuple(databases)
+        condition, arguments = (
+            f"TABLE_SCHEMA IN ({', '.join(['%s'] * len(databases))})",
+            tuple(sorted(filter(None, databases))),
+        )
     rows = yield Query(_TABLES.format(condition=condition), arguments, MAX_CATALOG_BYTES)
     found = [
         ListedTable(
@@ -166,34 +173,31 @@ def _list_tables(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> 
 
 
 def _named(
-    patterns: Sequence[str], listed: Sequence[ListedTable]
+    patterns: Sequence[TablePattern], listed: Sequence[ListedTable]
 ) -> Steps[tuple[frozenset[TableName], tuple[tuple[TableName, Answer], ...]]]:
     """Return the listed tables that were asked for by name, and those that were and are not listed."""
     # With lower_case_table_names the server spells names in its own way.
-    seen = {(one.name[0].lower(), one.name[1].lower()): one.name for one in listed}
+    seen = {one.name for one in listed}
+    lowered = {table_key(name, lower_case_table_names=True): name for name in seen}
     named, unseen = set(), []
-    for pattern in patterns:
-        database, _, table = pattern.partition(".")
-        if "*" in pattern:
-            continue
-        if (database.lower(), table.lower()) in seen:
-            named.add(seen[database.lower(), table.lower()])
+    for name in (pattern.name for pattern in patterns if pattern.name is not None):
+        there = name if name in seen else lowered.get(table_key(name, lower_case_table_names=True))
+        if there is not None:
+            named.add(there)
         else:
-            unseen.append(((database, table), (yield from may_read(database, table))))
+            unseen.append((name, (yield from may_read(*name))))
     return frozenset(named), tuple(unseen)
 
 
-def _hiding(patterns: Sequence[str], whole: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
+def _hiding(patterns: Sequence[TablePattern], whole: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
     """Return what of the patterns may hide tables: `database.*`, or `*.*`."""
     found: list[str] = []
-    for pattern in (one for one in patterns if "*" in one):
-        database = pattern.partition(".")[0]
-        everywhere = "*" in database
-        known = whole.get(database)
+    for database in (one.one_database for one in patterns if one.name is None):
+        known = None if database is None else whole.get(database)
         if known is None:
-            known = yield from may_read_all(None if everywhere else database)
+            known = yield from may_read_all(database)
         if not known:
-            found.append("*.*" if everywhere else f"{database}.*")
+            found.append("*.*" if database is None else all_of(database))
     return tuple(dict.fromkeys(found))
 
 

@@ -13,6 +13,7 @@ from replica.errors import SchemaError
 from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.generated import omits_generated, without_generated
+from replica.schema.naming import column_key
 from replica.table_reader.catalog import LOCKING_ENGINES
 from replica.table_reader.key import choose_key
 from replica.table_reader.pace import MOST_UNSETTLED
@@ -225,7 +226,7 @@ def _no_key(table: ListedTable) -> Reason:
     unique = [index for index in table.indexes if index.unique]
     if not unique or table.schema is None:
         return Reason("key", "it has no primary key, and no unique index over columns that are all NOT NULL", add)
-    columns = {column.name.casefold(): column for column in table.schema.columns}
+    columns = {column_key(column.name): column for column in table.schema.columns}
     return Reason("key", f"no unique index serves as a key: {'; '.join(_fault(one, columns) for one in unique)}", add)
 
 
@@ -245,12 +246,12 @@ def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
     if index.kind != "BTREE":
         return f"{index.name} is kept as a hash"
     for part in index.parts:
-        column = columns.get(part.column.casefold())
+        column = columns.get(column_key(part.column))
         if part.prefix:
             return f"{index.name} holds only the beginning of {part.column}"
         if column is None or column.nullable:
             return f"{index.name} has the column {part.column}, which may be NULL"
-    types = ", ".join(f"{part.column} {columns[part.column.casefold()].data_type}" for part in index.parts)
+    types = ", ".join(f"{part.column} {columns[column_key(part.column)].data_type}" for part in index.parts)
     return f"{index.name} ({types}) has values that no condition finds again exactly"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, PrerequisiteError
 from replica.handshake.server import grant
+from replica.schema.patterns import table_pattern
 from replica.table_reader.reading_errors import NO_SELECT
 from replica.table_reader.table_facts import ask_table_facts
 from replica.table_reader.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted
@@ -179,8 +180,8 @@ def _warnings(facts: TableFacts, seconds: float) -> Iterator[Reason]:
         yield Reason("wsrep_on", what, "name one node in host, and compare the first load with the source")
     for pattern in facts.hiding:
         what = f"tables of {pattern} that the account has no privilege on are not seen here, and would not be read"
-        database = pattern.partition(".")[0]
-        on = pattern if database == "*" else f"`{database.replace('`', '``')}`.*"
+        database = table_pattern(pattern).one_database
+        on = pattern if database is None else f"`{database.replace('`', '``')}`.*"
         yield Reason("grant", what, grant("SELECT", facts.account, on=on))
     if facts.expiry_s is not None and facts.expiry_s < 2 * seconds:
         what = (

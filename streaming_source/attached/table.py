@@ -17,6 +17,7 @@ from replica.protocol.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.rows.scan.scan import scan
 from replica.rows.tables.unnamed import unnamed_schema
+from replica.schema.patterns import table_text
 from streaming_source.files.survey import in_order_of_last_use
 from streaming_source.schema.table_columns import logged_table_columns
 
@@ -54,7 +55,7 @@ def newest_table(
     table_map = _newest(log, table)
     if any(column.name is None for column in table_map.columns):
         raise SchemaError(
-            f"the rows of {'.'.join(table)} in the relay log do not name their columns.",
+            f"the rows of {table_text(table)} in the relay log do not name their columns.",
             hint=f"{_ASK} Or set binlog_row_metadata=FULL on the primary, for the rows from then on.",
         )
     return DescribedTable(logged_table_columns(table_map, None, policy, chosen), unnamed_schema(table_map))
@@ -74,9 +75,9 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
             if bytes(body[_NAME_AT : _NAME_AT + len(sought)]) == sought:
                 return parse_table_map(body)
             others.add(_name(body))
-    near = difflib.get_close_matches(".".join(table), others, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(table_text(table), others, n=3, cutoff=0.6)
     raise SchemaError(
-        f"the relay log {log.directory} has no rows of {'.'.join(table)}, and so cannot tell what it looks like.",
+        f"the relay log {log.directory} has no rows of {table_text(table)}, and so cannot tell what it looks like.",
         hint=f"Did you mean {' or '.join(near)}?" if near else _ASK,
     )
 
@@ -101,4 +102,4 @@ def _name(body: memoryview) -> str:
         end = at + 1 + body[at]
         names.append(str(body[at + 1 : end], "utf-8", "replace"))
         at = end + 1
-    return ".".join(names)
+    return table_text((names[0], names[1]))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
+from replica.schema.patterns import table_named, table_text
 from streaming_source.auditing.comparison import Comparison
 from streaming_source.auditing.from_mirror import mirrored_copies
 from streaming_source.auditing.mirrored_rows import mirrored_rows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from replica.schema.known_tables import TableName
     from streaming_source.auditing.comparison import Look
     from streaming_source.auditing.from_mirror import MirroredCopy
     from streaming_source.ruling.hash_key import HashKey
@@ -108,33 +110,51 @@ def audit(
         if _UNKEYED.lower() not in map(str.lower, compared.options):
             compared = compared._replace(options={**compared.options, _UNKEYED: "whole"})
         compared = compared._replace(spark=own_session(spark))
-        return _of_mirror(compared, as_table(mirror), keys or {}, key, record=record, repair=repair)
+        return _of_mirror(compared, as_table(mirror), _by_name(keys or {}), key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(
             "hashKeyFile is for the targets of a mirror.", hint="Leave it out, or name its control table."
         )
     if repair:
         raise ConfigError("only copies of a mirror are repaired: it does that itself.", hint="Name its control table.")
+    return _of_tables(compared, tables, _by_name(keys or {}), at)
+
+
+def _of_tables(
+    compared: Comparison, tables: Mapping[str, Any] | None, keys: Mapping[TableName, Collection[str]], at: str | None
+) -> AuditResult:
     if not tables or not isinstance(tables, Mapping):
         raise ConfigError("no table with its copy is named.", hint='Name some: tables={"shop.orders": "lake.orders"}.')
-    position = at or position_now(compared.options, next(iter(tables)))
-    compared, given = compared._replace(spark=own_session(spark)), keys or {}
-    found = side_by_side(
-        *(
-            compared.spark,
-            lambda table: compared.audited(table, tables[table], position, given.get(table)).audit,
-            tables,
-        ),
-        at_once=AT_ONCE,
-        name="audit",
-    )
+    copies = _by_name(tables)
+    position = at or position_now(compared.options, table_text(next(iter(copies))))
+    compared = compared._replace(spark=own_session(compared.spark))
+
+    def compare(name: TableName) -> TableAudit:
+        return compared.audited(table_text(name), copies[name], position, keys.get(name)).audit
+
+    found = side_by_side(compared.spark, compare, copies, at_once=AT_ONCE, name="audit")
     return AuditResult(position, tuple(found))
+
+
+def _by_name(given: Mapping[str, Any]) -> dict[TableName, Any]:
+    """Return what is given for tables by their names.
+
+    Raises:
+        ConfigError: a key is no name of one table.
+    """
+    found = {}
+    for table, value in given.items():
+        try:
+            found[table_named(table)] = value
+        except ValueError as error:
+            raise ConfigError(f"{table!r} {error}.", hint="Name each table as database.table.") from None
+    return found
 
 
 def _of_mirror(
     compared: Comparison,
     control: str,
-    keys: Mapping[str, Collection[str]],
+    keys: Mapping[TableName, Collection[str]],
     key: HashKey | None,
     *,
     record: bool,
@@ -150,7 +170,7 @@ def _of_mirror(
         policy = value_policy(compared.options, copy.table)
         way = mirrored_rows(copy.mode, copy.rules, copy.definition, policy, key)
         asked = AskedOf(control, copy.mirror, copy.batch) if repair and last else None
-        names = keys.get(copy.table, way.keys(copy.keys))
+        names = keys.get(table_named(copy.table), way.keys(copy.keys))
         arguments = (copy.table, copy.target, copy.position, names, way, asked)
         return compared.audited(*arguments, before=before, keep=not last)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
 from streaming_source.queries.sql_text import identifier
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,9 +47,13 @@ def compared_columns(
     Raises:
         SchemaError: a side lacks a column, or the types do not go together.
     """
-    left_out = {name.casefold() for name in ignore}
-    ours = {field.name.casefold(): field for field in source.fields if field.name.casefold() not in left_out}
-    theirs = {field.name.casefold(): field for field in target.fields if field.name.casefold() not in left_out}
+    left_out = {spark_column_key(name) for name in ignore}
+    ours = {
+        spark_column_key(field.name): field for field in source.fields if spark_column_key(field.name) not in left_out
+    }
+    theirs = {
+        spark_column_key(field.name): field for field in target.fields if spark_column_key(field.name) not in left_out
+    }
     for what, here, there in (("the table", ours, theirs), ("the copy", theirs, ours)):
         lacking = [field.name for key, field in there.items() if key not in here]
         if lacking:
@@ -67,11 +72,11 @@ def key_columns(table: str, source: StructType, given: Collection[str] | None) -
     """
     if given is None:
         return tuple(field.name for field in source.fields if (field.metadata or {}).get(_KEY))
-    names = {field.name.casefold(): field.name for field in source.fields}
-    unknown = [name for name in given if name.casefold() not in names]
+    names = {spark_column_key(field.name): field.name for field in source.fields}
+    unknown = [name for name in given if spark_column_key(name) not in names]
     if unknown:
         raise SchemaError(f"{table} has no column {', '.join(unknown)}, which is given as its key.")
-    return tuple(names[name.casefold()] for name in given)
+    return tuple(names[spark_column_key(name)] for name in given)
 
 
 def _compared(table: str, ours: StructField, theirs: StructField) -> ComparedColumn:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ReplicaError
+from replica.schema.naming import column_key
 from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
 from streaming_source.auditing.columns import compared_columns, key_columns
 from streaming_source.auditing.differences import FoundDifferences, find_differences
@@ -103,8 +104,8 @@ class Comparison(NamedTuple):
                 columns = read_source(self.spark, self.options, copy.table, copy.position).columns
         except ReplicaError:
             return None
-        now = {name.casefold() for name in columns}
-        known = {column.name.casefold(): column.hidden for column in copy.definition.columns}
+        now = {column_key(name) for name in columns}
+        known = {column_key(column.name): column.hidden for column in copy.definition.columns}
         shown = {name for name, hidden in known.items() if not hidden}
         if shown <= now <= known.keys():
             return None

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
+from replica.schema.patterns import table_text
 from replica.schema.stored import tables_from_json
 from replica.table_reader.cascades import tables_above
 from streaming_source.auditing.mirror_versions import version_of
@@ -70,7 +71,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     parents = {(row["source_database"], row["source_table"]): _parents(row["definition"]) for row in rows}
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
-        table = f"{row['source_database']}.{row['source_table']}"
+        table = table_text((row["source_database"], row["source_table"]))
         if live_rows(row["mode"]) is None and row["state"] != _DROPPED:
             left_out.append(LeftOut(table, f"its target has the mode {row['mode']}: it holds changes, not rows"))
         elif row["state"] == _CURRENT:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from replica.schema.patterns import table_named
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,10 +80,10 @@ def write_records(spark: SparkSession, control: str, result: AuditResult) -> Non
         verdict = EQUAL if table.equal else DIFFERENT
         at = table.target if table.version is None else f"{table.target}@v{table.version}"
         found = (table.source_rows, table.target_rows, dict(table.counts), table.seconds, None)
-        rows.append((now, *table.table.split(".", 1), at, table.position, verdict, *found))
+        rows.append((now, *table_named(table.table), at, table.position, verdict, *found))
     for left in result.left_out:
         nothing = (None, None, None, None, left.reason)
-        rows.append((now, *left.table.split(".", 1), None, result.position, LEFT_OUT, *nothing))
+        rows.append((now, *table_named(left.table), None, result.position, LEFT_OUT, *nothing))
     if rows:
         append_beside(spark, control, SUFFIX, COLUMNS, rows)
 

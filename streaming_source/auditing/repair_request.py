@@ -12,8 +12,10 @@ import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError
+from replica.schema.patterns import table_named
 from streaming_source.auditing.differences import differing_keys
 from streaming_source.auditing.records import append_beside, make_beside
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -88,7 +90,7 @@ def ask_for_repair(
         stream.write_table(rows)
     names = _names(compared, sides[1])
     told = (
-        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table.split(".", 1), position, asked.batch),
+        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table_named(table), position, asked.batch),
         *([names[key] for key in compared.keys], sink.getvalue().to_pybytes()),
     )
     append_beside(sides[1].sparkSession, asked.control, SUFFIX, COLUMNS, [told])
@@ -121,5 +123,5 @@ def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: D
 
 def _names(compared: ComparedRows, target: DataFrame) -> dict[str, str]:
     """Return the target's names of the columns, by those of the table."""
-    there = {name.casefold(): name for name in target.columns}
-    return {one.name: there[one.name.casefold()] for one in compared.columns}
+    there = {spark_column_key(name): name for name in target.columns}
+    return {one.name: there[spark_column_key(one.name)] for one in compared.columns}

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from replica.errors import ReplicaError
 from replica.protocol.gtid import GtidPosition, covers
+from replica.schema.patterns import table_text
 from streaming_source.auditing.from_mirror import mirrored_copies
 from streaming_source.auditing.result import LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now
@@ -71,18 +72,14 @@ def second_looks(
 
 def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCopy, now: str) -> bool:
     """Tell whether rows of the tables above were deleted or changed behind the position of a copy, or it is unknown."""
-    from pyspark.sql import functions as f
-
     if now == copy.position:
         return False
-    names = [".".join(name) for name in sorted(copy.above)]
-    asked = {"tables": ",".join(names), "operations": "delete,update"}
+    asked = {"tables": ",".join(map(table_text, sorted(copy.above))), "operations": "delete,update"}
     asked |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
     try:
         with typed_errors():
             rows = spark.read.format("mariadb-binlog").options(**options, **asked).load()
-            there = f.concat_ws(".", "database", "table")
-            return rows.where(there.isin(names)).limit(1).count() > 0
+            return rows.limit(1).count() > 0
     except (ReplicaError, PySparkException):
         return True
 

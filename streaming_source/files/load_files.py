@@ -22,6 +22,7 @@ from replica.protocol.transaction_events import GtidListEvent
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
+from replica.schema.patterns import table_text
 from streaming_source.files.partition import FileAccess, FilePartition
 from streaming_source.files.paths import Age, Looks, find_binlogs
 from streaming_source.files.survey import Definition, FileSurvey, Survey
@@ -105,7 +106,7 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
             found.statement_dml,
         )
     for name, note in resolver.notes.items():
-        _log.warning("%s: %s", ".".join(name), note)
+        _log.warning("%s: %s", table_text(name), note)
     if found.unread:
         raise _unread(list(found.unread.values()))
     columns = (
@@ -166,7 +167,7 @@ def _columns(
         return logged_table_columns(table_map, schema, policy, chosen)
     schema = resolver.history.table(*table)
     if schema is None:
-        raise _no_table(".".join(table), found.names)
+        raise _no_table(table_text(table), found.names)
     return catalog_table_columns(schema, policy, chosen)
 
 

@@ -34,6 +34,7 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.statements import logged_texts
 from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from replica.schema.patterns import table_text
 from replica.schema.session import ServerRules
 from replica.schema.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
@@ -150,7 +151,7 @@ class FileSurvey:
         wanted = np.array([table.wanted for table in known], np.bool_)
         met = in_order_of_last_use(found.events["slot"], len(known))
         if len(self.found.names) < MAX_KEPT:
-            self.found.names.update(".".join(known[slot].name) for slot in met)
+            self.found.names.update(table_text(known[slot].name) for slot in met)
         catalog: dict[tuple[str, str], TableSchema] = {}
         for table in (known[slot] for slot in met if wanted[slot]):
             schema = self._schema(table)

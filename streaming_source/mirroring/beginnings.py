@@ -97,7 +97,7 @@ class Beginnings:
         word = self._begun_word(end, before)
         if word is not None:
             pattern = matcher(word.patterns)
-            names |= {name for name in self._rows if pattern.fullmatch(".".join(name))}
+            names |= {name for name in self._rows if pattern.fits(name)}
         names &= self._rows.keys()
         if not names:
             return names

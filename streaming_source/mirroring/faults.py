@@ -51,7 +51,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         texts = texts_of(error)
         if _names(texts, RelayError) or _names(texts, DataLossError):  # the rows of the batch cannot be read
             return error
-        if not written and any(words in text.casefold() for text in texts for words in _FULL):
+        if not written and any(words in text.lower() for text in texts for words in _FULL):
             return error
     return None
 
@@ -65,7 +65,7 @@ def raise_fault(error: Exception, *, written: int) -> None:
 
 def of_machine(error: Exception) -> bool:
     """Tell whether Spark broke a job off, or lost an executor."""
-    told = told_by(error).casefold() if isinstance(error, SPARK_ERRORS) else ""
+    told = told_by(error).lower() if isinstance(error, SPARK_ERRORS) else ""
     return any(words in told for words in (*_BROKEN_OFF, *_LOST))
 
 

@@ -45,7 +45,7 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     if not isinstance(error, PySparkException | Py4JJavaError):
         return None
     texts = texts_of(error)
-    if not any(words in text.casefold() for text in texts for words in FULL):
+    if not any(words in text.lower() for text in texts for words in FULL):
         return None
     place = next((found[0] for text in texts if (found := _PLACE.search(text)) is not None), None)
     where = writing if place is None else f"{writing}: it has {place.rstrip('.')}"

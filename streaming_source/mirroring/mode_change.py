@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.control_row import DROPPED
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
     again = settings.options.snapshot_again
     for row in rows:
         wanted = settings.rule_of(row.name).mode
-        table = ".".join(row.name)
-        anew = again is not None and again.word != row.again and matcher(again.patterns).fullmatch(table)
+        table = table_text(row.name)
+        anew = again is not None and again.word != row.again and matcher(again.patterns).fits(row.name)
         if row.mode != wanted and row.state != DROPPED and not anew:
             raise ConfigError(
                 f"{row.target} holds {table} in the mode {row.mode}, and its rule says {wanted}.",

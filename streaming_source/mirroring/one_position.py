@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.control_name import control_of
 from streaming_source.mirroring.control_row import CURRENT
 from streaming_source.mirroring.formats.choose import open_target
+from streaming_source.mirroring.resync import named_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,17 +57,18 @@ def mirror_tables(
         DataLossError: a target's log does not reach back to the position any more.
     """
     _, rows = control_of(spark, "mirror_tables", into, control)
-    states = {".".join(row.name): row.state for row in rows}
-    wanted = {table for table, state in states.items() if state == CURRENT} if tables is None else set(tables)
-    for table in sorted(wanted):
-        if states.get(table) != CURRENT:
-            told = f"is {states[table]}" if table in states else "is none of the mirror's tables"
+    states = {row.name: row.state for row in rows}
+    current = {name for name, state in states.items() if state == CURRENT}
+    wanted = current if tables is None else set(map(named_table, tables))
+    for name in sorted(wanted):
+        if states.get(name) != CURRENT:
+            told = f"is {states[name]}" if name in states else "is none of the mirror's tables"
             raise ConfigError(
-                f"{table} {told}: it is not at the position of the others.",
+                f"{table_text(name)} {told}: it is not at the position of the others.",
                 hint=f"Only tables whose state is {CURRENT} are: mirror_status tells them.",
             )
-    chosen = [row for row in rows if ".".join(row.name) in wanted]
+    chosen = [row for row in rows if row.name in wanted]
     found = TablesAtPosition(chosen[0].position if chosen else "")
     for row in chosen:
-        found[".".join(row.name)] = open_target(spark, row.target).rows_at(row)
+        found[table_text(row.name)] = open_target(spark, row.target).rows_at(row)
     return found

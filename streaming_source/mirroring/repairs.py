@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ReplicaError, SchemaError
+from replica.schema.patterns import table_text
 from streaming_source.auditing.records import COLUMNS as RECORD
 from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
 from streaming_source.auditing.records import SUFFIX as RECORDS
@@ -85,7 +86,7 @@ class Repairs:
 
     def _serve(self, spark: SparkSession, row: ControlRow | None, request: Row) -> None:
         begun = time.monotonic()
-        name = f"{request['source_database']}.{request['source_table']}"
+        name = table_text((request["source_database"], request["source_table"]))
         counts: dict[str, int] = {}
         reason = None
         try:

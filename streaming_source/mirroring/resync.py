@@ -11,6 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from replica.schema.patterns import table_named, table_text
 from streaming_source.mirroring.control import CHECKPOINT
 from streaming_source.mirroring.control_name import control_of
 from streaming_source.mirroring.control_row import NO_BATCH
@@ -58,26 +59,39 @@ def mirror_resync(
     ask_again(told[CHECKPOINT], chosen, uuid.uuid4().hex)
 
 
+def named_table(table: str) -> TableName:
+    """Return the table that a call names.
+
+    Raises:
+        ConfigError: it is no name of one table.
+    """
+    try:
+        return table_named(table)
+    except ValueError as error:
+        raise ConfigError(f"{table!r} {error}.", hint="Give tables as database.table.") from None
+
+
 def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[TableName]:
     """Return the tables of a mirror that a call names.
 
     Raises:
         ConfigError: none is named, one is none of the mirror's, or one cannot be read.
     """
-    known = {".".join(row.name): row for row in rows}
+    known = {row.name: row for row in rows}
     if isinstance(tables, str) or not tables:
         raise ConfigError(
             f"tables={tables!r} is no list of tables.", hint='Give one: tables=["shop.orders"]; mirror_status has all.'
         )
-    unknown = sorted(set(tables) - known.keys())
+    names = sorted(set(map(named_table, tables)))
+    unknown = [table_text(name) for name in names if name not in known]
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)}: none of the mirror's tables.",
             hint="Give them as database.table; mirror_status has all.",
         )
-    chosen = [known[table] for table in sorted(set(tables))]
+    chosen = [known[name] for name in names]
     for row in chosen:
-        table = ".".join(row.name)
+        table = table_text(row.name)
         # Reading it would end the query; a start of the mirror asks the server for the key that it may have by now.
         counted = row.mode == CURRENT and row.batch != NO_BATCH
         if not row.keys and row.mode != APPEND_LOG and not counted:

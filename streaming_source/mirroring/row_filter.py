@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
         if kind in _REFUSED:
             raise _changing(table, where)
     names = {attribute.name().casefold() for attribute in _children(expression.references().toSeq())}
-    return frozenset(name for name in columns.names if name.casefold() in names)
+    return frozenset(name for name in columns.names if spark_column_key(name) in names)
 
 
 def _kinds(expression: Any) -> set[str]:

@@ -12,10 +12,12 @@ import difflib
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
+from replica.schema.naming import column_key
 from streaming_source.mirroring.row_filter import check_filter
 from streaming_source.ruling.hash_text import HASHED
 from streaming_source.ruling.ruled_images import Ruled, folded
 from streaming_source.ruling.target_columns import image_type, target_columns
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,10 +63,10 @@ def ruled_table(spark: SparkSession, table: TableSchema, settings: MirrorSetting
 
 
 def _check_names(table: TableSchema, rule: TableRule) -> None:
-    there = {column.name.casefold(): column.name for column in table.columns}
+    there = {column_key(column.name): column.name for column in table.columns}
     for name in rule.named:
-        if name.casefold() not in there:
-            near = difflib.get_close_matches(name.casefold(), there, 1)
+        if column_key(name) not in there:
+            near = difflib.get_close_matches(column_key(name), there, 1)
             raise ConfigError(
                 f"the rule of {table.name} names the column {name}, which the table has not.",
                 hint=f"Did you mean {there[near[0]]}?" if near else f"Its columns are {', '.join(there.values())}.",
@@ -74,7 +76,7 @@ def _check_names(table: TableSchema, rule: TableRule) -> None:
 def _check_keys(table: TableSchema, keys: Sequence[str], rule: TableRule) -> None:
     lost = folded((*rule.leave_out, *rule.mask))
     for name in keys:
-        if name.casefold() in lost:
+        if column_key(name) in lost:
             raise ConfigError(
                 f"the rule of {table.name} leaves out or masks {name}, which is of the key that tells its rows apart.",
                 hint="Hash it instead.",
@@ -84,7 +86,7 @@ def _check_keys(table: TableSchema, keys: Sequence[str], rule: TableRule) -> Non
 def _check_new_names(table: TableSchema, columns: Sequence[TargetColumn]) -> None:
     taken: dict[str, str] = {}
     for column in columns:
-        other = taken.setdefault(column.name.casefold(), column.of)
+        other = taken.setdefault(spark_column_key(column.name), column.of)
         if other != column.of:
             raise ConfigError(
                 f"the rule of {table.name} gives the columns {other} and {column.of} one name, {column.name}.",
@@ -95,7 +97,7 @@ def _check_new_names(table: TableSchema, columns: Sequence[TargetColumn]) -> Non
 def _check_hashes(table: TableSchema, rule: TableRule) -> None:
     hashes = folded(rule.hash)
     for column in table.columns:
-        if column.name.casefold() in hashes and column.data_type not in HASHED:
+        if column_key(column.name) in hashes and column.data_type not in HASHED:
             raise ConfigError(
                 f"the rule of {table.name} hashes {column.name}, and a {column.data_type.upper()} has no one text.",
                 hint="Leave it out, or mask it.",
@@ -105,16 +107,16 @@ def _check_hashes(table: TableSchema, rule: TableRule) -> None:
 def _check_masks(spark: SparkSession, ruled: Ruled) -> None:
     from pyspark.sql import functions as f
 
-    masks = {name.casefold(): value for name, value in ruled.rule.mask.items() if value is not None}
-    columns = [column for column in ruled.source_columns if column.name.casefold() in masks]
+    masks = {column_key(name): value for name, value in ruled.rule.mask.items() if value is not None}
+    columns = [column for column in ruled.source_columns if column_key(column.name) in masks]
     if not columns:
         return
-    tried = [f.lit(masks[column.name.casefold()]).try_cast(column.type).isNotNull() for column in columns]
+    tried = [f.lit(masks[column_key(column.name)]).try_cast(column.type).isNotNull() for column in columns]
     (answer,) = spark.range(1).select(f.array(*tried)).collect()
     for column, holds in zip(columns, answer[0], strict=True):
         if not holds:
             raise ConfigError(
-                f"the rule of {ruled.table.name} masks {column.name} with {masks[column.name.casefold()]!r}, which is "
+                f"the rule of {ruled.table.name} masks {column.name} with {masks[column_key(column.name)]!r}, which is "
                 f"no {column.type}.",
                 hint="Give a constant of the column's type, or None.",
             )

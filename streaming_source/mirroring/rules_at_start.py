@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.control import mirrored_tables
 from streaming_source.mirroring.rule_check import checked_rule
 from streaming_source.mirroring.source_tables import read_source_tables
@@ -66,11 +66,11 @@ def _is_read_again(settings: MirrorSettings, row: ControlRow) -> bool:
     asked = settings.options.snapshot_again
     if asked is None or asked.word == row.again:
         return False
-    return matcher(asked.patterns).fullmatch(".".join(row.name)) is not None
+    return matcher(asked.patterns).fits(row.name)
 
 
 def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
-    names = [".".join(row.name) for row in rows]
+    names = [table_text(row.name) for row in rows]
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     key = None if settings.hash_key is None else settings.hash_key.fingerprint
     only_key = all(

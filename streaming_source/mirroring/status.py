@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.plain_text import one_line
+from replica.schema.patterns import table_text
 from streaming_source.auditing.records import last_audits
 from streaming_source.mirroring.control_name import control_of
 from streaming_source.mirroring.formats.choose import control_store
@@ -53,7 +54,7 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
         last = told.get(row.name)
         audit = "" if last is None else f", audited {last['audited_at']:%Y-%m-%d %H:%M:%S}: {last['audit']}"
         target = row.target.replace("`", "")
-        line = f"{'.'.join(row.name)} -> {target}: {row.state}{at}, {row.rows} rows in{lag}{audit}{error}"
+        line = f"{table_text(row.name)} -> {target}: {row.state}{at}, {row.rows} rows in{lag}{audit}{error}"
         print(one_line(line))
     table = control_store(spark, name).rows()
     if audits is None:

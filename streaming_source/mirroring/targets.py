@@ -11,6 +11,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
+from replica.schema.patterns import table_text
 from replica.table_reader.table_verdict import rows_elsewhere
 from streaming_source.mirroring.control_row import NO_BATCH, READING, ControlRow, defined
 from streaming_source.mirroring.formats.choose import open_target
@@ -56,7 +57,7 @@ class Targets:
         if not table.keys and not mode.append_only and not counted:
             but = f" but for one with {table.blurred}, whose label '' looks like no label at all"
             raise SchemaError(
-                f"{'.'.join(name)} has no primary key, and no unique index over columns that are all NOT NULL"
+                f"{table_text(name)} has no primary key, and no unique index over columns that are all NOT NULL"
                 f"{but if table.blurred else ''}.",
                 hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
                 "(snapshotUnkeyed=whole).",
@@ -71,7 +72,7 @@ class Targets:
         if space is not None:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
         ruled = checked_rule(self._spark, table.definition, table.keys, self._settings)
-        check_names(".".join(name), named, ruled.columns)
+        check_names(table_text(name), named, ruled.columns)
         columns = mode.columns(ruled.columns)
         own = self._is_own(target)
         first = self.row(name, table, position, again=again)
@@ -82,7 +83,7 @@ class Targets:
         properties = {
             **self._settings.properties,
             MIRROR: self._mirror,
-            SOURCE: ".".join(name),
+            SOURCE: table_text(name),
             KEY: ",".join(target_keys(table.keys, columns)),
         }
         target.create(columns, table.comment, properties)

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from replica.errors import ConfigError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_pattern, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,13 +83,13 @@ class Selection:
         digest = None if "digest" not in value else str(value["digest"])
         return cls(
             str(value["shape"]),
-            () if digest else tuple(map(str, names["tables"])),
-            () if digest else tuple(map(str, names.get("exclude", ()))),
+            () if digest else tuple(map(_stored, names["tables"])),
+            () if digest else tuple(map(_stored, names.get("exclude", ()))),
             bool(value.get("shadows", False)),
             tuple(map(str, value.get("operations", ()))),
             bool(value.get("skipUnchanged", False)),
             digest,
-            tuple(map(str, value.get("unread", ()))),
+            tuple(map(_stored, value.get("unread", ()))),
         )
 
     def change_to(self, now: Selection) -> SelectionChange | None:
@@ -167,16 +167,28 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
+def _stored(pattern: object) -> str:
+    """Return a pattern of an offset as it is written now: older offsets have no backquotes around any name."""
+    text = str(pattern)
+    try:
+        return str(table_pattern(text))
+    except ValueError:
+        database, _, table = text.partition(".")
+        return table_text((database, table))
+
+
 def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     """Return the patterns that the others do not include: one that another matches as a text is included in it."""
     covered = matcher(others)
-    return tuple(name for name in names if not covered.fullmatch(name))
+    return tuple(name for name in names if not covered.covers(name))
 
 
 def _left_out(one: Selection, other: Selection, tables: tuple[str, ...]) -> tuple[str, ...]:
     """Return what only `one` excludes; a name that `tables` do not have makes no difference."""
     there = matcher(tables)
-    return tuple(name for name in _beyond(one.exclude, other.exclude) if "*" in name or there.fullmatch(name))
+    return tuple(
+        name for name in _beyond(one.exclude, other.exclude) if table_pattern(name).name is None or there.covers(name)
+    )
 
 
 @lru_cache(maxsize=16)

@@ -12,8 +12,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from replica.errors import ConfigError
-from replica.option_values import one_of, switch, table_patterns
-from replica.schema.patterns import matcher
+from replica.option_values import one_of, switch
+from replica.schema.patterns import matcher, table_patterns, table_text
 from streaming_source.options import values
 
 if TYPE_CHECKING:
@@ -54,7 +54,11 @@ class RowOptions:
     """The parsed options that shape the rows, one field each."""
 
     table: tuple[str, str] | None = option(
-        "table", values.table, None, "One table, database.table: its columns arrive typed. This or tables is required"
+        "table",
+        values.table,
+        None,
+        "One table, database.table: its columns arrive typed. This or tables is required. A name that holds a dot "
+        "stands in backquotes: `my.shop`.orders",
     )
     tables: tuple[str, ...] | None = option(
         "tables", table_patterns, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
@@ -151,7 +155,7 @@ class RowOptions:
     @property
     def patterns(self) -> tuple[str, ...]:
         """The selected tables as patterns database.table, also for a single table."""
-        return (".".join(self.table),) if self.table else self.tables or ()
+        return (table_text(self.table),) if self.table else self.tables or ()
 
     @property
     def policy(self) -> ValuePolicy:
@@ -195,7 +199,7 @@ class RowOptions:
             )
         left_out = matcher(self.exclude_tables or ())
         for pattern in self.patterns:
-            if self.exclude_tables and left_out.fullmatch(pattern):
+            if self.exclude_tables and left_out.covers(pattern):
                 raise ConfigError(
                     f"excludeTables leaves out all of {pattern}, which is selected.",
                     hint="excludeTables wins over table and tables: remove the pattern from one of them.",

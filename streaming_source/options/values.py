@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from replica.schema.patterns import table_named
+
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
-_QUALIFIED = re.compile(r"[^.]+\.[^.]+")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
 
 Parser = Callable[[str], Any]
@@ -41,13 +42,7 @@ def reader_name(value: str) -> str:
 
 
 def table(value: str) -> tuple[str, str]:
-    name = value.strip()
-    if "*" in name:
-        raise ValueError("holds a pattern; table takes one table, tables takes patterns")
-    if not _QUALIFIED.fullmatch(name):
-        raise ValueError("is not of the form database.table")
-    database, _, unqualified = name.partition(".")
-    return database, unqualified
+    return table_named(value)
 
 
 def columns(value: str) -> tuple[str, ...]:

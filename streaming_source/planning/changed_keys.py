@@ -110,11 +110,7 @@ class ChangedKeys:
         if self._requests is not None:
             asked.update(name for request in self._requests.due() for name in request.tables)
         named = None if self._again is None or start.again == self._again.word else matcher(self._again.patterns)
-        return [
-            name
-            for name in frontier.partly
-            if name in asked or (named is not None and named.fullmatch(".".join(name)) is not None)
-        ]
+        return [name for name in frontier.partly if name in asked or (named is not None and named.fits(name))]
 
     @staticmethod
     def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:

@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from replica.schema.patterns import table_text
 from streaming_source.offsets.selection import Selection, SelectionChange, named
 from streaming_source.selection.pushed_filters import OPERATIONS
 
@@ -53,7 +54,7 @@ class RememberedSelection:
             return
         position = str(behind.through)
         self._change = change, position
-        new = tuple(map(".".join, self._new_tables(written.selection))) if change.added else ()
+        new = tuple(map(table_text, self._new_tables(written.selection))) if change.added else ()
         there = f" Of those that came in there are now: {named(new)}." if new else ""
         _log.warning("%s%s", change.message(position, read=self._reads), there)
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_numbers
+from replica.schema.patterns import table_named
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
 from replica.table_reader.frontier import NOTHING
 from streaming_source.rows.statement_dml import (
+    ANY_TABLE,
     changed_selection,
     commits,
     completes,
@@ -179,8 +181,7 @@ class StatementDml:
 
 
 def _delivered(reading: Frontier, name: str) -> bool:
-    database, dot, table = name.partition(".")
-    return not dot or reading.reached((database, table)) != NOTHING
+    return name in ANY_TABLE or reading.reached(table_named(name)) != NOTHING
 
 
 def _covers(position: GtidPosition, text: RelayText) -> bool:

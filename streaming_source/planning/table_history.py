@@ -197,7 +197,7 @@ class TableHistory:
         untold = (
             (name, table) for name, table in self._tables.catalog.items() if state.changes.get(name, table) is None
         )
-        new = {n: table for n, table in untold if not then.wants(*n) or hidden.fullmatch(".".join(n))}
+        new = {n: table for n, table in untold if not then.wants(*n) or hidden.fits(n)}
         if not new or self._origin is None:
             return state
         self._new_at = offset.position, frozenset(new)

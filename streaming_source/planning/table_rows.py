@@ -122,7 +122,7 @@ class SnapshotRows:
         self._asked = self._due(start)
         names = set(added)
         if self._again is not None and start.again != self._again.word:
-            asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fullmatch(".".join(name))]
+            asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fits(name)]
             if not asked:
                 raise ConfigError(f"snapshotAgain={self._again} names none of the query's tables.")
             names.update(asked)

@@ -14,6 +14,7 @@ from replica.protocol.constants import GtidFlag
 from replica.protocol.query import QueryEvent
 from replica.protocol.transaction_events import GtidEvent
 from replica.schema.changed_tables import changed_tables
+from replica.schema.patterns import table_text
 from replica.schema.session import text_of
 from streaming_source.rows.ddl_statements import named_tables
 
@@ -55,7 +56,7 @@ def changed_selection(
     if changed.defines and tables.include_ddl and isinstance(statement, QueryEvent):
         delivered = named_tables(statement, server)
     found = [
-        ".".join(name)
+        table_text(name)
         for name in changed.tables
         if name not in delivered
         and any(tables.wants(*one) for one in tables.spelled(name))

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.schema.naming import column_key
 from streaming_source.queries.sql_text import identifier
 from streaming_source.ruling.hash_text import hash_text
 from streaming_source.ruling.keyed_hash import SIDES, hashed
 from streaming_source.ruling.target_columns import image_type, target_columns
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,13 +62,13 @@ class Ruled(NamedTuple):
     def read_columns(self) -> tuple[TargetColumn, ...]:
         """The columns of the table that the rule needs the values of."""
         unseen = folded((*self.rule.leave_out, *self.rule.mask)) - folded(self.filtered)
-        return tuple(column for column in self.source_columns if column.name.casefold() not in unseen)
+        return tuple(column for column in self.source_columns if column_key(column.name) not in unseen)
 
     @property
     def hashes(self) -> tuple[str, ...]:
         """The columns of the target that hold hashes."""
         wanted = folded(self.rule.hash)
-        return tuple(column.name for column in self.columns if column.of.casefold() in wanted)
+        return tuple(column.name for column in self.columns if column_key(column.of) in wanted)
 
 
 def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
@@ -79,7 +81,7 @@ def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
         images = {side: _shown(rows, side, ruled.columns) for side in SIDES}
         return _whole(rows.withColumns(images), ruled.columns, ruled)
     unseen = folded((*rule.leave_out, *rule.mask))
-    read = [column for column in ruled.source_columns if column.name.casefold() not in unseen]
+    read = [column for column in ruled.source_columns if column_key(column.name) not in unseen]
     images = {side: _read(rows, side, read, ruled) for side in SIDES}
     rows = _whole(rows.withColumns(images), read, ruled)
     rows = rows.withColumns({side: _image(rows[side], shown_columns(ruled, rows, side)) for side in SIDES})
@@ -96,13 +98,13 @@ def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> d
     """
     from pyspark.sql import functions as f
 
-    masks = {name.casefold(): value for name, value in ruled.rule.mask.items()}
+    masks = {column_key(name): value for name, value in ruled.rule.mask.items()}
     hashes = folded(ruled.rule.hash)
     kinds = {column.name: column.type for column in ruled.source_columns}
     declared = {column.name: column.data_type for column in ruled.table.columns}
     found = {}
     for column in ruled.columns:
-        name, key = column.of, column.of.casefold()
+        name, key = column.of, column_key(column.of)
         if key in masks:
             found[column.name] = f.lit(masks[key]).cast(spark_type(kinds[name]))
             continue
@@ -131,13 +133,13 @@ def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Ru
     hidden = folded((*ruled.rule.hash, *ruled.rule.leave_out, *ruled.rule.mask))
     kind = StructType()
     for column in columns:
-        secret = column.name.casefold() in hidden
+        secret = column_key(column.name) in hidden
         kind = kind.add(column.name, VariantType() if secret else spark_type(column.type))
     struct = image.cast(kind)
     fields = []
     for column in columns:
         value = struct.getField(column.name)
-        if column.name.casefold() in hidden:
+        if column_key(column.name) in hidden:
             # Spark's own error would show the value.
             tried = value.try_cast(spark_type(column.type))
             wrong = tried.isNull() & value.isNotNull() & ~f.is_variant_null(value)
@@ -237,7 +239,7 @@ def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
 
     # The filter names columns, and no fields of a struct: an envelope keeps their names apart.
     envelope = "_envelope"
-    while envelope in {name.casefold() for name in ruled.filtered}:
+    while envelope in {spark_column_key(name) for name in ruled.filtered}:
         envelope += "_"
     names = [name for name in rows.columns if name != image]
     kept = rows.select(f.struct(*names).alias(envelope), f.col(image).alias("_image" + envelope))
@@ -248,4 +250,4 @@ def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
 
 def folded(names: Iterable[str]) -> frozenset[str]:
     """Return names as columns are compared."""
-    return frozenset(name.casefold() for name in names)
+    return frozenset(column_key(name) for name in names)

@@ -14,7 +14,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from replica.errors import ConfigError
-from replica.schema.patterns import matcher
+from replica.schema.naming import column_key
+from replica.schema.patterns import matcher, table_pattern
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +65,7 @@ class TableRules:
 
     def pattern_of(self, name: TableName) -> str | None:
         """Return the pattern whose rule a table has."""
-        text = ".".join(name)
-        return next((pattern for pattern, _ in self.given if matcher([pattern]).fullmatch(text)), None)
+        return next((pattern for pattern, _ in self.given if matcher([pattern]).fits(name)), None)
 
 
 def table_rules(given: object, *, has_key: bool) -> TableRules:
@@ -88,9 +89,12 @@ def table_rules(given: object, *, has_key: bool) -> TableRules:
 
 
 def _pattern(given: object) -> str:
-    if not isinstance(given, str) or "." not in given.strip("."):
+    if not isinstance(given, str):
         raise ConfigError(f"the rule {given!r} is not for database.table.", hint=_EXAMPLE)
-    return given
+    try:
+        return str(table_pattern(given))
+    except ValueError as error:
+        raise ConfigError(f"the rule {given!r} {error}.", hint=_EXAMPLE) from None
 
 
 def _rule(pattern: str, given: object) -> TableRule:
@@ -148,7 +152,7 @@ def _renames(pattern: str, given: object) -> dict[str, str]:
         isinstance(word, str) and word.strip() for pair in given.items() for word in pair
     ):
         raise _wrong(pattern, "rename", "a new name for each column")
-    new = [name.casefold() for name in given.values()]
+    new = [spark_column_key(name) for name in given.values()]
     if len(set(new)) < len(new):
         raise _wrong(pattern, "rename", "a name of its own for each column")
     return dict(given)
@@ -159,12 +163,12 @@ def _check_claims(pattern: str, rule: TableRule) -> None:
     claims: dict[str, Sequence[str]] = {"leaveOut": rule.leave_out, "mask": (*rule.mask,), "hash": rule.hash}
     claims["rename"] = (*rule.rename,)
     for name, columns in claims.items():
-        if len({column.casefold() for column in columns}) < len(columns):
+        if len({column_key(column) for column in columns}) < len(columns):
             raise ConfigError(f"the rule {pattern} names a column twice in {name}.", hint="Name it once.")
     for one, other in combinations(claims, 2):
         if other == "rename" and one != "leaveOut":
             continue  # what is masked or hashed may have another name too
-        both = {column.casefold() for column in claims[one]} & {column.casefold() for column in claims[other]}
+        both = {column_key(column) for column in claims[one]} & {column_key(column) for column in claims[other]}
         if both:
             raise ConfigError(
                 f"the rule {pattern} names {min(both)} in {one} and in {other}.", hint="Remove it from one of them."

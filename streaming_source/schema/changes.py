@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from replica.errors import ColumnsAddedError, SchemaError, UnsupportedColumnError
 from replica.rows.tables.widening import fits
 from replica.rows.types.types import output_column
+from replica.schema.naming import column_key
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Mapping, Sequence
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
+    from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.options.source_options import OnSchemaChange
     from streaming_source.schema.following import TableStep
@@ -44,7 +45,7 @@ class SchemaChanges:
     columns: Sequence[TableColumn] | None
     loaded: Mapping[TableName, TableSchema]
     policy: ValuePolicy
-    shown: re.Pattern[str] | None = None
+    shown: ColumnMatcher | None = None
 
     def refusal(
         self, step: TableStep, name: TableName, before: TableSchema | None, after: TableSchema | None
@@ -57,13 +58,13 @@ class SchemaChanges:
         old = known if before is None else self._types(before)
         where = f"{'.'.join(name)} is changed by the transaction {step.gtid}: {step.sql}"
         for column in self.columns or ():
-            key = column.name.casefold()
+            key = column_key(column.name)
             kind = new.get(key)
             if kind is not None and kind != old.get(key) == known.get(key) and not fits(kind, column.type):
                 return _does_not_fit(where, column, kind)
         if self.mode == "ignore":
             return None
-        added = [c.name for c in after.columns if c.name.casefold() in new.keys() - known.keys()]
+        added = [c.name for c in after.columns if column_key(c.name) in new.keys() - known.keys()]
         other = sorted(
             f"{n} is gone" if n not in new else f"{n} is {new[n]} instead of {old[n]}"
             for n in old.keys() & known.keys()
@@ -86,9 +87,9 @@ class SchemaChanges:
     def _types(self, table: TableSchema) -> dict[str, str]:
         """Return Spark's type of each column, by its name without regard to case."""
         return {
-            column.name.casefold(): self._type(column)
+            column_key(column.name): self._type(column)
             for column in table.columns
-            if not column.hidden and (self.shown is None or self.shown.fullmatch(column.name))
+            if not column.hidden and (self.shown is None or self.shown.fits(column.name))
         }
 
     def _type(self, column: ColumnSchema) -> str:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import SchemaError
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,7 +202,7 @@ def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) 
     """
     taken = {column.name for column in FLAT}
     for column in columns:
-        if column.name.lower() in taken:
+        if spark_column_key(column.name) in taken:
             raise SchemaError(
                 f"the table's column {column.name} has the name of a metadata column of rowShape=flat.",
                 hint="Read the table with rowShape=envelope.",

@@ -32,7 +32,7 @@ def catalog_table_columns(
     )
     found = []
     for column in table.columns:
-        if wanted is None or wanted.fullmatch(column.name):
+        if wanted is None or wanted.fits(column.name):
             output = output_column(column, policy)
             about = (column.comment, column.column_type, column.nullable, column.key)
             found.append(TableColumn(output.name, output.spark, *about))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import table_text
 from replica.schema.stored import tables_from_json, tables_to_json
 
 if TYPE_CHECKING:
@@ -100,11 +101,19 @@ def state_to_text(
     if state.as_of:
         value["as_of"] = str(state.as_of)
         exact = tables.keys() & (state.changes.keys() - state.read_at.keys())
-        value["exact"] = [".".join(name) for name in sorted(exact)]
-    read_at = {".".join(name): str(position) for name, position in sorted(state.read_at.items()) if name in tables}
+        value["exact"] = [table_text(name) for name in sorted(exact)]
+    read_at = {table_text(name): str(position) for name, position in sorted(state.read_at.items()) if name in tables}
     if read_at:
         value["read_at"] = read_at
     return base64.b64encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 9)).decode("ascii")
+
+
+def _by_text(stored: Mapping[TableName, TableSchema]) -> dict[str, TableName]:
+    """Return the tables by their text; older offsets have `database.table` where a name holds a dot too."""
+    older: dict[str, list[TableName]] = {}
+    for name in stored:
+        older.setdefault(".".join(name), []).append(name)
+    return {text: one[0] for text, one in older.items() if len(one) == 1} | {table_text(name): name for name in stored}
 
 
 def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> TableState:
@@ -116,7 +125,7 @@ def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> Tabl
     try:
         value = json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_STORED_BYTES))
         stored = tables_from_json(value["tables"])
-        names = {".".join(name): name for name in stored}
+        names = _by_text(stored)
         read_at = {names[name]: GtidPosition.parse(position) for name, position in value.get("read_at", {}).items()}
         as_of = GtidPosition.parse(value["as_of"]) if "as_of" in value else GtidPosition()
         exact = {names[name] for name in value.get("exact", ())}

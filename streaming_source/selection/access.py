@@ -16,7 +16,8 @@ from replica.errors import AuthenticationError, SchemaError
 from replica.handshake.privileges import may_read, may_read_all, read_in_part
 from replica.handshake.registration import Query
 from replica.handshake.server import grant
-from replica.schema.patterns import matcher
+from replica.schema.naming import table_key
+from replica.schema.patterns import all_of, matcher, table_pattern, table_text
 from streaming_source.selection.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def refuse_absent(table: TableName) -> Steps[None]:
         AuthenticationError: the account may not read it.
         SchemaError: it does not exist, or is no table.
     """
-    name = ".".join(table)
+    name = table_text(table)
     answer = yield from may_read(*table)
     if answer == "denied":
         raise _denial((yield from _unreadable([name])), [name])
@@ -59,20 +60,22 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
         AuthenticationError: rows do not name their columns, and a selected table, or all that a pattern could select,
             cannot be read.
     """
-    seen = {(database.lower(), table.lower()) for database, table in catalog}
-    denied = [".".join(name) for name in (yield from read_in_part(catalog))]
+    # With lower_case_table_names the catalog has the names in lower case.
+    seen = {table_key(name, lower_case_table_names=True) for name in catalog}
+    denied = [table_text(name) for name in (yield from read_in_part(catalog))]
     hiding: list[str] = []
     for pattern in options.patterns:
-        database, _, table = pattern.partition(".")
-        if "*" not in pattern:
-            if (database.lower(), table.lower()) not in seen and (yield from may_read(database, table)) == "denied":
+        asked = table_pattern(pattern)
+        if asked.name is not None:
+            there = table_key(asked.name, lower_case_table_names=True) in seen
+            if not there and (yield from may_read(*asked.name)) == "denied":
                 denied.append(pattern)
             continue
-        everywhere = "*" in database
-        if not (yield from may_read_all(None if everywhere else database)):
-            whole = "*.*" if everywhere else f"{database}.*"
+        database = asked.one_database
+        if not (yield from may_read_all(database)):
+            whole = "*.*" if database is None else all_of(database)
             hiding.append(whole)
-            if not any(matcher([pattern]).fullmatch(".".join(one)) for one in catalog):
+            if not any(matcher([pattern]).fits(one) for one in catalog):
                 denied.append(whole)
     if not denied and not hiding:
         return None

@@ -8,22 +8,22 @@ a name or pattern that no column has, with the nearest name. Tables are chosen b
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from replica.schema.naming import column_key
+from replica.schema.patterns import ColumnMatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 SHOWN: Final = 12
 """Column names in a message; a table may have thousands."""
 
 
-def column_matcher(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """Compile one expression for all patterns; None without any: then every column is asked for."""
-    parts = [_expression(pattern) for pattern in patterns]
-    return re.compile("|".join(parts), re.DOTALL | re.IGNORECASE) if parts else None
+def column_matcher(patterns: Collection[str]) -> ColumnMatcher | None:
+    """Return what selects the columns; None without any pattern: then every column is asked for."""
+    return ColumnMatcher(patterns) if patterns else None
 
 
 def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> None:
@@ -39,16 +39,12 @@ def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> 
     """
     there = list(dict.fromkeys(names))
     for pattern in patterns:
-        if any(re.fullmatch(_expression(pattern), name, re.DOTALL | re.IGNORECASE) for name in there):
+        if any(map(ColumnMatcher([pattern]).fits, there)):
             continue
-        near = difflib.get_close_matches(pattern.casefold(), [name.casefold() for name in there], n=1)
-        match = next((name for name in there if near and name.casefold() == near[0]), "")
+        near = difflib.get_close_matches(column_key(pattern), map(column_key, there), n=1)
+        match = next((name for name in there if near and column_key(name) == near[0]), "")
         shown = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
         raise SchemaError(
             f"option columns names {pattern}, a column that {where}.",
             hint=f"Did you mean {match}?" if match else f"There are {shown or 'none'}.",
         )
-
-
-def _expression(pattern: str) -> str:
-    return ".*".join(map(re.escape, pattern.split("*")))

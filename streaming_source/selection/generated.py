@@ -34,7 +34,7 @@ def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], 
         f"{table.name}.{column.name}"
         for table in catalog.values()
         for column in table.columns
-        if column.computed and (asked_for is None or asked_for.fullmatch(column.name))
+        if column.computed and (asked_for is None or asked_for.fits(column.name))
     ]
     if names:
         more = "" if len(names) <= SHOWN else f" and {len(names) - SHOWN} more"

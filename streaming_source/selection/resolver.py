@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from replica.schema.naming import lowered
-from replica.schema.patterns import matcher
+from replica.schema.patterns import all_of, matcher
 from replica.schema.session import ANY_SERVER, ServerRules
 from replica.schema.shadows import is_shadow
 from streaming_source.selection.columns import check_columns, column_matcher
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.tables.target import TableTarget
+    from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import RowOptions
     from streaming_source.selection.unreadable import Unreadable
@@ -62,8 +63,8 @@ class SelectedTables:
 
     def wants(self, database: str, table: str) -> bool:
         """Tell whether changes of this table are asked for."""
-        name = f"{database}.{table}"
-        if not matcher(self.patterns).fullmatch(name) or self._excludes(name):
+        name = (database, table)
+        if not matcher(self.patterns).fits(name) or self._excludes(name):
             return False
         return self.shadows or not is_shadow(database, table, self.patterns)
 
@@ -76,8 +77,7 @@ class SelectedTables:
 
     def wants_database(self, database: str) -> bool:
         """Tell whether any table of a database could be asked for."""
-        patterns = {pattern.partition(".")[0] for pattern in self.patterns}
-        return bool(matcher(patterns).fullmatch(database)) and f"{database}.*" not in self.exclude
+        return matcher(self.patterns).fits_database(database) and all_of(database) not in self.exclude
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         from replica.rows.tables.target import TableTarget
@@ -100,8 +100,8 @@ class SelectedTables:
             skip_unchanged=self.skip_unchanged,
         )
 
-    def _excludes(self, name: str) -> bool:
-        return bool(self.exclude) and matcher(self.exclude).fullmatch(name) is not None
+    def _excludes(self, name: TableName) -> bool:
+        return bool(self.exclude) and matcher(self.exclude).fits(name)
 
 
 def announce_selection(options: RowOptions, catalog: Catalog) -> None:
@@ -110,9 +110,8 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
     Raises:
         SchemaError: a name in the option columns that none of the selected tables has.
     """
-    names = [".".join(name) for name in catalog]
     for pattern in options.patterns:
-        if not any(matcher([pattern]).fullmatch(name) for name in names):
+        if not any(map(matcher([pattern]).fits, catalog)):
             _log.warning("no table is called %s now; its rows come if one is created", pattern)
     if options.columns and catalog:
         there = (column.name for table in catalog.values() for column in table.columns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replica.errors import SchemaError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_pattern, table_text
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class Unreadable:
 
     def mended_by(self, pattern: str) -> str:
         """Return the GRANT for a table, or for all that a pattern selects."""
-        database, _, table = pattern.partition(".")
-        return self.grant.replace(self.PLACE, ".".join(map(_quoted, (database, table))), 1)
+        asked = table_pattern(pattern)
+        names = asked.name or (asked.one_database, None)
+        return self.grant.replace(self.PLACE, ".".join(map(_quoted, names)), 1)
 
     def refusal(self, database: str, table: str) -> SchemaError | None:
         """Return why rows of a table that do not name their columns cannot be read, if that is why."""
-        name = f"{database}.{table}"
-        if not matcher(self.patterns).fullmatch(name):
+        name = table_text((database, table))
+        if not matcher(self.patterns).fits((database, table)):
             return None
         return SchemaError(
             f"the rows of {name} do not name their columns, and the account {self.account} has no SELECT on it, so "
@@ -42,5 +43,5 @@ class Unreadable:
         )
 
 
-def _quoted(name: str) -> str:
-    return name if name == "*" else "`" + name.replace("`", "``") + "`"
+def _quoted(name: str | None) -> str:
+    return "*" if name is None else "`" + name.replace("`", "``") + "`"

@@ -16,7 +16,8 @@ from replica.config import ReplicaConfig
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
 from replica.option_places import instant
-from replica.option_values import one_of, seconds, size, switch, table_patterns
+from replica.option_values import one_of, seconds, size, switch
+from replica.schema.patterns import table_patterns
 from streaming_source.options.source_options import SourceOptions
 from tests.kit.tree import files
 

@@ -16,6 +16,7 @@ from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
 from replica.rows.tables.match import disagreement
 from replica.rows.types.keys import READ_AGAIN, key_part, key_records
+from replica.schema.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,11 +88,11 @@ class RowKeys:
 
 def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[ColumnSchema]) -> list[int]:
     """Return the numbers of the key's columns on the wire, whose columns have these names."""
-    places = {name.casefold(): number for number, name in enumerate(names)}
-    missing = [column.name for column in key if column.name.casefold() not in places]
+    places = {column_key(name): number for number, name in enumerate(names)}
+    missing = [column.name for column in key if column_key(column.name) not in places]
     if missing:
         raise _other_key(table_map, f"they have no column {missing[0]}.")
-    return [places[column.name.casefold()] for column in key]
+    return [places[column_key(column.name)] for column in key]
 
 
 def _other_key(table_map: TableMapEvent, why: str) -> KeyChangedError:

@@ -68,11 +68,10 @@ class FileResolver:
         """Tables whose columns are called @1, @2, … in the last table map of theirs."""
 
     def wants(self, database: str, table: str) -> bool:
-        name = f"{database}.{table}"
-        chosen = self._wanted is None or self._wanted.fullmatch(name) is not None
+        chosen = self._wanted is None or self._wanted.fits((database, table))
         if not chosen or is_shadow(database, table, self._without_shadows_of):
             return False
-        return self._excluded is None or self._excluded.fullmatch(name) is None
+        return self._excluded is None or not self._excluded.fits((database, table))
 
     def apply(self, event: QueryEvent, *, server: ServerRules = ANY_SERVER) -> Applied:
         """Follow a statement of the file. If the result is true, make decoders again."""

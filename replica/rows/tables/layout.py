@@ -18,13 +18,14 @@ from replica.rows.tables.plan import ColumnPlan, plan_column, skip_column
 from replica.rows.tables.widening import widened
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import OutputColumn
+from replica.schema.naming import column_key
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Sequence
 
     from replica.protocol.table_map import TableMapEvent
     from replica.rows.types.types import ValuePolicy
+    from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import TableSchema
 
 ABSENT = -1
@@ -74,7 +75,7 @@ def compile_layout(
     output: Sequence[OutputColumn] | None,
     policy: ValuePolicy,
     *,
-    shown: re.Pattern[str] | None = None,
+    shown: ColumnMatcher | None = None,
 ) -> RowLayout:
     """Make the layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
 
@@ -83,23 +84,23 @@ def compile_layout(
     name = f"{table_map.database}.{table_map.table}"
     known = catalog_columns(table_map, schema)
     names = [c.name or (k.name if k else None) for c, k in zip(table_map.columns, known, strict=True)]
-    wanted = None if output is None else {column.name.casefold() for column in output}
+    wanted = None if output is None else {column_key(column.name) for column in output}
     hidden = hidden_columns(table_map.columns, known)
     columns = []
     for position, (column, schema_column, column_name) in enumerate(zip(table_map.columns, known, names, strict=True)):
         if position in hidden.hashes:
             plan = skip_column(column, column_name or "", hidden=True)
-        elif wanted is not None and (not wanted or (column_name is not None and column_name.casefold() not in wanted)):
+        elif wanted is not None and (not wanted or (column_name is not None and column_key(column_name) not in wanted)):
             plan = skip_column(column, column_name or "", schema_column, position=position, table=name)
-        elif output is None and shown is not None and column_name is not None and not shown.fullmatch(column_name):
+        elif output is None and shown is not None and column_name is not None and not shown.fits(column_name):
             plan = skip_column(column, column_name, schema_column, hidden=True, position=position, table=name)
         else:
             plan = plan_column(column, schema_column, policy, position=position, table=name)
         columns.append(replace(plan, row_end=True) if position == hidden.row_end else plan)
     put_out = (c for c in columns if not c.hidden)
     outputs = tuple(output if output is not None else (OutputColumn(c.name, c.arrow, c.spark) for c in put_out))
-    by_name = {plan.name.casefold(): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
-    sources = tuple(by_name.get(column.name.casefold(), ABSENT) for column in outputs)
+    by_name = {column_key(plan.name): index for index, plan in enumerate(columns) if plan.kind != Kind.OPAQUE}
+    sources = tuple(by_name.get(column_key(column.name), ABSENT) for column in outputs)
     for out, source in zip(outputs, sources, strict=True):
         if source != ABSENT and columns[source].arrow != out.arrow:
             columns[source] = widened(columns[source], out, name)

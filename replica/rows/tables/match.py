@@ -18,6 +18,7 @@ from replica.protocol.constants import ColumnType
 from replica.rows.tables.plan import PREPARED
 from replica.rows.types.registry import NAMES
 from replica.rows.types.types import type_named
+from replica.schema.naming import column_key
 from replica.schema.table import ROW_PERIOD, ColumnSchema
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
     if schema is None:
         return [None] * len(table_map.columns)
     if all(column.name is not None for column in table_map.columns):
-        by_name = {column.name.casefold(): column for column in schema.columns}
-        candidates = [by_name.get((column.name or "").casefold()) for column in table_map.columns]
+        by_name = {column_key(column.name): column for column in schema.columns}
+        candidates = [by_name.get(column_key(column.name or "")) for column in table_map.columns]
         return [
             known if known is not None and not disagreement(column, known) else None
             for column, known in zip(table_map.columns, candidates, strict=True)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
-    import re
-
     from replica.protocol.table_map import TableMapEvent
+    from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import TableSchema
 
 
@@ -27,7 +26,7 @@ class TableTarget:
     schema: TableSchema | None = None
     operations: int = r.ALL_OPERATIONS
     delivered: int = r.ALL_OPERATIONS
-    columns: re.Pattern[str] | None = None
+    columns: ColumnMatcher | None = None
     skip_unchanged: bool = False
 
 

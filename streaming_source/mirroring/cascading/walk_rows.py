@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from replica.schema.naming import column_key
 from streaming_source.mirroring.batch_facts import TableChanges
 from streaming_source.mirroring.cascading.links import has_orphans
 from streaming_source.mirroring.cascading.lost_values import inserted_values, lost_values
@@ -146,8 +147,8 @@ class WalkRows:
     def _in_target(self, row: ControlRow, names: Sequence[str]) -> Sequence[str]:
         """Return the names that columns of a table have in its target, where their values are the table's."""
         ruled = ruled_table(self._batch.sparkSession, row.table, self._settings)
-        hidden = {name.casefold() for name in (*ruled.rule.leave_out, *ruled.rule.mask, *ruled.rule.hash)}
-        if any(name.casefold() in hidden for name in names):
+        hidden = {column_key(name) for name in (*ruled.rule.leave_out, *ruled.rule.mask, *ruled.rule.hash)}
+        if any(column_key(name) in hidden for name in names):
             raise UntoldError("its rule hides the values.")
         return target_keys(self._named(row, names), ruled.columns)
 
@@ -162,11 +163,11 @@ class WalkRows:
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
         """Return columns as the table's definition spells them: a foreign key may have been made before its parent."""
-        there = {name.casefold(): name for name in self._columns(row)}
-        unknown = [name for name in names if name.casefold() not in there]
+        there = {column_key(name): name for name in self._columns(row)}
+        unknown = [name for name in names if column_key(name) not in there]
         if unknown:
             raise UntoldError(f"{'.'.join(row.name)} has no column {unknown[0]} there.")
-        return [there[name.casefold()] for name in names]
+        return [there[column_key(name)] for name in names]
 
     def _columns(self, row: ControlRow) -> dict[str, TableColumn]:
         return {column.name: column for column in catalog_table_columns(row.table, self._settings.policy)}

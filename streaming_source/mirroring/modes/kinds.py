@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import SchemaError
 from streaming_source.queries.latest_changes import ADDED
 from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def check_names(table: str, mode: str, columns: Iterable[TargetColumn]) -> None:
     """
     needed = {*ADDED, CLOSE, *(column.name for column in own_columns(mode))} if mode != CURRENT else {*ADDED}
     for column in columns:
-        if column.name.casefold() in needed:
+        if spark_column_key(column.name) in needed:
             raise SchemaError(
                 f"{table} has a column {column.name}, and its target in the mode {mode} needs that name.",
                 hint="Give the column another name there (rename in the table's rule), or leave the table out.",

@@ -14,6 +14,7 @@ import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.schema.patterns import table_text
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
 from streaming_source.schema.row_schema import envelope_schema, spark_type
@@ -186,7 +187,7 @@ def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) ->
     """Return the plan by which a task reads the rows of one table."""
     tables = replace(
         plan.tables,
-        patterns=(".".join(name),),
+        patterns=(table_text(name),),
         catalog={} if known is None else {name: known},
         exclude=(),
         include_ddl=False,

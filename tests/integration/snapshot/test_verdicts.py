@@ -101,7 +101,7 @@ def facts_of(config: ReplicaConfig, *patterns: str, but: tuple[str, ...] = ()) -
     wanted = matcher(patterns)
 
     def wants(database: str, table: str) -> bool:
-        return wanted.fullmatch(f"{database}.{table}") is not None and table not in but
+        return wanted.fits((database, table)) and table not in but
 
     return asyncio.run(ask(config, lambda _endpoint: ask_table_facts(patterns, wants)))
 

@@ -20,9 +20,9 @@ from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator, Mapping
 
+    from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import TableSchema
 
 
@@ -32,7 +32,7 @@ class Tables:
 
     schemas: Mapping[str, TableSchema | None]
     resolved: list[str] = field(default_factory=list)
-    columns: re.Pattern[str] | None = None
+    columns: ColumnMatcher | None = None
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         name = f"{table_map.database}.{table_map.table}"

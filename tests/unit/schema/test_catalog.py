@@ -151,4 +151,4 @@ def test_labels_that_no_server_writes(column_type: str) -> None:
 
 
 def test_a_table_is_named_with_its_database() -> None:
-    assert TableSchema(database="a.b", table="c", columns=()).name == "a.b.c"
+    assert TableSchema(database="a.b", table="c", columns=()).name == "`a.b`.c"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from replica.errors import SchemaError
@@ -43,9 +45,23 @@ def test_a_set_that_is_not_known(charset: str | None, collation: str | None) -> 
 
 def test_names_meet_without_regard_to_case() -> None:
     columns = [INT, Column(name="Größe", data_type="int")]
-    assert place(columns, "GRÖSSE") == 1
-    with pytest.raises(SchemaError, match="no column z"):
-        place(columns, "z")
+    assert place(columns, "GRÖßE") == 1
+    for other in ("z", "GRÖSSE"):
+        with pytest.raises(SchemaError, match=f"no column {other}"):
+            place(columns, other)
+
+
+def test_two_names_that_casefold_makes_one_are_two_columns() -> None:
+    columns = [Column(name="maße", data_type="int"), Column(name="masse", data_type="int")]
+    key = Key(name="PRIMARY", parts=(("MASSE", None), ("MAßE", None)), primary=True)
+    assert with_keys(columns, [key], UNKNOWN, versioned=False).schema("d", "t").primary_key == (1, 0)
+
+
+@pytest.mark.parametrize(("version", "one"), [(101100, False), (110800, True)])
+def test_two_names_are_one_column_as_the_version_has_it(version: int, *, one: bool) -> None:
+    columns = [Column(name="s", data_type="int"), Column(name="\u017f", data_type="int")]
+    with pytest.raises(SchemaError, match="same name") if one else contextlib.nullcontext():
+        with_keys(columns, [], UNKNOWN, versioned=False, server_version=version)
 
 
 def test_a_primary_key_makes_its_columns_not_null_for_good() -> None:

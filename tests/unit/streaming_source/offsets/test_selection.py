@@ -36,6 +36,15 @@ def test_it_is_read_as_it_was_written(selection: Selection) -> None:
     assert json.dumps(again.json()) == text
 
 
+def test_names_with_dots_are_read_as_they_were_written_and_older_ones_as_they_were_meant() -> None:
+    selection = variant("`a.b`.t", "a.`b.t`")
+    assert Selection.parse(selection.json()) == selection
+    assert selection.change_to(variant("`a.b`.t")) is not None
+    older = Selection.parse({"shape": "flat", "tables": ["shop.a,b"]})
+    assert older.change_to(Selection("flat", ("shop.`a,b`",))) is None
+    assert Selection.parse({"shape": "variant", "tables": ["a.t`x"]}).change_to(variant("a.`t``x`")) is None
+
+
 def test_of_too_many_names_only_a_digest_is_kept_and_a_change_is_noticed_still() -> None:
     text = json.dumps(variant(*TOO_MANY).json())
     assert len(text) < 200 < MAX_PACKED

@@ -11,6 +11,7 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.schema.stored import tables_to_json
 from streaming_source.schema.table_state import TableState, state_from_text, state_to_text, with_changes
 from tests.unit.schema.ddl import table
 
@@ -58,6 +59,24 @@ def test_only_kept_tables_are_in_the_text_and_equal_states_have_equal_text() -> 
 def test_a_table_of_many_columns_is_short() -> None:
     wide = table(", ".join(f"column_{n} VARCHAR({n + 1}) COMMENT 'number {n}'" for n in range(100)))
     assert len(state_to_text(TableState(), {T: wide}, everything)) < 3000
+
+
+DOTTED = ("a.b", "t"), ("a", "b.t")
+
+
+def test_two_tables_whose_dots_stand_elsewhere_are_two() -> None:
+    tables = {name: replace(OLD, database=name[0], table=name[1]) for name in DOTTED}
+    read_at = {DOTTED[0]: GtidPosition.parse("0-1-12"), DOTTED[1]: GtidPosition.parse("0-1-14")}
+    again = state_from_text(state_to_text(TableState(tables, as_of=POSITION, read_at=read_at), {}, everything), {})
+    assert again.read_at == read_at
+    exact = state_to_text(TableState(tables, as_of=POSITION, read_at={DOTTED[0]: POSITION}), {}, everything)
+    assert state_from_text(exact, {}).read_at == {DOTTED[0]: POSITION}
+
+
+def test_an_older_text_without_backquotes_is_read() -> None:
+    tables = {DOTTED[0]: replace(OLD, database="a.b", table="t")}
+    older = stored({"tables": tables_to_json(tables), "read_at": {"a.b.t": "0-1-12"}})
+    assert state_from_text(older, {}).read_at == {DOTTED[0]: GtidPosition.parse("0-1-12")}
 
 
 def stored(value: object) -> str:

@@ -58,7 +58,7 @@ _SHOWN_WORDS: Final = 6
 
 def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
     """Read the actions of ALTER TABLE, from behind the table's name on."""
-    found = Alteration()
+    found = Alteration(server_version=session.server.version)
     while not tokens.at_end:
         if not _read_column_action(tokens, found, session):
             _read_table_action(tokens, found, session.database)
@@ -78,7 +78,7 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
         optional = tokens.accept("IF", "EXISTS")
         old = tokens.name() if verb == "CHANGE" else None
         item = read_column(tokens, session)
-        key = (old or item.column.name).casefold()
+        key = found.key(old or item.column.name)
         found.changed[key] = item
         found.if_exists |= {key} if optional else set()
         found.added += [(key, item)] if item.position is not None else []
@@ -88,7 +88,7 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
         _read_default(tokens, found, session)
     elif tokens.accept("RENAME", "COLUMN"):
         optional = tokens.accept("IF", "EXISTS")
-        old = tokens.name().casefold()
+        old = found.key(tokens.name())
         tokens.expect("TO")
         found.renamed[old] = tokens.name()
         found.if_exists |= {old} if optional else set()
@@ -129,7 +129,7 @@ def _read_add(tokens: Tokens, found: Alteration, session: StatementContext) -> N
     else:
         items = [read_column(tokens, session)]
     found.added += [(None, item) for item in items]
-    found.if_not_exists |= {item.column.name.casefold() for item in items if optional}
+    found.if_not_exists |= {found.key(item.column.name) for item in items if optional}
 
 
 def _read_drop(tokens: Tokens, found: Alteration) -> None:
@@ -146,7 +146,7 @@ def _read_drop(tokens: Tokens, found: Alteration) -> None:
     else:
         tokens.accept("COLUMN")
         optional = tokens.accept("IF", "EXISTS")
-        found.dropped[tokens.name().casefold()] = optional
+        found.dropped[found.key(tokens.name())] = optional
         tokens.accept_any("RESTRICT", "CASCADE")
 
 
@@ -157,7 +157,7 @@ def _read_default(tokens: Tokens, found: Alteration, session: StatementContext) 
         return
     tokens.accept("COLUMN")
     tokens.accept("IF", "EXISTS")
-    name = tokens.name().casefold()
+    name = found.key(tokens.name())
     if tokens.accept("SET", "DEFAULT"):
         check_mode(tokens, name)
         found.defaults[name] = read_default(tokens, session)

@@ -14,6 +14,8 @@ from replica.errors import SchemaError
 from replica.schema.column import Column, converted, with_charset
 from replica.schema.create import Options
 from replica.schema.definition import Table, column_keys, met, own_encoding, place, with_keys
+from replica.schema.naming import column_key
+from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
     from replica.schema.definition import ColumnItem, Encoding, Key
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed`, `dropped` and `defaults` are the
-    old ones, folded.
+    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed`, `dropped` and `defaults` are the keys
+    (`key`) of the old ones.
     """
 
+    server_version: int = ANY_VERSION  # which compares the names
     added: list[tuple[str | None, ColumnItem]] = field(default_factory=list)  # (old name of a changed column, column)
     changed: dict[str, ColumnItem] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -43,6 +46,10 @@ class Alteration:
     from_table: tuple[str, str] | None = None  # CONVERT TABLE … TO PARTITION
     unproven: list[str] = field(default_factory=list)  # actions that may change rows beside the definition
 
+    def key(self, name: str) -> str:
+        """Return the name of a column or an index as the server of the statement compares it."""
+        return column_key(name, self.server_version)
+
 
 def altered(table: Table, change: Alteration, default: Encoding) -> Table:
     """Return the table after the statement; `default` is the database's encoding."""
@@ -56,9 +63,9 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
         if charset is None:
             raise SchemaError("The character set that the table is converted to is not known.")
         # Of a column that is declared here, the size stays as declared, and the set that was asked for is overruled.
-        declared_here = {item.column.name.casefold() for _, item in (*change.added, *change.changed.items())}
+        declared_here = {change.key(item.column.name) for _, item in (*change.added, *change.changed.items())}
         columns = [
-            (with_charset if column.name.casefold() in declared_here else converted)(column, charset, collation)
+            (with_charset if change.key(column.name) in declared_here else converted)(column, charset, collation)
             for column in columns
         ]
     declared = [*change.changed.values(), *(item for old, item in change.added if old is None)]
@@ -67,14 +74,14 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
     primary = next((key for key in keys if key.primary), None)
     keys = [key for key in keys if not key.primary or key is primary]
     versioned = (table.versioned or change.options.versioned) and not change.unversioned
-    return with_keys(columns, keys, encoding, versioned=versioned)
+    return with_keys(columns, keys, encoding, versioned=versioned, server_version=change.server_version)
 
 
 def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Column], dict[str, str]]:
     """Return the columns that stay, in their old places, and by old name, folded, what each is called now."""
     columns, names = [], {}
     for column in table.columns:
-        old = column.name.casefold()
+        old = change.key(column.name)
         if old in change.dropped:
             continue
         if old in change.changed:
@@ -83,7 +90,7 @@ def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Co
             column = replace(column, name=change.renamed[old])  # noqa: PLW2901
         columns.append(column)
         names[old] = column.name
-    known = {column.name.casefold() for column in table.columns}
+    known = {change.key(column.name) for column in table.columns}
     missing = {*change.changed, *change.renamed, *(name for name, optional in change.dropped.items() if not optional)}
     missing -= known | change.if_exists
     if missing:
@@ -93,31 +100,31 @@ def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Co
 
 def _placed(table: Table, columns: list[Column], change: Alteration, encoding: Encoding) -> list[Column]:
     """Return added columns and moved ones at their places."""
-    known = {column.name.casefold() for column in table.columns}
+    known = {change.key(column.name) for column in table.columns}
     for old, item in change.added:
-        name = item.column.name.casefold()
+        name = change.key(item.column.name)
         if old is None:
             if name in change.if_not_exists and name in known:
                 continue
             known.add(name)
             column = met(item, encoding)
         elif old in known:
-            column = columns.pop(place(columns, item.column.name))
+            column = columns.pop(place(columns, item.column.name, change.server_version))
         else:
             continue  # MODIFY COLUMN IF EXISTS
         if item.position is None:
             columns.append(column)
         else:
-            columns.insert(place(columns, item.position) + 1 if item.position else 0, column)
+            columns.insert(place(columns, item.position, change.server_version) + 1 if item.position else 0, column)
     return columns
 
 
 def _keys(table: Table, change: Alteration, names: dict[str, str]) -> list[Key]:
     """Return the old keys that are left, with the new names of their columns."""
-    dropped = {name.casefold() for name in change.dropped_keys}
+    dropped = {change.key(name) for name in change.dropped_keys}
     kept = []
     for key in table.keys:
-        parts = tuple((names[name.casefold()], prefix) for name, prefix in key.parts if name.casefold() in names)
-        if parts and key.name.casefold() not in dropped:
+        parts = tuple((names[change.key(name)], prefix) for name, prefix in key.parts if change.key(name) in names)
+        if parts and change.key(key.name) not in dropped:
             kept.append(replace(key, parts=parts))
     return kept

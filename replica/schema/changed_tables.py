@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
+from replica.schema.naming import column_key
 from replica.schema.session import ANY_SERVER, session_of, text_of
 from replica.schema.statements import open_statement
 from replica.schema.table_references import read_references
@@ -169,9 +170,9 @@ def _column(tokens: Tokens) -> list[str]:
 
 def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableName]:
     """Return the table that a name among the references stands for; all of them where none does."""
-    database, name = (part.casefold() for part in target)
-    there = [(one.name.casefold(), one.table) for one in references if one.table is not None]
-    meant = [table for alias, table in there if alias == name and (not database or table[0].casefold() == database)]
+    database, name = (column_key(part) for part in target)
+    there = [(column_key(one.name), one.table) for one in references if one.table is not None]
+    meant = [table for alias, table in there if alias == name and (not database or column_key(table[0]) == database)]
     return meant or [table for _, table in there]
 
 

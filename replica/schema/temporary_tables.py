@@ -69,4 +69,4 @@ class TemporaryTables:
 
 
 def _key(statement: Logged, name: TableName) -> tuple[int, int, str, str]:
-    return statement.header.server_id, statement.thread_id, name[0].casefold(), name[1].casefold()
+    return statement.header.server_id, statement.thread_id, name[0], name[1]

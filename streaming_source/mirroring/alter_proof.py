@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from replica.errors import SchemaError
+from replica.schema.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -48,9 +49,9 @@ Proof: TypeAlias = Kept | New
 
 def moved_columns(before: TableSchema, change: Alteration) -> dict[str, ColumnSchema]:
     """Return the columns that the statement keeps by their new names, folded."""
-    names = {old: new.casefold() for old, new in change.renamed.items()}
-    names |= {old: item.column.name.casefold() for old, item in change.changed.items()}
-    old = {column.name.casefold(): column for column in before.columns}
+    names = {old: change.key(new) for old, new in change.renamed.items()}
+    names |= {old: change.key(item.column.name) for old, item in change.changed.items()}
+    old = {change.key(column.name): column for column in before.columns}
     return {names.get(key, key): column for key, column in old.items() if key not in change.dropped}
 
 
@@ -82,18 +83,18 @@ def proved(
     if both is not None:
         raise SchemaError(f"it changes the column {both} twice.")
     moved = moved_columns(before, change)
-    _check_key(before, after, moved)
-    _check_declared(change, {name.casefold() for name in numbered})
-    items = {item.column.name.casefold(): item for old, item in change.added if old is None}
+    _check_key(before, after, moved, change)
+    _check_declared(change, {change.key(name) for name in numbered})
+    items = {change.key(item.column.name): item for old, item in change.added if old is None}
     computed = next((column.name for column in before.columns if column.computed), None)
-    there = {column.name.casefold() for column in before.columns}
+    there = {change.key(column.name) for column in before.columns}
     found: dict[str, Proof] = {}
     for column in after.columns:
-        old = moved.get(column.name.casefold())
-        if computed and column.name.casefold() in there and (old is None or not _same_name(old, column)):
+        old = moved.get(change.key(column.name))
+        if computed and change.key(column.name) in there and (old is None or not _same_name(old, column)):
             raise SchemaError(f"the generated column {computed} may be made of another column {column.name} now.")
         if old is None:
-            item = items.get(column.name.casefold())
+            item = items.get(change.key(column.name))
             if item is None:  # the columns of WITH SYSTEM VERSIONING have none
                 raise SchemaError(f"it adds the column {column.name} without saying so.")
             found[column.name] = New(item)
@@ -118,12 +119,12 @@ def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
         )
 
 
-def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, ColumnSchema]) -> None:
+def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, ColumnSchema], change: Alteration) -> None:
     """Refuse another primary key, or one of other columns by the same names."""
     old = [before.columns[number].name for number in before.primary_key]
     new = [after.columns[number].name for number in after.primary_key]
-    came = [column.name if (column := moved.get(name.casefold())) is not None else "" for name in new]
-    if [name.casefold() for name in old] != [name.casefold() for name in new] or old != came:
+    came = [column.name if (column := moved.get(change.key(name))) is not None else "" for name in new]
+    if [change.key(name) for name in old] != [change.key(name) for name in new] or old != came:
         raise SchemaError("it changes the primary key.")
 
 
@@ -148,7 +149,7 @@ def _same(old: ColumnSchema, new: ColumnSchema) -> bool:
 
 
 def _same_name(old: ColumnSchema, new: ColumnSchema) -> bool:
-    return old.name.casefold() == new.name.casefold()
+    return column_key(old.name) == column_key(new.name)
 
 
 def _keeps_values(old: ColumnSchema, new: ColumnSchema) -> bool:

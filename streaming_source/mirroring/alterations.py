@@ -14,6 +14,7 @@ from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.widening import fits
 from replica.schema.from_catalog import table_of
 from replica.schema.history import SchemaHistory
+from replica.schema.naming import column_key
 from replica.schema.statements import Verb, pairs
 from streaming_source.mirroring.added_values import NULL, KnownValue, value_of
 from streaming_source.mirroring.alter_proof import Kept, moved_columns, proved
@@ -211,7 +212,7 @@ def _evolved(
                 changes += _changes(old, now)
         elif now is not None:
             item = proof.item
-            value = None if name in _ruled(rule) else _added(after, item, now.type, policy)
+            value = None if column_key(name) in _ruled(rule) else _added(after, item, now.type, policy)
             if value is None:
                 raise SchemaError(
                     f"it gives the new column {name} values in rows that were there, which no row of the stream tells."
@@ -233,24 +234,24 @@ def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rul
     """
     if not rule.named and rule.where is None:
         return
-    there = {column.name.casefold() for column in before.columns}
+    there = {change.key(column.name) for column in before.columns}
     moved = moved_columns(before, change)
     for column in after.columns:
-        key = column.name.casefold()
+        key = change.key(column.name)
         old = moved.get(key)
-        if key in there and (old is None or old.name.casefold() != key):
+        if key in there and (old is None or change.key(old.name) != key):
             raise ConfigError(f"it puts another column in the place of {column.name}, and the table has a rule.")
 
 
 def _names(before: TableSchema, after: TableSchema, change: Alteration) -> dict[str, str]:
     """Return what columns are called before the statement, by their names after it."""
     moved = moved_columns(before, change)
-    names = {column.name: moved.get(column.name.casefold()) for column in after.columns}
+    names = {column.name: moved.get(change.key(column.name)) for column in after.columns}
     return {new: old.name for new, old in names.items() if old is not None}
 
 
 def _ruled(rule: TableRule) -> set[str]:
-    return {name.casefold() for name in rule.named}
+    return {column_key(name) for name in rule.named}
 
 
 def _added(after: TableSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> KnownValue | None:

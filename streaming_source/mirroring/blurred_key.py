@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replica.schema.naming import column_key
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -22,8 +24,8 @@ def is_blurred(column: ColumnSchema) -> bool:
 
 def sharp_indexes(definition: TableSchema, indexes: Sequence[TableIndex]) -> list[TableIndex]:
     """Return the indexes without a column that shows two values as one."""
-    blurred = {column.name.casefold() for column in definition.columns if is_blurred(column)}
-    return [index for index in indexes if not any(part.column.casefold() in blurred for part in index.parts)]
+    blurred = {column_key(column.name) for column in definition.columns if is_blurred(column)}
+    return [index for index in indexes if not any(column_key(part.column) in blurred for part in index.parts)]
 
 
 def blurred_names(columns: Iterable[ColumnSchema]) -> list[str]:

@@ -51,7 +51,7 @@ def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
         return before
     found: Defaults = {}
     for column, default in before.items():
-        key = column.casefold()
+        key = change.key(column)
         if key not in change.dropped and key not in change.changed:
             written = change.defaults.get(key)
             found[change.renamed.get(key, column)] = _written(written) if key in change.defaults else default

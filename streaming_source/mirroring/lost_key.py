@@ -15,6 +15,7 @@ from streaming_source.mirroring.blurred_key import blurred_names
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from replica.schema.alteration import Alteration
     from replica.schema.effect import StatementEffect
     from replica.schema.table import TableSchema
 
@@ -39,8 +40,9 @@ def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[s
     loose = [column.name for column in after.columns if column.name in keys and column.nullable]
     if loose:
         return f"behind it NULL may stand in the key column {loose[0]}, more than once."
-    names = _renamed(effect)
-    moved = [key for key in keys if key.casefold() in names]
+    change = effect.alteration
+    names = set() if change is None else _renamed(change)
+    moved = [key for key in keys if change is not None and change.key(key) in names]
     if moved:
         return f"it gives the name of the key column {moved[0]} to another one."
     if keys and _drops_index(effect.words):
@@ -48,14 +50,11 @@ def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[s
     return None
 
 
-def _renamed(effect: StatementEffect) -> set[str]:
-    """Return the names, folded, that columns have behind an ALTER TABLE and had not before it."""
-    change = effect.alteration
-    if change is None:
-        return set()
+def _renamed(change: Alteration) -> set[str]:
+    """Return the keys of the names that columns have after an ALTER TABLE and did not have before it."""
     new = {name: item.column.name for name, item in change.changed.items()} | change.renamed
-    added = {item.column.name.casefold() for old, item in change.added if old is None} - change.if_not_exists
-    return {name.casefold() for old, name in new.items() if name.casefold() != old} | added
+    added = {change.key(item.column.name) for old, item in change.added if old is None} - change.if_not_exists
+    return {change.key(name) for old, name in new.items() if change.key(name) != old} | added
 
 
 def _drops_index(words: Sequence[str]) -> bool:

@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
+from replica.schema.patterns import table_text
 from streaming_source.queries.sql_text import identifier
+from streaming_source.schema.spark_names import catalog_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,11 +62,13 @@ class TargetNames:
         return quoted(self._filled(part, name) for part in self._parts[:-1]) if len(self._parts) > 1 else None
 
     def key(self, name: TableName) -> str:
-        """Return what is equal for source tables that would have one target."""
-        return self.target(name).casefold()
+        """Return what is equal for source tables that would have one target: folders are compared byte by byte, tables
+        as the catalog does.
+        """
+        return self.target(name) if self.folders else catalog_key(self.target(name))
 
     def check(self, names: Iterable[TableName], there: Mapping[str, TableName]) -> None:
-        """Refuse source tables whose targets are one table; `there`: those that exist, by the folded target.
+        """Refuse source tables whose targets are one table; `there`: those that exist, by `key`.
 
         Raises:
             ConfigError: two tables have one target.
@@ -78,7 +82,7 @@ class TargetNames:
     def meeting(self, other: TableName, name: TableName) -> ConfigError:
         """Make the error for two source tables that would have one target."""
         return ConfigError(
-            f"{'.'.join(other)} and {'.'.join(name)} would both become {self.target(name)}.",
+            f"{table_text(other)} and {table_text(name)} would both become {self.target(name)}.",
             hint="Choose a template that tells them apart, or leave one out (excludeTables).",
         )
 

@@ -50,7 +50,7 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
     for kind in _kinds(expression):
         if kind in _REFUSED:
             raise _changing(table, where)
-    names = {attribute.name().casefold() for attribute in _children(expression.references().toSeq())}
+    names = {spark_column_key(attribute.name()) for attribute in _children(expression.references().toSeq())}
     return frozenset(name for name in columns.names if spark_column_key(name) in names)
 
 

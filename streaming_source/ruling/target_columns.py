@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.rows.types.types import output_column
+from replica.schema.naming import column_key
 from streaming_source.ruling.table_rules import TableRule
+from streaming_source.schema.spark_names import refuse_clash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,10 +59,10 @@ def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WH
     """Return the columns in the table's order."""
     left_out, hashes = _folded(rule.leave_out), _folded(rule.hash)
     null = _folded(name for name, value in rule.mask.items() if value is None)
-    renamed = {name.casefold(): new for name, new in rule.rename.items()}
+    renamed = {column_key(name): new for name, new in rule.rename.items()}
     found = []
     for column in table.columns:
-        key = column.name.casefold()
+        key = column_key(column.name)
         if key in left_out:
             continue
         kind = output_column(column, policy).spark
@@ -70,6 +72,7 @@ def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WH
         name = renamed.get(key, column.name)
         source = column.name if name != column.name else ""
         found.append(TargetColumn(name, "STRING" if key in hashes else kind, nullable, column.comment, source))
+    refuse_clash(table.name, [column.name for column in table.columns])
     return tuple(found)
 
 
@@ -92,4 +95,4 @@ def image_type(columns: Sequence[TargetColumn]) -> StructType:
 
 
 def _folded(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.casefold() for name in names)
+    return frozenset(column_key(name) for name in names)

@@ -6,6 +6,13 @@ for tables and namespaces. MariaDB's own rules are in replica/schema/naming.py.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _DOTTED_I = "i\u0307"  # what the lower case of U+0130 is
 
 
@@ -19,6 +26,23 @@ def spark_column_key(name: str) -> str:
     if name.isascii():
         return name.lower()
     return "".join(map(_ignoring_case, name.lower().replace(_DOTTED_I, "i")))
+
+
+def refuse_clash(table: str, names: Iterable[str]) -> None:
+    """Refuse two columns of a table that Spark takes for one.
+
+    Raises:
+        SchemaError: there are two.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        other = taken.setdefault(spark_column_key(name), name)
+        if other != name:
+            raise SchemaError(
+                f"{table} has the columns {other} and {name}, which the server tells apart and Spark does not.",
+                hint="Rename one of them on the server, leave the table out (excludeTables), or read it as VARIANT "
+                "(tables), or with one of the two (columns).",
+            )
 
 
 def catalog_key(name: str) -> str:

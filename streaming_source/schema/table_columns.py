@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import output_column
+from replica.schema.patterns import table_text
 from streaming_source.schema.row_schema import TableColumn
+from streaming_source.schema.spark_names import refuse_clash
 from streaming_source.selection.columns import check_columns, column_matcher
 
 if TYPE_CHECKING:
@@ -27,15 +29,14 @@ def catalog_table_columns(
 ) -> tuple[TableColumn, ...]:
     """Return the columns of a table that the catalog, or DDL, describes; `chosen`: the option columns."""
     wanted = column_matcher(chosen or ())
-    check_columns(
-        chosen or (), [column.name for column in table.columns], f"{table.database}.{table.table} does not have"
-    )
+    check_columns(chosen or (), [column.name for column in table.columns], f"{table.name} does not have")
     found = []
     for column in table.columns:
         if wanted is None or wanted.fits(column.name):
             output = output_column(column, policy)
             about = (column.comment, column.column_type, column.nullable, column.key)
             found.append(TableColumn(output.name, output.spark, *about))
+    refuse_clash(table.name, [column.name for column in found])
     return tuple(found)
 
 
@@ -67,4 +68,5 @@ def logged_table_columns(
                 (told.key if told else None) if not key else column.is_key,
             )
         )
+    refuse_clash(table_text((table_map.database, table_map.table)), [column.name for column in found])
     return tuple(found)

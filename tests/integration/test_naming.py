@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import unicodedata
 from collections import defaultdict
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 import pytest
 
+from replica.protocol.query import QueryEvent
 from replica.schema.naming import COMPARED_BY_UPPER_CASE, column_key, lowered
+from replica.schema.session import ServerRules
+from tests.integration.ddl_following import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,3 +138,38 @@ def test_random_names_of_tables_are_stored_in_lower_case(
                 found = False
             assert found is (lowered(one) == lowered(other)), (one, other)
             cursor.execute(f"DROP TABLE names.{quoted(one)}")
+
+
+NAMES = (*"sSkiIeéÉςΣµ", "maße", "masse", "MASSE", "\u017f", "\u212a", "İ", "\u0131", "\u03c3", "\u03bc")
+STATEMENTS = 120
+
+
+def test_random_alters_of_names_close_to_each_other_are_followed(server: MariaDb) -> None:
+    """Columns, and an index over one of them, by names that some rule takes for others."""
+    chance, rules = random.Random(SEED), ServerRules.of(str(server.value("SELECT VERSION()")), lower_case=False)
+    server.sql("CREATE OR REPLACE DATABASE names")
+    done = 0
+    with Follower(server) as follower:
+        follower.run("CREATE TABLE names.t (id INT PRIMARY KEY)")
+        for number in range(STATEMENTS):
+            one, other = chance.sample(NAMES, 2)
+            action = chance.choice(
+                (
+                    f"ADD COLUMN IF NOT EXISTS `{one}` INT DEFAULT {number}",
+                    f"ADD COLUMN `{one}` VARCHAR({number + 1})",
+                    f"RENAME COLUMN `{one}` TO `{other}`",
+                    f"CHANGE `{one}` `{other}` BIGINT",
+                    f"MODIFY COLUMN IF EXISTS `{one}` CHAR({number + 1}) AFTER `{other}`",
+                    f"DROP COLUMN IF EXISTS `{one}`",
+                    f"DROP PRIMARY KEY, ADD PRIMARY KEY (`{one}`)",
+                )
+            )
+            with contextlib.suppress(pymysql.err.MySQLError):  # most name no column, or one that is there
+                follower.session.cursor().execute(f"ALTER TABLE names.t {action}")
+                done += 1
+            events = [event for event in follower.events() if isinstance(event, QueryEvent)]
+            assert [follower.resolver.apply(event, server=rules).reason for event in events] == [""] * len(events), (
+                action
+            )
+            follower.assert_equal()
+    assert done > STATEMENTS // 4

@@ -13,11 +13,51 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.mirroring.mirrors import Mirrored
+    from tests.recipes.workbench import Workbench
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
 TABLES = (("shop", "straße"), ("shop", "strasse"), ("shop", "eu.t"), ("shop.eu", "t"))
 LONG_S = "\u017f"
+SEED, PAIRS, FRAMES = 20261129, 3000, 25
+ASKED = """
+import random
+from streaming_source.schema.spark_names import spark_column_key
+
+chance, java = random.Random({seed}), spark._jvm.org.apache.commons.lang3.StringUtils
+root = spark._jvm.java.util.Locale.ROOT
+characters = [chr(one) for one in range(0x21, 0x10000) if not 0xD800 <= one < 0xE000]
+cased = [one for one in characters if one.isalpha() and (one.lower() != one.upper() or len(one.lower()) > 1)]
+
+
+def other_case(letter):
+    found = [one for one in (letter.upper(), letter.lower(), letter.title(), letter.casefold()) if len(one) == 1]
+    return chance.choice([*found, letter])
+
+
+def pair():
+    one = [chance.choice(cased) for _ in range(chance.randint(1, 4))]
+    return "".join(one), "".join(map(other_case, one))
+
+
+wrong, counts = [], [0, 0]
+for number in range({pairs}):
+    one, other = pair()
+    same = bool(java.equalsIgnoreCase(one, other)) or java.lowerCase(one, root) == java.lowerCase(other, root)
+    counts[same] += 1
+    if same and spark_column_key(one) != spark_column_key(other):
+        wrong.append((one, other, "one for Java"))
+taken = []
+for number in range({frames}):
+    one, other = pair()
+    if one == other:
+        continue
+    if spark_column_key(one) == spark_column_key(other):
+        continue
+    frame = spark.range(1).selectExpr(f"1 AS `{{one}}`", f"2 AS `{{other}}`")
+    taken.append(list(frame.select(f"`{{one}}`", f"`{{other}}`").first()) == [1, 2])
+result = [wrong, counts, taken]
+"""
 NAMED = """
 from streaming_source import mirror_resync, mirror_tables
 found = mirror_tables(spark, into={into!r})
@@ -56,10 +96,8 @@ def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: 
         mirror = mirrored(primary, "shop", tables="shop.*,`shop.eu`.*", into=into)
         mirror.run()
         assert_equal(mirror, folder)
-        state, error = mirror.states()["clash"]
-        assert state == "failed"
-        assert error is not None
-        assert f"s and {LONG_S}" in error
+        clash = f"CREATE TABLE shop.clash (id INT PRIMARY KEY, s INT, {LONG_S} INT)"
+        primary.sql(clash, "INSERT INTO shop.clash VALUES (1, 2, 3)")
         for name in TABLES:
             primary.sql(
                 f"UPDATE {quoted(name)} SET masse = 7 WHERE id = 1",
@@ -68,6 +106,10 @@ def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: 
             )
         mirror.run()
         assert_equal(mirror, folder)
+        state, error = mirror.states()["clash"]
+        assert state == "failed"
+        assert error is not None
+        assert f"s and {LONG_S}" in error
         found = mirror.workbench.run(NAMED.format(into=into))
         assert found == sorted(["shop.straße", "shop.strasse", "shop.`eu.t`", "`shop.eu`.t"])
         mirror.run()
@@ -86,3 +128,11 @@ def test_a_catalog_says_which_names_it_takes(mirrored: Callable[..., Mirrored]) 
         states = mirror.states()
         assert states.pop("plain")[0] == "current"
         print(states)
+
+
+def test_names_that_spark_may_take_for_one_have_one_key(workbench: Workbench) -> None:
+    wrong, (apart, same), taken = workbench.run(ASKED.format(seed=SEED, pairs=PAIRS, frames=FRAMES))
+    assert wrong == []
+    assert apart
+    assert same
+    assert all(taken)

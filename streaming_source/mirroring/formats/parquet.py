@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.errors import SchemaError
 from streaming_source.mirroring.formats.batch_folders import COLUMN, BatchFolders
 from streaming_source.ruling.target_columns import image_type
+from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
@@ -190,10 +191,10 @@ def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
     """
     from pyspark.sql.types import StructField, StructType
 
-    coming = {column.name.casefold(): column for column in wanted}
+    coming = {spark_column_key(column.name): column for column in wanted}
     found = []
     for old in there:
-        new = coming.pop(old.name.casefold(), None)
+        new = coming.pop(spark_column_key(old.name), None)
         kind = old.dataType if new is None else _wider(old.dataType, new.dataType)
         if new is not None and kind is None:
             raise SchemaError(
@@ -239,7 +240,7 @@ def _schema(columns: Sequence[TargetColumn]) -> StructType:
 
 
 def _check_names(folder: str, columns: Sequence[TargetColumn]) -> None:
-    taken = next((column.name for column in columns if column.name.casefold() == COLUMN), None)
+    taken = next((column.name for column in columns if spark_column_key(column.name) == COLUMN), None)
     if taken is not None:
         raise SchemaError(
             f"a column {taken} cannot be in {folder}: the folders of the batches have that name.",

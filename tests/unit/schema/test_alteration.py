@@ -7,7 +7,7 @@ import pytest
 from replica.errors import SchemaError
 from replica.schema.alteration import Alteration, altered
 from replica.schema.column import Column
-from replica.schema.definition import ColumnItem, Encoding, Key, Table
+from replica.schema.definition import ColumnItem, Encoding, Key, Table, with_keys
 
 LATIN1 = Encoding("latin1")
 TABLE = Table(
@@ -63,3 +63,15 @@ def test_added_text_takes_the_tables_set_also_one_set_by_the_same_statement() ->
     assert altered(TABLE, Alteration(added=[(None, item("t"))]), LATIN1).columns[-1].charset == "latin1"
     assert altered(TABLE, change, LATIN1).columns[-1].charset == "ucs2"
     assert altered(TABLE, change, LATIN1).encoding.charset == "ucs2"
+
+
+@pytest.mark.parametrize(("version", "found"), [(101100, False), (110800, True)])
+def test_names_of_the_statement_are_compared_as_its_server_does(version: int, *, found: bool) -> None:
+    """Long s and `s` are one column since 11.5; `maße` and `masse` are two for every version."""
+    table = with_keys(
+        [Column(name=name, data_type="int") for name in ("s", "maße", "masse")], [], LATIN1, versioned=False
+    )
+    change = Alteration(server_version=version)
+    change.renamed = {change.key("MASSE"): "b", change.key("MAßE"): "a"}
+    change.dropped = {change.key("\u017f"): True}
+    assert [column.name for column in altered(table, change, LATIN1).columns] == ["s", "a", "b"][found:]

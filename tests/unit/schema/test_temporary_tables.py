@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.protocol.constants import HeaderFlag
+from replica.schema.session import ServerRules
 from replica.schema.temporary_tables import TemporaryTables
 from tests.unit.schema.ddl import logged
 
@@ -31,10 +32,16 @@ def followed(*statements: QueryEvent) -> TemporaryTables:
 
 
 def test_a_temporary_table_is_its_sessions_alone() -> None:
-    tables = followed(marked("CREATE TEMPORARY TABLE Work (a INT)"))
-    assert known(tables, "work", "WORK", "other") == [True, True, False]
+    tables = followed(marked("CREATE TEMPORARY TABLE work (a INT)"))
+    assert known(tables, "work", "WORK", "other") == [True, False, False]
     assert known(tables, "work", thread=8) == [False]
     assert not tables.means(logged("INSERT INTO work VALUES (1)"), ("d", "work")), "the statement is not marked"
+
+
+def test_a_server_that_stores_names_in_lower_case_finds_it_by_any() -> None:
+    tables = TemporaryTables()
+    tables.follow(marked("CREATE TEMPORARY TABLE Wörk (a INT)"), ServerRules(lower_case=True))
+    assert known(tables, "wörk") == [True]
 
 
 def test_statements_that_are_not_marked_make_none() -> None:

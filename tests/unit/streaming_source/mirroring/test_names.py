@@ -52,3 +52,15 @@ def test_two_tables_with_one_target_are_refused() -> None:
         names.check([("a_b", "c"), ("a", "b_c")], {})
     with pytest.raises(ConfigError, match=r"a\.T and a\.t would both"):
         names.check([("a", "t")], {"`lake`.`a_t`": ("a", "T")})
+
+
+def test_targets_are_compared_as_their_catalog_or_their_folders_are() -> None:
+    german, dotted = [("a", "straße"), ("a", "strasse")], [("a.b", "t"), ("a", "b.t")]
+    for into in ("lake.{database}_{table}", "/lake/{database}/{table}"):
+        TargetNames(into).check([*german, *dotted], {})
+    TargetNames("/lake/{database}/{table}").check([("a", "T"), ("a", "t")], {})
+    with pytest.raises(ConfigError, match=r"a\.STRAßE and a\.straße would both"):
+        TargetNames("lake.{table}").check([("a", "STRAßE"), ("a", "straße")], {})
+    with pytest.raises(ConfigError, match=r"`a\.b`\.t and a\.`b\.t` would both become `delta`\.`/lake/a\.b\.t`"):
+        TargetNames("/lake/{database}.{table}").check(dotted, {})
+    assert TargetNames("/lake/{database}/{table}").target(("a", "..")) == "`delta`.`/lake/a/_`"

@@ -1,10 +1,11 @@
-"""Names as Spark compares them. tests/spark/test_names.py asks the JVM the same."""
+"""Names as Spark compares them. tests/mirroring/test_names.py asks the JVM the same."""
 
 from __future__ import annotations
 
 import pytest
 
-from streaming_source.schema.spark_names import catalog_key, spark_column_key
+from replica.errors import SchemaError
+from streaming_source.schema.spark_names import catalog_key, refuse_clash, spark_column_key
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,9 @@ def test_columns(one: str, other: str, *, same: bool) -> None:
 
 def test_tables_of_a_catalog() -> None:
     assert catalog_key("Straße") == catalog_key("STRAßE") != catalog_key("strasse")
+
+
+def test_two_columns_that_spark_takes_for_one_are_refused_by_both_names() -> None:
+    refuse_clash("shop.t", ["maße", "masse", "id"])
+    with pytest.raises(SchemaError, match=r"shop\.t has the columns s and \u017f, which the server tells apart"):
+        refuse_clash("shop.t", ["id", "s", "\u017f"])

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replica.schema.patterns import table_named
+from replica.schema.patterns import table_pattern
 
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
@@ -42,7 +42,10 @@ def reader_name(value: str) -> str:
 
 
 def table(value: str) -> tuple[str, str]:
-    return table_named(value)
+    name = table_pattern(value).name
+    if name is None:
+        raise ValueError("holds a pattern; table takes one table, tables takes patterns")
+    return name
 
 
 def columns(value: str) -> tuple[str, ...]:

@@ -44,5 +44,5 @@ def test_binary_labels_are_asked_for_as_bytes() -> None:
 
 def test_no_answer_is_an_error() -> None:
     (doubtful,) = doubtful_labels(table(enum("e", "?")))
-    with pytest.raises(SchemaError, match=r"labels of e in a`b\.t.*FULL"):
+    with pytest.raises(SchemaError, match=r"labels of e in `a``b`\.t.*FULL"):
         doubtful.answered([])

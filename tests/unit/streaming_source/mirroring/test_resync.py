@@ -29,7 +29,8 @@ def test_tables_are_taken_in_any_state_once_each() -> None:
     [
         ("shop.a", "tables='shop.a' is no list of tables"),
         ([], r"tables=\[\] is no list"),
-        (["shop.a", "shop.x", "b"], "b, shop.x: none of the mirror's tables"),
+        (["shop.a", "shop.x", "shop.b.c"], "'shop.b.c' has several dots"),
+        (["shop.a", "shop.x", "`a.b`.c"], "`a.b`.c, shop.x: none of the mirror's tables"),
         (["shop.c"], r"shop\.c had no key when the mirror met it.*Give it one.*snapshotAgain=shop\.c@WORD"),
     ],
 )

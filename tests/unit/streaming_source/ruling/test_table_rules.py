@@ -41,7 +41,7 @@ def test_a_list_of_masked_columns_makes_them_null() -> None:
     ("given", "message"),
     [
         (["shop.orders"], "rules is no table of rules but a list"),
-        ({"orders": {}}, "the rule 'orders' is not for database.table"),
+        ({"orders": {}}, "the rule 'orders' is not of the form database.table"),
         ({"shop.a": ["secret"]}, "the rule shop.a has no fields"),
         ({"shop.a": {"leave_out": ["x"]}}, "the field 'leave_out', which no rule has. Did you mean leaveOut?"),
         ({"shop.a": {"mode": "past"}}, "mode is not one of current, soft_delete, history, append_log"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
-    from replica.schema.known_tables import TableName
+    TableName = tuple[str, str]
 
 COMPARED_BY_UPPER_CASE: Final = 110500
 """The first version that compares identifiers by the simple upper case of Unicode 14 (`Compare_ident_ci` in

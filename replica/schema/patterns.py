@@ -17,7 +17,7 @@ from replica.schema.naming import column_key
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from replica.schema.known_tables import TableName
+    TableName = tuple[str, str]
 
 ANY: Final = "*"
 _PART: Final = r"`((?:[^`]|``)+)`|\s*([^.`,\s][^.,]*)"

@@ -14,6 +14,7 @@ from replica.protocol.constants import BINLOG_MAGIC
 from replica.row_reader.statement_text import statement_text
 from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
+from replica.schema.patterns import table_text
 from replica.schema.temporary_tables import TemporaryTables
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class WithoutRows(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(".".join(name) for name in self.tables) or (ANY_TABLE,)
+        return tuple(table_text(name) for name in self.tables) or (ANY_TABLE,)
 
 
 class StatementChanges:

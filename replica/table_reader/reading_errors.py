@@ -18,6 +18,7 @@ from replica.errors import (
     ServerError,
     UnsupportedColumnError,
 )
+from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
@@ -85,7 +86,7 @@ def of_the_table(error: ReplicaError, count: int) -> bool:
 
 def named(error: ReplicaError, table: TableName) -> ReplicaError:
     """Return an error with the name of the table that was read."""
-    name = ".".join(table)
+    name = table_text(table)
     if name in error.message:
         return error
     if isinstance(error, ServerError) and error.code in DENIED:
@@ -100,7 +101,7 @@ def named(error: ReplicaError, table: TableName) -> ReplicaError:
 def denied(table: TableName, why: str, code: int = NO_SELECT, sqlstate: str = "42000") -> AuthenticationError:
     """Return the error of a table that the account may not read."""
     return AuthenticationError(
-        f"table {'.'.join(table)} cannot be read: {why}",
+        f"table {table_text(table)} cannot be read: {why}",
         code=code,
         sqlstate=sqlstate,
         hint="GRANT SELECT on it to the account, or leave it out of the query's tables.",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DisconnectedError, DiskFullError, KeyChangedError, ReplicaError, ServerError
 from replica.protocol.gtid import covers
+from replica.schema.patterns import table_text
 from replica.table_reader.chunk_reader import BehindError, ChunkReader, Wanted
 from replica.table_reader.lanes import lane_borders
 from replica.table_reader.pace import RowRate
@@ -246,7 +247,7 @@ class ReadingThreads:
         if code in TRANSIENT and count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)
             table.end.rows //= SHORTER
-            _log.info("reading %s begins again: %s", ".".join(table.name), TRANSIENT[code])
+            _log.info("reading %s begins again: %s", table_text(table.name), TRANSIENT[code])
             return TRANSIENT[code]
         raise named(error, table.name) from error
 

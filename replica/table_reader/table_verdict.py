@@ -14,6 +14,7 @@ from replica.handshake.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.generated import omits_generated, without_generated
 from replica.schema.naming import column_key
+from replica.schema.patterns import table_text
 from replica.table_reader.catalog import LOCKING_ENGINES
 from replica.table_reader.key import choose_key
 from replica.table_reader.pace import MOST_UNSETTLED
@@ -87,7 +88,7 @@ class InitialVerdict:
     @property
     def shown(self) -> str:
         """Its name as people write it."""
-        return ".".join(self.name)
+        return table_text(self.name)
 
 
 def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False) -> InitialVerdict:
@@ -133,7 +134,7 @@ def quoted(name: tuple[str, str]) -> str:
 
 
 def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, unkeyed: bool) -> Iterator[Reason]:
-    leave = f"leave it out (excludeTables={'.'.join(table.name)})"
+    leave = f"leave it out (excludeTables={table_text(table.name)})"
     if table.type == "SEQUENCE":
         yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
         return
@@ -310,7 +311,9 @@ def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
         f"the foreign key {cascade.constraint} ({', '.join(cascade.actions)}) changes its rows with those of "
         f"{'.'.join(cascade.parent)}, and such changes are in no binlog: no stream has them"
     )
-    fix = f"let the application change the rows of {'.'.join(table.name)} itself; a mirror of both tables does it, too"
+    fix = (
+        f"let the application change the rows of {table_text(table.name)} itself; a mirror of both tables does it, too"
+    )
     return Reason("cascade", what, fix)
 
 

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from replica.schema.patterns import table_text
 from replica.table_reader.pace import MOST_UNSETTLED
 from replica.table_reader.partial_rows import PartialRowError
 from replica.table_reader.whole_rows import UnlikeRowsError, unlike_error, unsettled_error
@@ -62,7 +63,7 @@ class UnmovedTables:
         if self._unsettled[table.name] >= MOST_UNSETTLED:
             self._leave(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
             return
-        _log.info("%s has no key, and was changed while it was read: it is read again", ".".join(table.name))
+        _log.info("%s has no key, and was changed while it was read: it is read again", table_text(table.name))
         self._tables.read_again(table, not_before=place)
 
     def _read_later(self, table: TableReading, place: int) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from replica.errors import PrerequisiteError
 from replica.native.arrays import address
 from replica.protocol.table_map import parse_table_map
+from replica.schema.patterns import table_text
 from replica.table_reader.chunk import RowBlock
 from replica.table_reader.chunks import quoted_name
 from replica.table_reader.half_record import IS_WHOLE
@@ -38,7 +39,7 @@ class UnlikeRowsError(Exception):
 
 def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
     """Make the error for a table whose rows were changed each time that it was read."""
-    shown = ".".join(name)
+    shown = table_text(name)
     return PrerequisiteError(
         f"table {shown} has no key that its rows can be read by, and was changed each of the {times} times that it was "
         "read as a whole (snapshotUnkeyed=whole): nothing tells which of the changes such rows show.",
@@ -50,7 +51,7 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
 def unlike_error(name: TableName) -> PrerequisiteError:
     """Make the error for a table whose rows are not those that the binlog says were changed."""
     return PrerequisiteError(
-        f"table {'.'.join(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
+        f"table {table_text(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
         "away are not among those that were read (snapshotUnkeyed=whole): the bytes of its columns are other ones "
         "there, or its rows were changed without the binlog.",
         hint="Give it a primary key, or leave it out of the query's tables.",

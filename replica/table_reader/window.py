@@ -27,6 +27,7 @@ from replica.relay_log.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
+from replica.schema.patterns import table_text
 from replica.table_reader.half_record import IS_WHOLE, HalfRecord
 from replica.table_reader.key_states import Untold, latest, states_of
 from replica.table_reader.partial_rows import PartialRowError
@@ -286,17 +287,17 @@ class TableWindow:
         before = {gtid.domain_id: gtid for gtid in self._log.at(self._log.last_group(location)).position}
         named = [str(gtid) for gtid in head.position if before.get(gtid.domain_id) != gtid]
         what = "do not tell the key of a row" if key else "hold a part of the columns of a row"
-        return partial_images(", ".join(named) or str(location), ".".join(table), what)
+        return partial_images(", ".join(named) or str(location), table_text(table), what)
 
 
 def _names(tables: Mapping[TableName, TableKey]) -> str:
-    first, *others = sorted(".".join(name) for name in tables)
+    first, *others = sorted(table_text(name) for name in tables)
     return f"{first} and {len(others)} other tables" if others else first
 
 
 def _without_rows(statement: TableStatement, table: TableName) -> StatementDmlError:
     return StatementDmlError(
-        f"{statement.text.gtid} may have changed rows of {'.'.join(table)}, which is being read, by a statement that "
+        f"{statement.text.gtid} may have changed rows of {table_text(table)}, which is being read, by a statement that "
         "was logged without rows.",
         hint="Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED). Let every session write with "
         "binlog_format=ROW, and start again with a new checkpoint.",

@@ -14,6 +14,7 @@ from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, sho
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.rows.scan import records as r
+from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ def table_lines(table: CompiledTable, key: tuple[int, ...], *, unnamed: bool) ->
     shown = shown_columns(table, unnamed=unnamed)
     number = {one.plan.name: place for place, one in enumerate(shown)}
     names = [table.layout.columns[index].name for index in key]
-    name = visible(one_line(".".join(table.name)))
+    name = visible(one_line(table_text(table.name)))
     columns = tuple(visible(one_line(one.plan.name)) for one in shown)
     return TableLines(name, columns, tuple(number[name] for name in names if name in number))
 

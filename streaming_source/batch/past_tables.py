@@ -32,6 +32,7 @@ from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import Order, covers
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.xa import follow
+from replica.schema.patterns import table_text
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.statements_behind import StatementsBehind, shown
 from streaming_source.planning.admission import batch_limits
@@ -169,7 +170,7 @@ class _PastReading:
                     continue
                 self._look_at(behind, v)
                 if reading.forward_only:
-                    tables = ", ".join(map(".".join, reading.forward_only[:NAMED]))
+                    tables = ", ".join(map(table_text, reading.forward_only[:NAMED]))
                     raise PrerequisiteError(
                         f"changes of {tables} behind {v.position}, where rows are asked for, were logged without whole "
                         "row images, so that they cannot be taken back.",

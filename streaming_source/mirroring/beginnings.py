@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, ReplicaError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.control import make_control
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, raise_fault
@@ -124,7 +124,7 @@ class Beginnings:
             if name in found.tables:
                 self._rows[name] = self._begun(targets, name, found)
             elif (fault := facts.tables[name].fault) is not None:
-                _log.error("%s is not mirrored: %s", ".".join(name), fault)
+                _log.error("%s is not mirrored: %s", table_text(name), fault)
         widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
 
     def _begun_again(
@@ -145,7 +145,7 @@ class Beginnings:
         if holder is not None and holder.name in found.tables:
             return suspended(self._spark, row, self._settings.names.meeting(holder.name, name))
         if holder is not None:
-            return waiting(row, self._number, f"it takes the target of {'.'.join(holder.name)}.", state=READING)
+            return waiting(row, self._number, f"it takes the target of {table_text(holder.name)}.", state=READING)
         if table.unsettled:
             return waiting(row, self._number, _UNSETTLED, state=READING)
         try:
@@ -177,7 +177,7 @@ class Beginnings:
 
 def hidden_error(name: TableName) -> ConfigError:
     """Make the reason to suspend a table that the account may not read."""
-    return ConfigError(_HIDDEN, hint=RESYNC.format(table=".".join(name)))
+    return ConfigError(_HIDDEN, hint=RESYNC.format(table=table_text(name)))
 
 
 def _holds(row: ControlRow) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
+from replica.schema.patterns import table_text
 from replica.schema.sql_tokens import tokenize
 from streaming_source.mirroring.added_values import NULL, value_of
 
@@ -65,7 +66,7 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
 
 
 def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) -> SchemaError:
-    table = ".".join(row.name)
+    table = table_text(row.name)
     where = "" if gtid is None else f" in the transaction {gtid}"
     return SchemaError(
         f"the row image of {op}{where} leaves out the column {name} of {table}, whose value there is not known: {why}.",
@@ -75,7 +76,7 @@ def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) ->
 
 
 def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
-    table = ".".join(row.name)
+    table = table_text(row.name)
     listed = ", ".join(f'"{name}"' for name in sorted(names))
     return SchemaError(
         f"{table} has generated columns ({listed}), which this version of MariaDB leaves out of row images, whatever "

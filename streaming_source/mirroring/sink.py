@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from streaming_source.driver.own_session import pin
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.beginnings import Beginnings, hidden_error
@@ -215,7 +216,7 @@ class MirrorSink:
             return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
         for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
-            self._rows[row.name] = suspended(spark, row, gone_error(row, RESYNC.format(table=".".join(row.name))))
+            self._rows[row.name] = suspended(spark, row, gone_error(row, RESYNC.format(table=table_text(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
@@ -236,7 +237,7 @@ class MirrorSink:
         foreign = facts.touched.keys() - {row.name for row in self._rows.values() if row.live}
         why: dict[TableName, tuple[str, str]] = {}
         for merge, members in self._merges.members(foreign).items() if foreign else ():
-            told = f"rows of it may have been changed through the MERGE table {'.'.join(merge)}, under its name."
+            told = f"rows of it may have been changed through the MERGE table {table_text(merge)}, under its name."
             why |= dict.fromkeys(members, ("onSwap", told))
         why |= {name: ("onAlter", told) for name, told in self._catalog.differing(self._rows, facts, end).items()}
         policies = {"onSwap": self._settings.on_swap, "onAlter": self._settings.on_alter}
@@ -246,7 +247,7 @@ class MirrorSink:
                 continue
             if policies[policy] == "stop":
                 stopped = SchemaError(
-                    f"{told} {policy}=stop asks to stop there.", hint=RESYNC.format(table=".".join(name))
+                    f"{told} {policy}=stop asks to stop there.", hint=RESYNC.format(table=table_text(name))
                 )
                 self._rows[name] = suspended(spark, row, stopped)
             else:
@@ -269,7 +270,7 @@ class MirrorSink:
                 statements = []  # the rows that are read are those behind them
             comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
-                changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=".".join(name)))
+                changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=table_text(name)))
                 self._rows[name] = suspended(batch.sparkSession, row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ReplicaError, SchemaError
 from replica.plain_text import one_line
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.control_row import FAILED, NO_BATCH
 from streaming_source.mirroring.error_names import error_name, refused_row
 from streaming_source.mirroring.faults import SPARK_ERRORS, may_pass, told_by
@@ -49,7 +50,7 @@ def suspended(
         why: the reason to show instead of the error's own text.
     """
     why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
-    _log.error("%s is suspended: %s", one_line(".".join(row.name)), one_line(why))
+    _log.error("%s is suspended: %s", one_line(table_text(row.name)), one_line(why))
     row = put_back(spark, row)
     if number is not None and may_pass(error) and row.tries < MOST_TRIES:
         return waiting(row, number, why, state=FAILED)
@@ -62,7 +63,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
     """
     row, spark = work.row, work.part.spark
     hides = settings.rule_of(row.name).hides
-    hint = RESYNC.format(table=".".join(row.name))
+    hint = RESYNC.format(table=table_text(row.name))
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
         return suspended(spark, row, gone_error(row, hint))
     refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import KeyChangedError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from streaming_source.offsets.reading_requests import ReadingRequest
 from streaming_source.planning.named_tables import named_between
 
@@ -124,6 +124,6 @@ class ChangedKeys:
         requests.put(ReadingRequest(word, tuple(sorted(names))))
         _log.warning(
             "the key of %s was changed while a part of its rows was delivered: it is read again from its first row on",
-            ", ".join(map(".".join, sorted(names)[:NAMED])),
+            ", ".join(map(table_text, sorted(names)[:NAMED])),
         )
         return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
+from replica.schema.patterns import table_text
 from replica.table_reader.asking import asked
 from replica.table_reader.catalog import describe_table
 from replica.table_reader.connection import TableConnection
@@ -63,7 +64,9 @@ class KeyColumns:
                 raise KeyChangedError(self._unreadable[name])
             table = self._known.get(name)
             if table is None:
-                _log.warning("table %s is gone while it was being read: its last changes are left out", ".".join(name))
+                _log.warning(
+                    "table %s is gone while it was being read: its last changes are left out", table_text(name)
+                )
                 continue
             columns = tuple(table.schema.columns[index] for index in table.key.columns)
             opened.append(OpenTable(name, columns, key_bytes(table.schema, table.key, kept)))

@@ -15,6 +15,7 @@ from replica.errors import SchemaError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import table_text
 from streaming_source.attached.folder import attached_directory
 from streaming_source.planning.table_history import TableHistory
 from streaming_source.schema.changes import SchemaChanges
@@ -79,7 +80,7 @@ def _rereading(options: SourceOptions) -> Reread | None:
         except SchemaError as error:  # altered each time that they were read
             if not table_by_table:
                 raise
-            _log.warning("%s: %s", ", ".join(map(".".join, names)), error.message)
+            _log.warning("%s: %s", ", ".join(map(table_text, names)), error.message)
             return {}, GtidPosition()
         return tables, origin.position
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, PrerequisiteError
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from replica.table_reader.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.planning.changed_keys import NAMED, ChangedKeys
@@ -230,7 +230,7 @@ class SnapshotRows:
         found = first_rename(self._feed.log, begin, head, frontier, wants, lenient=lenient)
         if found is None:
             return head, frontier
-        _log.warning("%s took another name: reading what it holds now", ", ".join(map(".".join, found.names)))
+        _log.warning("%s took another name: reading what it holds now", ", ".join(map(table_text, found.names)))
         _warn_of_domains(found.names, found.head.position)
         return found.head, frontier.again(found.names)
 
@@ -267,7 +267,7 @@ class SnapshotRows:
             if bounded or (step is None and reading.rekeyed):
                 break  # what has another key is read from its first row on behind the next start
             if step is None and reading.held_back:
-                tables = ", ".join(map(".".join, reading.held_back[:NAMED]))
+                tables = ", ".join(map(table_text, reading.held_back[:NAMED]))
                 raise PrerequisiteError(
                     f"{tables} cannot be read as of {head.position}, which Trigger.Once settled before: it was altered "
                     "since, or changes were logged without whole row images (binlog_row_image).",
@@ -378,7 +378,7 @@ def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
 def _said(refused: Collection[tuple[TableName, str]]) -> tuple[tuple[TableName, str], ...]:
     """Log which tables are left out, and return their reasons in the length that an offset keeps."""
     for name, why in refused:
-        _log.error("%s is left out: %s", ".".join(name), why)
+        _log.error("%s is left out: %s", table_text(name), why)
     return tuple((name, why[:LONGEST_REASON]) for name, why in refused)
 
 
@@ -388,6 +388,6 @@ def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> No
         _log.warning(
             "%s: read again while changes come in %d replication domains: by _sequence the rows sort before all "
             "changes, so a sink that compares it over batches (AUTO CDC) keeps what it has; empty the table there",
-            ", ".join(sorted(".".join(name) for name in names)[:NAMED]),
+            ", ".join(sorted(table_text(name) for name in names)[:NAMED]),
             len(position),
         )

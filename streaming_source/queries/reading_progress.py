@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.daemon.words import size, span
+from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:
     from replica.table_reader.snapshot_progress import SnapshotProgress
@@ -21,7 +22,7 @@ def progress_json(progress: SnapshotProgress) -> dict[str, Any]:
     value: dict[str, Any] = {
         "tables": progress.tables,
         "tablesDone": progress.tables_done,
-        "reading": [".".join(name) for name in progress.current[:NAMED]],
+        "reading": [table_text(name) for name in progress.current[:NAMED]],
         "rows": progress.rows,
         "bytes": progress.size,
         "rowsPerSecond": round(progress.rows_a_second),

@@ -90,8 +90,8 @@ def difference(table_map: TableMapEvent, schema: TableSchema, *, computed: bool 
         except SchemaError as error:
             return error.message
         return ""
-    declared = {column.name.casefold(): column for column in schema.columns}
-    wire = {(column.name or "").casefold(): column for column in table_map.columns}
+    declared = {column_key(column.name): column for column in schema.columns}
+    wire = {column_key(column.name or ""): column for column in table_map.columns}
     for name, column in wire.items():
         known = declared.get(name)
         if known is None and not _is_own(column):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, SchemaError
 from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.batch_facts import BatchFacts, look_through
 from streaming_source.mirroring.cascading.kept_keys import KeptKeys
 from streaming_source.mirroring.cascading.past_changes import past_changes
@@ -217,7 +218,7 @@ class Cascades:
     def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
         for name, why in missed.items():
             if rows[name].missed is None:
-                _log.warning("%s: %s", ".".join(name), why)
+                _log.warning("%s: %s", table_text(name), why)
                 rows[name] = rows[name]._replace(error=why).with_missed(why)
 
     def _again(
@@ -259,7 +260,7 @@ def _without(children: Collection[TableName], links: Mapping[TableName, list[Lin
 
 def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
     why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows, which no binlog has."
-    return SchemaError(f"onCascade=stop asks to stop: {why}", hint=RESYNC.format(table=".".join(name)))
+    return SchemaError(f"onCascade=stop asks to stop: {why}", hint=RESYNC.format(table=table_text(name)))
 
 
 def _from_below(
@@ -276,4 +277,4 @@ def _from_below(
 
 
 def _named(names: Iterable[TableName]) -> str:
-    return ", ".join(sorted(".".join(name) for name in names))
+    return ", ".join(sorted(table_text(name) for name in names))

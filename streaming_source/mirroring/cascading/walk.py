@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.cascading.found_rows import FoundRows
 from streaming_source.mirroring.cascading.lost_values import MOST_ROWS, TooManyRowsError
 from streaming_source.mirroring.cascading.stale_rows import lost_with, unchanged_since
@@ -259,4 +260,4 @@ class CascadeWalk:
 
 
 def _dotted(name: TableName) -> str:
-    return ".".join(name)
+    return table_text(name)

@@ -11,8 +11,8 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
-from streaming_source.driver.own_session import pin
 from replica.schema.patterns import table_text
+from streaming_source.driver.own_session import pin
 from streaming_source.mirroring.batch_end import end_of
 from streaming_source.mirroring.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.beginnings import Beginnings, hidden_error

@@ -21,7 +21,6 @@ from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Regis
 from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.start import place_of, starting_position
-from replica.handshake.whole_answers import whole_answers
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
 from replica.relay_log.last_event import fingerprint_at, last_event
@@ -112,7 +111,6 @@ class Connector:
 
     async def _begin(self, login: Login) -> Dump:
         server_id, endpoint = self.server_id, login.endpoint
-        await login.run(whole_answers())
         await self._end_leftovers(login)
         await self._refuse_namesakes(login)
         server = await login.run(inspect_server(server_id))

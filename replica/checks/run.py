@@ -30,7 +30,6 @@ from replica.errors import (
 )
 from replica.handshake.login import Login, log_in
 from replica.handshake.server import ServerInfo, check, refusal
-from replica.handshake.whole_answers import whole_answers
 from replica.relay_log.identity import read_identity
 from replica.relay_log.lock import lock_holder
 
@@ -112,7 +111,6 @@ async def _check_one(
     try:
         login = await log_in(config, endpoint)
         with contextlib.closing(login):
-            await login.run(whole_answers())
             found = await login.run(ask_facts())
             if isinstance(found, ServerFacts):
                 facts = found
@@ -131,7 +129,6 @@ async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[s
 
     try:
         with contextlib.closing(await log_in(config, endpoint)) as login:
-            await login.run(whole_answers())
             return initial_report(str(endpoint), await login.run(ask_initial(patterns, unkeyed=unkeyed)))
     except ReplicaError as error:
         return Report(f"the tables of {endpoint}", error=error, tables=[], purpose=PURPOSE)

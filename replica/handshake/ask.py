@@ -15,7 +15,6 @@ import tenacity
 
 from replica.errors import DisconnectedError, ProtocolError
 from replica.handshake.login import log_in
-from replica.handshake.whole_answers import whole_answers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,7 +31,6 @@ async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Resul
     async def once(endpoint: Endpoint) -> _Result:
         login = await log_in(config, endpoint)
         with contextlib.closing(login):
-            await login.run(whole_answers())
             return await login.run(question(endpoint))
 
     return await attempt(config, once)

@@ -23,6 +23,7 @@ from replica.handshake.connection import DriverConnection
 from replica.handshake.driver import DriverError, error_of, unread
 from replica.handshake.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
+from replica.handshake.session_settings import refuse_others, settle_session
 from replica.protocol.commands import com_query
 from replica.protocol.packets import is_eof
 from replica.protocol.result_set import ErrorReply, read_reply
@@ -216,12 +217,13 @@ def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
 
 
 async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
-    """Connect and authenticate; the connection has autocommit, utf8mb4, TCP_NODELAY and keep-alive.
+    """Connect, authenticate and settle the session; the connection has TCP_NODELAY and keep-alive.
 
     Raises:
         AuthenticationError: the account, the password, the plugin or the TLS set-up is refused, by either side.
         DisconnectedError: the server cannot be reached, or not within `connect_timeout_s`.
         ConfigError: the password file or a TLS file cannot be read.
+        PrerequisiteError: the session does not keep the settings that it was given.
         ProtocolError: what listens there is no server, or one that says too much.
     """
     connection = DriverConnection(config, endpoint)
@@ -244,5 +246,17 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
             # The driver reads the first replies itself, and means no harm by an IndexError.
             message = f"the login at {endpoint} ended in what makes no sense: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
+        login = Login(connection, endpoint)
+        try:
+            async with asyncio.timeout(config.connect_timeout_s):
+                found = await login.run(settle_session())
+        except TimeoutError:
+            message = f"{endpoint} did not answer the first statement within {config.connect_timeout_s:g} s."
+            hint = "The server runs its init_connect before it: look what that waits for, or raise connect_timeout."
+            raise DisconnectedError(message, hint=hint) from None
+        try:
+            refuse_others(found)
+        except ProtocolError as error:
+            raise said_by(endpoint, error) from None
         unless_done.pop_all()
-    return Login(connection, endpoint)
+    return login

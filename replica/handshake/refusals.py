@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
 """Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""
-CONNECTION_CODES = frozenset({1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2003, 2006, 2013, 2014})
-"""Too many connections, shutting down, killed, lost: another attempt may succeed."""
+CONNECTION_CODES = frozenset(
+    {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1927, 2003, 2006, 2013, 2014}
+)
+"""Too many connections, shutting down, killed, lost, init_connect failed: another attempt may succeed."""
 _CANNOT_CONNECT = 2003
 """What the driver says of it names another product's server, and the host without its port: the cause has the rest."""
 _OF_DRIVER = range(2000, 3000)
@@ -43,6 +45,8 @@ _NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
     ),
 )
 """What the system says where there is no connection yet: in words, and what to look at."""
+_HOURLY: Final = ("max_queries_per_hour", "max_connections_per_hour", "max_updates_per_hour")
+"""Limits of an account in an hour, as error 1226 has them."""
 TLS_REFUSALS = (
     *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
     *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
@@ -64,7 +68,7 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
             text = _reason(cause) if code == _CANNOT_CONNECT else f"{text}: {cause}"
         elif code in _OF_DRIVER:
             text = text.replace("MySQL server", "the server")
-        return DisconnectedError(f"no connection to {endpoint}: {text}.", hint=_way_in(code, cause))
+        return DisconnectedError(f"no connection to {endpoint}: {text}.", hint=_way_in(code, cause, text))
     if code in AUTHENTICATION_CODES:
         return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
     return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)
@@ -82,19 +86,40 @@ def _known(cause: BaseException) -> tuple[str, str]:
     return next(((words, hint) for kind, words, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
 
 
-def _way_in(code: int, cause: BaseException) -> str:
+def _way_in(code: int, cause: BaseException, text: str) -> str:
     _, hint = _known(cause)
     if hint:
         return hint
     match code:
         case 1040:
             return "All connections of the server are taken: raise its max_connections, or end some of those there are."
+        case 1184:
+            return (
+                "The server runs its init_connect in each session of an account without CONNECTION ADMIN. It failed, "
+                "or the server lost the connection: look at SELECT @@GLOBAL.init_connect, and at its error log."
+            )
         case 1203 | 1226:
-            return "The account has its limit: raise MAX_USER_CONNECTIONS of it, or max_user_connections of the server."
+            return _limit_of_account(text)
         case 1129:
             return "The server blocks this host after too many errors: FLUSH HOSTS there (max_connect_errors)."
         case _:
             return "Look at the host's name and port, at the server's bind_address, and at firewalls."
+
+
+def _limit_of_account(text: str) -> str:
+    """Return what to do about a limit of the account, which the server names in its error."""
+    name = next((name for name in _HOURLY if name in text.lower()), "")
+    if name:
+        limit = name.upper()
+        return (
+            f"The account may do only so much in an hour ({limit}), and a replica asks all the time: "
+            f"ALTER USER … WITH {limit} 0."
+        )
+    return (
+        "The account has all the connections that it may have: raise MAX_USER_CONNECTIONS of it, or "
+        "max_user_connections of the server. A replica has one for the stream, one for its monitor, and more while it "
+        "asks and reads tables."
+    )
 
 
 def _advice(code: int) -> str:
@@ -105,6 +130,8 @@ def _advice(code: int) -> str:
             return "This account logs in through the server's unix socket only: use another account, or unix_socket."
         case 1524 | 1251:
             return advice()
+        case 3159 | 4151:
+            return "The server lets nobody in without TLS (require_secure_transport): set tls."
         case 1130:
             return "Create the account for this host: CREATE USER 'name'@'%'."
         case _:

@@ -109,7 +109,22 @@ def _row(payload: Buffer, columns: int) -> Row:
             cursor.skip(1)
             values.append(None)
         else:
-            values.append(cursor.text(cursor.lenenc()))
+            values.append(_text(cursor, len(values) + 1))
     if cursor:
         raise ProtocolError(f"{cursor.remaining} bytes behind the last value of a row", offset=cursor.offset)
     return tuple(values)
+
+
+def _text(cursor: Cursor, number: int) -> str:
+    """Read the value of column `number`, counted from 1."""
+    length, start = cursor.lenenc(), cursor.offset
+    data = cursor.take(length)
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(
+            f"the text of column {number} of an answer is not UTF-8, which the session was set to",
+            offset=start + error.start,
+            hint="Look for a proxy that changes the character set, and for names or texts on the server that are "
+            "stored in another one than they are declared in.",
+        ) from None

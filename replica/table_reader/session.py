@@ -1,9 +1,8 @@
 """The session that reads tables: what is set in it, read back, and asked, as steps without I/O.
 
-What `settle` sets makes a row's bytes those of the binlog: times in UTC, text in the column's own character set, no
-mode that pads, and whole results. Above all the isolation level: at another one the server drops the snapshot, on
-10.11 and later without a word. init_connect has run by then, for accounts without SUPER or CONNECTION ADMIN, and may
-have set anything.
+The login has set what every session of ours has (`handshake/session_settings.py`). `settle` adds what makes a row's
+bytes those of the binlog: text in the column's own character set, limits of time, and the isolation level REPEATABLE
+READ. At another level the server drops the snapshot, on 10.11 and later without an error.
 
 Refused: a server without a binlog, and a session that is not as it was set.
 """
@@ -14,6 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, PrerequisiteError, ProtocolError
 from replica.handshake.registration import Query
+from replica.handshake.session_settings import (
+    SETTINGS,
+    Setting,
+    differences,
+    not_kept,
+    set_session,
+    show_session,
+    variables_of,
+)
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
@@ -32,20 +40,13 @@ IDLE_S: Final = 28_800
 
 _ISOLATION: Final = ("tx_isolation", "transaction_isolation")  # 11.1 has both names
 _LEVEL: Final = "REPEATABLE-READ"
-_WANTED: Final = {
-    "autocommit": "ON",
-    "character_set_results": "",
-    "sql_mode": "",
-    "sql_select_limit": "18446744073709551615",
-    "system_versioning_asof": "DEFAULT",
-    "time_zone": "+00:00",
-}
-"""Variable -> how SHOW VARIABLES prints what `settle` sets."""
 _BINLOG: Final = "log_bin"
-_WHOLE: Final = (
-    "autocommit = 1, time_zone = '+00:00', sql_mode = '', character_set_results = NULL, "
-    "sql_select_limit = 18446744073709551615, system_versioning_asof = DEFAULT, sql_big_selects = 1"
-)
+_STORED: Final = Setting("character_set_results", "NULL", "", "text comes in the column's own character set")
+_WANTED: Final = {
+    **{one.name: one.shown for one in SETTINGS if one.shown is not None and one.name != "max_statement_time"},
+    _STORED.name: _STORED.shown or "",
+}
+"""Variable -> how SHOW prints it in a session that `settle` has set."""
 
 
 class SessionLimits(NamedTuple):
@@ -63,39 +64,38 @@ def settle(limits: SessionLimits) -> Steps[str]:
     """
     yield Query("ROLLBACK")  # a transaction that init_connect began would keep its snapshot and its level
     yield Query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    wait_s = max(round(limits.lock_wait_s), 1)
-    yield Query(
-        f"SET SESSION {_WHOLE}, max_statement_time = {limits.statement_s:g}, lock_wait_timeout = {wait_s}, "
-        f"innodb_lock_wait_timeout = {wait_s}, net_write_timeout = {NET_WRITE_S}, wait_timeout = {IDLE_S}, "
-        f"idle_transaction_timeout = {IDLE_SNAPSHOT_S}, idle_readonly_transaction_timeout = {IDLE_SNAPSHOT_S}"
-    )
-    names = ", ".join(f"'{name}'" for name in (*_WANTED, *_ISOLATION, _BINLOG))
-    rows = yield Query(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+    yield Query(set_session((_STORED, *_limits(limits))))
+    rows = yield Query(show_session((*_WANTED, *_ISOLATION, _BINLOG)))
     return _judged(rows)
 
 
+def _limits(limits: SessionLimits) -> tuple[Setting, ...]:
+    wait_s = str(max(round(limits.lock_wait_s), 1))
+    idle, wait = "a snapshot that its reader forgot holds up DDL", "DDL must not wait for a reader that waits"
+    return (
+        Setting("max_statement_time", f"{limits.statement_s:g}", None, "a chunk in the wrong order reads all rows"),
+        Setting("lock_wait_timeout", wait_s, None, wait),
+        Setting("innodb_lock_wait_timeout", wait_s, None, wait),
+        Setting("net_write_timeout", str(NET_WRITE_S), None, "the server holds a snapshot while it cannot write"),
+        Setting("wait_timeout", str(IDLE_S), None, "a session stands idle between two chunks"),
+        Setting("idle_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
+        Setting("idle_readonly_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
+    )
+
+
 def _judged(rows: Rows) -> str:
-    found = {(name or "").lower(): value or "" for name, value in rows}
+    found = variables_of(rows)
     if found.get(_BINLOG, "").upper() != "ON":
         raise PrerequisiteError(
             "the server writes no binlog (log_bin is off): its tables stand at no position of a stream.",
             hint="Set log_bin under [mariadb] in the server's configuration file and restart the server.",
         )
     levels = {name: found[name] for name in _ISOLATION if name in found}
-    wrong = [f"{name} is {found.get(name)!r}" for name, value in _WANTED.items() if found.get(name) != value]
+    wrong = differences(found, _WANTED)
     wrong += [f"{name} is {level!r}" for name, level in levels.items() if level != _LEVEL]
     if wrong or not levels:
-        raise forced(", ".join(wrong) or "the session has no isolation level")
+        raise not_kept(", ".join(wrong) or "it has no isolation level")
     return next(iter(levels))
-
-
-def forced(what: str) -> PrerequisiteError:
-    """Make the error of a session that does not keep what we set; `what` says how it differs."""
-    return PrerequisiteError(
-        f"the session that reads tables does not keep its settings: {what}.",
-        hint="Tables are read at REPEATABLE READ, in UTC and as stored. Look what sets this in every session: "
-        "init_connect, or a proxy between.",
-    )
 
 
 def begin(isolation: str) -> Steps[GtidPosition]:
@@ -113,7 +113,7 @@ def begin(isolation: str) -> Steps[GtidPosition]:
     yield Query("START TRANSACTION READ ONLY, WITH CONSISTENT SNAPSHOT")
     ((level, text),) = yield Query(f"SELECT @@session.{isolation}, @@global.gtid_binlog_pos")
     if level != _LEVEL:
-        raise forced(f"{isolation} is {level!r}")
+        raise not_kept(f"{isolation} is {level!r}")
     return position_of(text)
 
 

@@ -73,7 +73,7 @@ def test_an_error_may_come_anywhere(before: int) -> None:
         ([b"\x01", DEFINITION, b"\x01a"], "not OK, EOF or ERR"),
         ([b"\x02", DEFINITION, DEFINITION, EOF, b"\x01a"], "bytes wanted"),
         ([b"\x01", DEFINITION, EOF, b"\x01ab"], "1 bytes behind the last value"),
-        ([b"\x01", DEFINITION, EOF, b"\x02\xff\xfe"], "text is not utf-8"),
+        ([b"\x01", DEFINITION, EOF, b"\x02\xff\xfe"], "is not UTF-8, which the session was set to"),
         ([b"\x01", DEFINITION, EOF, b"\xfe" + b"\xff" * 8], "bytes wanted"),
     ],
 )

@@ -1,0 +1,131 @@
+"""The settings of every session of ours: set after the login, read back, and refused if the server keeps others.
+
+A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
+CONNECTION ADMIN. Either may change what a statement means, in which character set its answer comes, and how much of
+the answer is left out without an error. `login.log_in` runs `settle_session` on every connection, before anything
+else is asked. A session that needs more (`table_reader/session.py`) adds its own settings to these.
+
+A setting that the server does not know is left out: the server is no MariaDB, and is refused by what is asked next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import PrerequisiteError, ProtocolError, ServerError
+from replica.handshake.registration import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from replica.handshake.registration import Rows, Steps
+
+
+class Setting(NamedTuple):
+    """A session variable: `value` as SET takes it, `shown` as SHOW prints it, None if it is not read back."""
+
+    name: str
+    value: str
+    shown: str | None
+    why: str
+
+
+NAMES: Final = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
+"""Statements and answers are UTF-8. The handshake asks for the same, but a server with
+skip_character_set_client_handshake ignores that, and init_connect may change it."""
+SPOKEN: Final = dict.fromkeys(("character_set_client", "character_set_connection", "character_set_results"), "utf8mb4")
+MOST_ROWS: Final = "18446744073709551615"
+
+SETTINGS: Final = (
+    Setting("autocommit", "1", "ON", "a statement must not open a transaction that stays open"),
+    # As a number: with EMPTY_STRING_IS_NULL the text '' is NULL, which is refused.
+    Setting("sql_mode", "0", "", "modes change quotes, backslashes, operators, DATE, FLOAT and CHAR"),
+    Setting("time_zone", "'+00:00'", "+00:00", "TIMESTAMP columns and clocks are read in UTC"),
+    Setting("timestamp", "DEFAULT", None, "the server's clock would stand still"),
+    Setting("system_versioning_asof", "DEFAULT", "DEFAULT", "SELECT would return the rows of another time"),
+    Setting("sql_select_limit", MOST_ROWS, MOST_ROWS, "answers would be cut, catalogs too"),
+    Setting("max_statement_time", "0", "0.000000", "information_schema would answer with what it has found by then"),
+    Setting("sql_big_selects", "1", "ON", "max_join_size would refuse the questions to the catalog"),
+    Setting("sql_quote_show_create", "1", "ON", "SHOW CREATE TABLE is read with its quotes"),
+    Setting("max_sort_length", "1024", None, "ORDER BY would compare the first bytes only"),
+    Setting("lc_messages", "'en_US'", None, "errors are shown to people who search for their text"),
+    Setting("wait_timeout", "28800", None, "sessions stand idle between two questions"),
+    Setting("net_read_timeout", "30", None, "a slow line would be cut off"),
+    Setting("net_write_timeout", "60", None, "a reader that is busy for a moment would be cut off"),
+)
+"""What `settle_session` sets; values are those of a server with default settings, except time zone and modes."""
+
+_REFUSALS: Final = frozenset({1227, 1193, 1231, 1232, 1238, 1290, 1064, 1115, 1649})
+"""Errors that are about one variable: unknown, not to be set by this account or at all, or not to this value."""
+
+
+_WANTED: Final = SPOKEN | {one.name: one.shown for one in SETTINGS if one.shown is not None}
+_MOST_BYTES: Final = 64 << 10
+
+
+def set_session(settings: Iterable[Setting]) -> str:
+    """Return the statement that sets these variables."""
+    return "SET SESSION " + ", ".join(f"{one.name} = {one.value}" for one in settings)
+
+
+def settle_session() -> Steps[Mapping[str, str]]:
+    """Set SETTINGS and the character set, and return what the session has then, for `refuse_others`."""
+    yield Query(NAMES, most_bytes=_MOST_BYTES)
+    try:
+        yield Query(set_session(SETTINGS), most_bytes=_MOST_BYTES)
+    except ServerError as error:
+        if not _is_of_a_variable(error):
+            raise
+        for one in SETTINGS:
+            yield from _set_if_known(one)
+    return variables_of((yield Query(show_session(_WANTED), most_bytes=_MOST_BYTES)))
+
+
+def refuse_others(found: Mapping[str, str]) -> None:
+    """Refuse a session whose settings are others than those that were set.
+
+    Raises:
+        PrerequisiteError: says which.
+        ProtocolError: the server says nothing of its session.
+    """
+    if not found:
+        raise ProtocolError("the server says nothing of the settings of its session")
+    differing = differences(found, {name: shown for name, shown in _WANTED.items() if name in found or name in SPOKEN})
+    if differing:
+        raise not_kept(", ".join(differing))
+
+
+def _set_if_known(one: Setting) -> Steps[None]:
+    try:
+        yield Query(set_session((one,)), most_bytes=_MOST_BYTES)
+    except ServerError as error:
+        if not _is_of_a_variable(error):
+            raise
+
+
+def _is_of_a_variable(error: ServerError) -> bool:
+    return error.code in _REFUSALS
+
+
+def show_session(names: Iterable[str]) -> str:
+    """Return the statement that reads these variables; SHOW leaves out what a server does not know."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"
+
+
+def variables_of(rows: Rows) -> dict[str, str]:
+    """Return the answer of `show_session` by name, in lower case."""
+    return {(name or "").lower(): value or "" for name, value in rows}
+
+
+def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Return what differs from the wanted values, each with its name, for people."""
+    return [f"{name} is {found.get(name)!r}" for name, value in wanted.items() if found.get(name) != value]
+
+
+def not_kept(what: str) -> PrerequisiteError:
+    """Make the error of a session that does not keep what was set; `what` says how it differs."""
+    return PrerequisiteError(
+        f"the session does not keep the settings that it was given: {what}.",
+        hint="Look what sets this in every session: init_connect of the server, or a proxy between.",
+    )

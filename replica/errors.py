@@ -24,6 +24,7 @@
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: what is durable stays, room lets it go on
     └── DataLossError 80              what was asked for is no longer retained
+        └── RelayFileRemovedError     a relay file is needed that was removed
 
 Each says what happened, where (a file and offset, an option, a table), and in `hint` what to do about it.
 """
@@ -50,6 +51,7 @@ __all__ = [
     "PrerequisiteError",
     "ProtocolError",
     "RelayError",
+    "RelayFileRemovedError",
     "ReplicaError",
     "SchemaError",
     "ServerError",
@@ -227,6 +229,10 @@ class DataLossError(ReplicaError):
     """The data that was asked for is no longer retained anywhere we can reach."""
 
     exit_code = 80
+
+
+class RelayFileRemovedError(DataLossError):
+    """A relay file is needed that was removed; the primary may still have what it held."""
 
 
 def describe(error: ReplicaError) -> dict[str, object]:

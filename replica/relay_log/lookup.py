@@ -2,7 +2,7 @@
 
 In: a directory that a writer may be writing and retention emptying. Out: facts, kept in memory while they hold. No call
 looks at more than a few files, however many there are: numbers have no gaps, so the oldest and the published head tell
-all of them. Refuses: files that were removed meanwhile (DataLossError). Not thread-safe.
+all of them. Refuses: files that were removed meanwhile (RelayFileRemovedError). Not thread-safe.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import DataLossError, RelayError
+from replica.errors import RelayError, RelayFileRemovedError
 from replica.protocol.gtid import BinlogPosition, Order
 from replica.relay_log.file_head import FileHead, read_file_head
 from replica.relay_log.head import read_head
@@ -193,8 +193,8 @@ class RelayFiles:
         return _Oldest(number, status.st_ino, status.st_mtime_ns if number < last else None)
 
 
-def purged(number: int) -> DataLossError:
-    return DataLossError(
+def purged(number: int) -> RelayFileRemovedError:
+    return RelayFileRemovedError(
         f"relay.{number:06d} is no longer in the relay log.",
         hint="The limits of the relay log removed it, or someone did. Start the query again: one with a relay log of "
         "its own fetches from the primary what that still has. Where it comes again, keep the relay log longer than "

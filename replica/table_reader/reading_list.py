@@ -241,16 +241,20 @@ class ReadingList:
                 self._delivered_up_to(name, kept)
             self.changed.notify_all()
 
-    def needed_from(self, later: RelayLocation | None) -> RelayLocation | None:
-        """Return the first place of the relay log that chunks need: those that wait, those that are being read, and
-        later ones, whose lower positions are not before `later` (None: not known). What lies before it may go.
+    def needed_from(self, *others: RelayLocation | None) -> RelayLocation | None:
+        """Return the first place of the relay log that is needed: what lies before it may be removed.
+
+        That is the first place of chunks that wait, of those that are being read, and of `others`, the places that the
+        caller knows of; None among them is not known. It never goes back: files before an earlier answer may have been
+        removed, and no table is taken with a lower position there.
         """
         with self.changed:
             places = [chunk.lower for table in self._begun.values() for chunk in table.chunks]
             places += [
-                place for place in (later, *(table.lower for table in self._begun.values())) if place is not None
+                place for place in (*others, *(table.lower for table in self._begun.values())) if place is not None
             ]
-            self._needed = min(places, default=self._needed)
+            if places and (self._needed is None or min(places) > self._needed):
+                self._needed = min(places)
             return self._needed
 
     def state(self) -> tuple[int, list[TableReading]]:

@@ -107,6 +107,7 @@ class TableSnapshot:
         self._unmoved = UnmovedTables(pace, self._list, self._mover)
         self._reached = Frontier()
         self._first = FirstNames(0, 0)
+        self._began: RelayLocation | None = None
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
         self._meter = ProgressMeter()
 
@@ -120,6 +121,7 @@ class TableSnapshot:
         """
         self._spool.open()
         self._reached = frontier
+        self._began = self._view.head().location
         self._watch.start()
         if frontier.finished:
             return
@@ -133,8 +135,13 @@ class TableSnapshot:
         self._mover.forget()
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the place of the relay log from which on its files are needed; None: no place is known yet."""
-        first = self._list.needed_from(self._watch.keep_from() or self._names.upto)
+        """Return the place of the relay log from which on its files are needed; None: no place is known yet.
+
+        Needed are: chunks that wait or are read, from what they surely see on; later ones, from the next lower position
+        on, which is not before the log's end at the start; statements whose names are not followed yet; and the rows of
+        transactions that are prepared there.
+        """
+        first = self._list.needed_from(self._watch.keep_from() or self._began, self._names.upto)
         if first is None:
             return None
         if self._needed is None or self._needed[0] != first:

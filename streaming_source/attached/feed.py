@@ -34,6 +34,7 @@ from streaming_source.ranges.end import end_of_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.option_places import Position
@@ -268,6 +269,9 @@ class AttachedFeed:
         if self._held.is_news(keep_from):
             here = self.log.at(keep_from) if keep_from.offset else self._known_head()
             self._held.keep_from(keep_from, here.position)
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (the lookup has the better error)
+        self._gaps += 1
 
     @property
     def down_s(self) -> float:

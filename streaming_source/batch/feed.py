@@ -16,6 +16,7 @@ from streaming_source.ranges.end import end_of_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition
@@ -44,6 +45,9 @@ class FetchedFeed:
 
     def release(self, keep_from: RelayLocation) -> None:
         """Keep all files as long as the folder is there."""
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:
+        raise error  # nothing of ours removes a file: someone else did
 
     def head(self) -> RelayHead:
         head = self.log.head()

@@ -36,6 +36,7 @@ from streaming_source.ranges.cutting import Origin, origin_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
     from replica.handshake.start import Latest
     from replica.option_places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -285,12 +286,18 @@ class ReplicaFeed:
                 raise
         if self.head().location > location:
             return True
-        # All that was left is read: begin again behind the gap.
+        self._reopen()  # all that was left is read: begin again behind the gap
+        return False
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (a replica of our own can fetch it)
+        self._reopen()
+
+    def _reopen(self) -> None:
+        """End the replica; the next question for a place starts another one, where the log leads there, or anew."""
         self._draining, self.started = False, False
         self._replica.close()
         self._replica = self._new_replica()
         self.epoch += 1
-        return False
 
     def _drain_after(self, error: PositionLostError) -> None:
         """Read on from a log whose replica has ended, because the server removed what follows the log while it was

@@ -23,11 +23,13 @@ Method order is Spark's call order. All are called by one thread.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError
+from replica.errors import ConfigError, RelayFileRemovedError
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
 from streaming_source.planning.backlog import Backlog
@@ -37,6 +39,7 @@ from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
 from streaming_source.queries.commit_times import NewestCommit
 from streaming_source.ranges.end import ReadingEnd
+from streaming_source.ranges.kept_log import KeptLog
 from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
 
 if TYPE_CHECKING:
@@ -61,6 +64,10 @@ LONGEST_POLL_S: Final = 0.5
 but another source of the same query, and a program that stops it, wait for the answer."""
 SILENCE_A_POLL: Final = 40
 """A log that was silent for so many times LONG_POLL_S is waited for longer: a part of its silence."""
+MOST_REOPENED: Final = 3
+"""How often in a row the log is looked up again because a file of it is not there."""
+
+_log = logging.getLogger(__name__)
 
 
 class ChangePlanner:
@@ -93,7 +100,10 @@ class ChangePlanner:
         self._order = order or OrderLimit(strict=False)
         self._rows = rows
         self._shared = shared or admission
-        self._places = RelayPlaces(feed)
+        self._kept = KeptLog(feed)
+        if rows is not None:
+            self._kept.claim(rows.needed_from)
+        self._places = RelayPlaces(feed, self._kept)
         self._ranges = BatchRanges(feed, self._places, cutter, tables, self._order, rows)
         self._forgotten = ForgottenTransactions(feed)
         self._backlog: Backlog | None = None
@@ -104,6 +114,7 @@ class ChangePlanner:
         self._planned: RelayHead | None = None
         self._news_s = time.monotonic()
         self._commits = NewestCommit()
+        self._reopened = 0
 
     def prepare_available_now(self) -> None:
         """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
@@ -141,12 +152,11 @@ class ChangePlanner:
         begins = first or start is not logged
         while True:
             epoch = self._feed.epoch
-            end = self._next_end(start) if bounded else self._end_of_all(start, target)
-            revised = self._rekeyed(start, end)
+            end, revised = self._end_of(start, target, bounded=bounded)
             if self._feed.epoch != epoch or revised is not start:
                 start, begins = revised, begins or revised is not start
                 continue  # what was looked up may be the log from before
-            end = self._with_rows(start, end, bounded=bounded)
+            self._reopened = 0
             if end is not None:
                 self._admission.planned()
                 if begins:
@@ -162,6 +172,35 @@ class ChangePlanner:
                 if not self._extensions.allow(held, self._rows.left(start)):
                     return logged
                 target = self._target = self._end_now()  # rows that hold behind the old one only would never come
+
+    def _end_of(
+        self, start: SourceOffset, target: ReadingEnd | None, *, bounded: bool
+    ) -> tuple[SourceOffset | None, SourceOffset]:
+        """Return the end of the batch behind `start`, None where nothing is new, and its start: another one where
+        tables are to be read from their first rows on.
+        """
+        epoch = self._feed.epoch
+        try:
+            end = self._next_end(start) if bounded else self._end_of_all(start, target)
+            revised = self._rekeyed(start, end)
+            if self._feed.epoch == epoch and revised is start:
+                end = self._with_rows(start, end, bounded=bounded)
+        except RelayFileRemovedError as error:
+            self._begin_again(error)
+            return None, start
+        return end, revised
+
+    def _begin_again(self, error: RelayFileRemovedError) -> None:
+        """Go on from the offset as a restart would, because a relay file is not there that is needed.
+
+        Raises:
+            RelayFileRemovedError: it was removed again and again, so that someone else removes files.
+        """
+        self._reopened += 1
+        if self._reopened > MOST_REOPENED:
+            raise error
+        _log.warning("%s The query looks up its place again, and fetches what is not there.", error.message)
+        self._feed.begin_again(error)
 
     def _revised(self, start: SourceOffset) -> SourceOffset:
         if self._rows is None:
@@ -345,7 +384,11 @@ class ChangePlanner:
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
         self._refuse_without_server(end)
-        return self._ranges.partitions(start, end)
+        while True:
+            try:
+                return self._ranges.partitions(start, end)
+            except RelayFileRemovedError as error:
+                self._begin_again(error)
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
         """Return the ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as
@@ -362,15 +405,15 @@ class ChangePlanner:
         if self._rows is not None:
             self._rows.release(end)
         if self._places.known(end) is not None:
-            self._trim(end)
+            with contextlib.suppress(RelayFileRemovedError):  # whoever needs it says so at the next batch
+                self._trim(end)
 
     def _trim(self, offset: SourceOffset) -> None:
         place = self._places.of_start(offset)
         if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
             self._places.forget(gone)
             place = self._places.of_start(offset)
-        keep_from = place.keep_from if self._rows is None else self._rows.keep_from(place.keep_from)
-        self._feed.release(keep_from)
+        self._kept.release(place.keep_from)
 
     def close(self) -> None:
         if self._rows is not None:

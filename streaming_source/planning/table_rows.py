@@ -330,10 +330,9 @@ class SnapshotRows:
             _log.info("all tables are read, up to %s", end.position)
             self.close()
 
-    def keep_from(self, location: RelayLocation) -> RelayLocation:
-        """Return from where on the relay log is needed, where the changes need it from `location` on."""
-        needed = None if self._reading is None else self._reading.keep_from()
-        return location if needed is None else min(location, needed)
+    def needed_from(self) -> RelayLocation | None:
+        """Return from where on the reading of tables needs the relay log; None: nothing of it, or not known yet."""
+        return None if self._reading is None else self._reading.keep_from()
 
     def report(self) -> dict[str, Any]:
         """Return the value for the progress of the query, while tables are read."""

@@ -23,10 +23,12 @@ from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.xa import Prepared, follow
 from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
+from streaming_source.ranges.kept_log import KeptLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
     from replica.handshake.end import ServerEnd
     from replica.handshake.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -89,7 +91,14 @@ class Feed(Protocol):
         ...
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Let whole files before `keep_from` go: the query needs nothing before it any more."""
+        """Let whole files before `keep_from` go: called by `KeptLog` alone, which knows that nothing needs them."""
+        ...
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:
+        """Look up again where the query stands, after a file that is needed was removed; `epoch` is another then.
+
+        A replica of the query's own fetches what its log does not hold. Raise `error` where nothing can be had again.
+        """
         ...
 
     def head(self) -> RelayHead: ...
@@ -162,8 +171,9 @@ def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> in
 class RelayPlaces:
     """The places of the last offsets, remembered; it looks up the others."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, kept: KeptLog | None = None) -> None:
         self._feed = feed
+        self._kept = kept or KeptLog(feed)
         self._places: OrderedDict[_Key, OffsetPlace] = OrderedDict()
         self._epoch = feed.epoch
 
@@ -276,7 +286,7 @@ class RelayPlaces:
             )
 
     def make_room(self, start: OffsetPlace, position: GtidPosition) -> None:
-        self._feed.release(start.keep_from)
+        self._kept.release(start.keep_from)
         if self._feed.full:
             raise RelayError(
                 f"the relay log holds relayMaxBytes, from {start.keep_from} on, and has not reached {position}.",

@@ -187,7 +187,7 @@ class SnapshotQuery:
         assert identity not in self._identities, f"the identity {identity} came before: {row}"
         self._identities.add(identity)
         held = self.state.setdefault(table, {})
-        before, after = (_image(row, side) for side in ("before", "after"))
+        before, after = (image_of(row, side) for side in ("before", "after"))
         if row["history"]:
             if before is None or op == DELETE:
                 return  # a row of the past comes, or is thrown away
@@ -229,7 +229,7 @@ def _place(row: Row) -> tuple[bool, int, int, int]:
     return row["op"] == READ, *place
 
 
-def _image(row: Row, side: str) -> Row | None:
+def image_of(row: Row, side: str) -> Row | None:
     """The image as plain values, without the columns that it lacks: of one table a STRUCT, of many a VARIANT."""
     image = row[side]
     if image is not None and set(image) == {"value", "metadata"}:

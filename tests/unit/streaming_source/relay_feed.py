@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import Feed
@@ -76,7 +77,7 @@ def next_file_time(folder: Path) -> None:
 class RelayFeed:
     """`arriving` runs at each wait: what it lets arrive is there when the wait returns."""
 
-    def __init__(self, folder: Path, groups: Iterable[str] = (), *, begin: str = "") -> None:
+    def __init__(self, folder: Path, groups: Iterable[str] = (), *, begin: str = "", file_bytes: int = 1 << 20) -> None:
         self.log = RelayLog(folder)
         self.folder = folder
         self.starts: list[SourceOffset] = []
@@ -85,12 +86,12 @@ class RelayFeed:
         self.arriving: Callable[[], None] = lambda: None
         self.closed = False
         self.full = False
-        self.epoch = 0
+        self.epoch = self.reopened = 0
         self.down_s = 0.0
         self.losses = Losses()
         self.latest = Latest(GtidPosition(), frozenset(), GtidPosition())
         self.primary = Primary()
-        self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=1 << 20)
+        self._writer = RelayWriter.open(folder, start=self.position, max_file_bytes=file_bytes)
         self.started = True
         if groups:
             self.arrive(*groups)
@@ -123,6 +124,13 @@ class RelayFeed:
 
     def release(self, keep_from: RelayLocation) -> None:
         self.log.purge_before(keep_from)
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:
+        """Look up again what is there: nothing can be fetched."""
+        self.reopened += 1
+        self.epoch += 1
+        if self.log.head() is None:
+            raise error
 
     def head(self) -> RelayHead:
         return self._writer.head

@@ -38,7 +38,7 @@ from tests.unit.streaming_source.relay_feed import history
 from tests.unit.streaming_source.row_feed import PLAN, Group, RowFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -272,6 +272,7 @@ def reading_planner(
     feed: TableFeed,
     reading: FakeTables | None = None,
     *,
+    opened: Callable[[], FakeTables] | None = None,
     initial: bool = True,
     inline: bool = False,
     patterns: tuple[str, ...] = TABLES.patterns,
@@ -279,7 +280,7 @@ def reading_planner(
     requests: RequestFolder | None = None,
     **limits: Any,
 ) -> ChangePlanner:
-    """A planner that reads the tables first, with the fields of `BatchLimits` as limits."""
+    """A planner that reads the tables first, with the fields of `BatchLimits` as limits; `opened` makes what reads."""
     tables = replace(TABLES, patterns=patterns)
     cutter = RangeCutter(tables, inline=inline)
     limit = BatchLimits(**limits)
@@ -290,7 +291,7 @@ def reading_planner(
         RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),
         StatementDml(tables, "fail"),
         rows=SnapshotRows(
-            *(feed, tables, lambda: made, lambda: made, made.with_other_keys, limit),
+            *(feed, tables, opened or (lambda: made), lambda: made, made.with_other_keys, limit),
             initial=initial,
             again=again,
             requests=requests,

@@ -131,7 +131,7 @@ def _advice(code: int) -> str:
         case 1524 | 1251:
             return advice()
         case 3159 | 4151:
-            return "The server lets nobody in without TLS (require_secure_transport): set tls."
+            return "The server takes no one without TLS (require_secure_transport): set tls."
         case 1130:
             return "Create the account for this host: CREATE USER 'name'@'%'."
         case _:

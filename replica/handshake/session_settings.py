@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from replica.handshake.registration import Rows, Steps
 
 
-class Setting(NamedTuple):
+class SessionSetting(NamedTuple):
     """A session variable: `value` as SET takes it, `shown` as SHOW prints it, None if it is not read back."""
 
     name: str
@@ -37,21 +37,23 @@ SPOKEN: Final = dict.fromkeys(("character_set_client", "character_set_connection
 MOST_ROWS: Final = "18446744073709551615"
 
 SETTINGS: Final = (
-    Setting("autocommit", "1", "ON", "a statement must not open a transaction that stays open"),
+    SessionSetting("autocommit", "1", "ON", "a statement must not open a transaction that stays open"),
     # As a number: with EMPTY_STRING_IS_NULL the text '' is NULL, which is refused.
-    Setting("sql_mode", "0", "", "modes change quotes, backslashes, operators, DATE, FLOAT and CHAR"),
-    Setting("time_zone", "'+00:00'", "+00:00", "TIMESTAMP columns and clocks are read in UTC"),
-    Setting("timestamp", "DEFAULT", None, "the server's clock would stand still"),
-    Setting("system_versioning_asof", "DEFAULT", "DEFAULT", "SELECT would return the rows of another time"),
-    Setting("sql_select_limit", MOST_ROWS, MOST_ROWS, "answers would be cut, catalogs too"),
-    Setting("max_statement_time", "0", "0.000000", "information_schema would answer with what it has found by then"),
-    Setting("sql_big_selects", "1", "ON", "max_join_size would refuse the questions to the catalog"),
-    Setting("sql_quote_show_create", "1", "ON", "SHOW CREATE TABLE is read with its quotes"),
-    Setting("max_sort_length", "1024", None, "ORDER BY would compare the first bytes only"),
-    Setting("lc_messages", "'en_US'", None, "errors are shown to people who search for their text"),
-    Setting("wait_timeout", "28800", None, "sessions stand idle between two questions"),
-    Setting("net_read_timeout", "30", None, "a slow line would be cut off"),
-    Setting("net_write_timeout", "60", None, "a reader that is busy for a moment would be cut off"),
+    SessionSetting("sql_mode", "0", "", "modes change quotes, backslashes, operators, DATE, FLOAT and CHAR"),
+    SessionSetting("time_zone", "'+00:00'", "+00:00", "TIMESTAMP columns and clocks are read in UTC"),
+    SessionSetting("timestamp", "DEFAULT", None, "the server's clock would stand still"),
+    SessionSetting("system_versioning_asof", "DEFAULT", "DEFAULT", "SELECT would return the rows of another time"),
+    SessionSetting("sql_select_limit", MOST_ROWS, MOST_ROWS, "answers would be cut, catalogs too"),
+    SessionSetting(
+        "max_statement_time", "0", "0.000000", "information_schema would answer with what it has found by then"
+    ),
+    SessionSetting("sql_big_selects", "1", "ON", "max_join_size would refuse the questions to the catalog"),
+    SessionSetting("sql_quote_show_create", "1", "ON", "SHOW CREATE TABLE is read with its quotes"),
+    SessionSetting("max_sort_length", "1024", None, "ORDER BY would compare the first bytes only"),
+    SessionSetting("lc_messages", "'en_US'", None, "errors are shown to people who search for their text"),
+    SessionSetting("wait_timeout", "28800", None, "sessions stand idle between two questions"),
+    SessionSetting("net_read_timeout", "30", None, "a slow line would be cut off"),
+    SessionSetting("net_write_timeout", "60", None, "a reader that is busy for a moment would be cut off"),
 )
 """What `settle_session` sets; values are those of a server with default settings, except time zone and modes."""
 
@@ -63,7 +65,7 @@ _WANTED: Final = SPOKEN | {one.name: one.shown for one in SETTINGS if one.shown 
 _MOST_BYTES: Final = 64 << 10
 
 
-def set_session(settings: Iterable[Setting]) -> str:
+def set_session(settings: Iterable[SessionSetting]) -> str:
     """Return the statement that sets these variables."""
     return "SET SESSION " + ", ".join(f"{one.name} = {one.value}" for one in settings)
 
@@ -95,7 +97,7 @@ def refuse_others(found: Mapping[str, str]) -> None:
         raise not_kept(", ".join(differing))
 
 
-def _set_if_known(one: Setting) -> Steps[None]:
+def _set_if_known(one: SessionSetting) -> Steps[None]:
     try:
         yield Query(set_session((one,)), most_bytes=_MOST_BYTES)
     except ServerError as error:

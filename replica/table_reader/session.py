@@ -15,7 +15,7 @@ from replica.errors import ConfigError, PrerequisiteError, ProtocolError
 from replica.handshake.registration import Query
 from replica.handshake.session_settings import (
     SETTINGS,
-    Setting,
+    SessionSetting,
     differences,
     not_kept,
     set_session,
@@ -41,7 +41,7 @@ IDLE_S: Final = 28_800
 _ISOLATION: Final = ("tx_isolation", "transaction_isolation")  # 11.1 has both names
 _LEVEL: Final = "REPEATABLE-READ"
 _BINLOG: Final = "log_bin"
-_STORED: Final = Setting("character_set_results", "NULL", "", "text comes in the column's own character set")
+_STORED: Final = SessionSetting("character_set_results", "NULL", "", "text comes in the column's own character set")
 _WANTED: Final = {
     **{one.name: one.shown for one in SETTINGS if one.shown is not None and one.name != "max_statement_time"},
     _STORED.name: _STORED.shown or "",
@@ -69,17 +69,21 @@ def settle(limits: SessionLimits) -> Steps[str]:
     return _judged(rows)
 
 
-def _limits(limits: SessionLimits) -> tuple[Setting, ...]:
+def _limits(limits: SessionLimits) -> tuple[SessionSetting, ...]:
     wait_s = str(max(round(limits.lock_wait_s), 1))
     idle, wait = "a snapshot that its reader forgot holds up DDL", "DDL must not wait for a reader that waits"
     return (
-        Setting("max_statement_time", f"{limits.statement_s:g}", None, "a chunk in the wrong order reads all rows"),
-        Setting("lock_wait_timeout", wait_s, None, wait),
-        Setting("innodb_lock_wait_timeout", wait_s, None, wait),
-        Setting("net_write_timeout", str(NET_WRITE_S), None, "the server holds a snapshot while it cannot write"),
-        Setting("wait_timeout", str(IDLE_S), None, "a session stands idle between two chunks"),
-        Setting("idle_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
-        Setting("idle_readonly_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
+        SessionSetting(
+            "max_statement_time", f"{limits.statement_s:g}", None, "a chunk in the wrong order reads all rows"
+        ),
+        SessionSetting("lock_wait_timeout", wait_s, None, wait),
+        SessionSetting("innodb_lock_wait_timeout", wait_s, None, wait),
+        SessionSetting(
+            "net_write_timeout", str(NET_WRITE_S), None, "the server holds a snapshot while it cannot write"
+        ),
+        SessionSetting("wait_timeout", str(IDLE_S), None, "a session stands idle between two chunks"),
+        SessionSetting("idle_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
+        SessionSetting("idle_readonly_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
     )
 
 

@@ -293,7 +293,7 @@ class ReplicaFeed:
         self._reopen()
 
     def _reopen(self) -> None:
-        """End the replica; the next question for a place starts another one, where the log leads there, or anew."""
+        """End the replica; the next question for a place starts another one, and the log again if it does not lead there."""
         self._draining, self.started = False, False
         self._replica.close()
         self._replica = self._new_replica()

@@ -405,7 +405,7 @@ class ChangePlanner:
         if self._rows is not None:
             self._rows.release(end)
         if self._places.known(end) is not None:
-            with contextlib.suppress(RelayFileRemovedError):  # whoever needs it says so at the next batch
+            with contextlib.suppress(RelayFileRemovedError):  # the next batch meets it too, and fetches the file
                 self._trim(end)
 
     def _trim(self, offset: SourceOffset) -> None:

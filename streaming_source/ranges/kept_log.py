@@ -1,10 +1,10 @@
-"""The one owner of the relay files of a query: only it lets the feed remove some, and it asks everyone who needs them.
+"""The one owner of the relay files of a query: it alone has the feed remove some, and asks all claims before.
 
-In: claims, each a function that returns the first place that its owner may read again. Out: the feed is told to let
-go what lies before all of them. Whoever reads the log of a query at a place that is kept from call to call has a claim:
-the reading of tables (chunks that wait, chunks that are being read, the next lower position, names that are followed).
-A batch and the XA transactions that are prepared at its start are the argument of `release`. Cascades, audits and batch
-reads have relay logs of their own.
+In: claims, each a function that returns the first place that its owner may read again. Out: the feed removes files
+before all of them. A part of the query that keeps a place of the log from call to call has a claim: the reading of
+tables (chunks that wait, chunks that are being read, the next lower position, names that are followed). A batch and the
+XA transactions that are prepared at its start are the argument of `release`. Cascades, audits and batch reads have
+relay logs of their own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Releases(Protocol):
-    """What removes files: a feed."""
+    """The feed, which removes files."""
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Let whole files before a place go."""
+        """Remove whole files before a place."""
         ...
 
 
@@ -37,6 +37,6 @@ class KeptLog:
         self._claims.append(first)
 
     def release(self, upto: RelayLocation) -> None:
-        """Let whole files before `upto` go, which batches need nothing before, as far as no claim needs them."""
+        """Remove whole files before `upto`, before which batches need nothing, if no claim needs them."""
         places = [place for first in self._claims if (place := first()) is not None]
         self._feed.release(min([upto, *places]))

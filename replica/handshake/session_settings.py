@@ -44,9 +44,7 @@ SETTINGS: Final = (
     SessionSetting("timestamp", "DEFAULT", None, "the server's clock would stand still"),
     SessionSetting("system_versioning_asof", "DEFAULT", "DEFAULT", "SELECT would return the rows of another time"),
     SessionSetting("sql_select_limit", MOST_ROWS, MOST_ROWS, "answers would be cut, catalogs too"),
-    SessionSetting(
-        "max_statement_time", "0", "0.000000", "information_schema would answer with what it has found by then"
-    ),
+    SessionSetting("max_statement_time", "0", "0.000000", "information_schema would answer with a part"),
     SessionSetting("sql_big_selects", "1", "ON", "max_join_size would refuse the questions to the catalog"),
     SessionSetting("sql_quote_show_create", "1", "ON", "SHOW CREATE TABLE is read with its quotes"),
     SessionSetting("max_sort_length", "1024", None, "ORDER BY would compare the first bytes only"),

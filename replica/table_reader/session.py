@@ -73,14 +73,10 @@ def _limits(limits: SessionLimits) -> tuple[SessionSetting, ...]:
     wait_s = str(max(round(limits.lock_wait_s), 1))
     idle, wait = "a snapshot that its reader forgot holds up DDL", "DDL must not wait for a reader that waits"
     return (
-        SessionSetting(
-            "max_statement_time", f"{limits.statement_s:g}", None, "a chunk in the wrong order reads all rows"
-        ),
+        SessionSetting("max_statement_time", f"{limits.statement_s:g}", None, "a chunk in the wrong order reads all"),
         SessionSetting("lock_wait_timeout", wait_s, None, wait),
         SessionSetting("innodb_lock_wait_timeout", wait_s, None, wait),
-        SessionSetting(
-            "net_write_timeout", str(NET_WRITE_S), None, "the server holds a snapshot while it cannot write"
-        ),
+        SessionSetting("net_write_timeout", str(NET_WRITE_S), None, "a snapshot is held while it cannot write"),
         SessionSetting("wait_timeout", str(IDLE_S), None, "a session stands idle between two chunks"),
         SessionSetting("idle_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),
         SessionSetting("idle_readonly_transaction_timeout", str(IDLE_SNAPSHOT_S), None, idle),

@@ -293,7 +293,10 @@ class ReplicaFeed:
         self._reopen()
 
     def _reopen(self) -> None:
-        """End the replica; the next question for a place starts another one, and the log again if it does not lead there."""
+        """End the replica; the next question for a place starts another one.
+
+        It continues the log if that leads there, and else begins it again.
+        """
         self._draining, self.started = False, False
         self._replica.close()
         self._replica = self._new_replica()

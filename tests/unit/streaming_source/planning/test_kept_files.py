@@ -217,8 +217,13 @@ class Tables(ScriptedTables):
         self.begun = feed.head().location
 
 
-TestKeptFiles = KeptFiles.TestCase
-TestKeptFiles.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+class TestKeptFiles(KeptFiles.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+class TestKeptFilesAtLength(KeptFiles.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 
 
 def test_names_of_tables_are_followed_from_where_they_were_known_though_batches_end_at_renames() -> None:

@@ -58,6 +58,7 @@ PUBLIC = {
         "PrerequisiteError",
         "ProtocolError",
         "RelayError",
+        "RelayFileRemovedError",
         "ReplicaError",
         "SchemaError",
         "ServerError",

@@ -183,9 +183,7 @@ def test_a_row_that_comes_to_fit_a_filter_has_what_its_second_image_leaves_out(
 def test_a_generated_column_is_what_the_server_has_or_a_reason(
     version: str, image: str, mirrored: Callable[..., Mirrored]
 ) -> None:
-    tables = [
-        f"{kind}_{key}_{what}" for kind in ("virtual", "stored") for key in ("plain", "keyed") for what in CHANGES
-    ]
+    tables = [f"{kind}_plain_{what}" for kind in ("virtual", "stored") for what in CHANGES] + ["stored_keyed_moves"]
     with MariaDb(version, f"--binlog-row-image={image}") as primary:
         primary.add_user()
         primary.sql("CREATE DATABASE shop")
@@ -200,12 +198,10 @@ def test_a_generated_column_is_what_the_server_has_or_a_reason(
             primary.sql("USE shop", CHANGES[name.split("_")[2]].format(name))
         mirror.run()
         _assert_true_or_told(mirror, tables)
-        print(mirror.states())
 
 
 CHANGES = {
     "rest": "DO '{}'",
-    "comes": "INSERT INTO {} (id, v) VALUES (3, 3)",
     "moves": "UPDATE {} SET id = 7 WHERE id = 2",
     "goes": "DELETE FROM {} WHERE id = 2",
 }

@@ -110,7 +110,7 @@ def rows(mirror: Mirrored, table: str, where: str = "true") -> list[list[str | N
     """Rows of a target as text, its columns in the server's order."""
     columns = [str(name) for (name, *_) in mirror.primary.sql(f"SHOW COLUMNS FROM shop.{table}")]
     code = f"spark.table('{mirror.lake}.{table}').where('{where}').select(*{columns!r}).collect()"
-    shown = "bytes(v).decode() if isinstance(v, bytearray) else str(v)"
+    shown = "bytes(v).decode() if isinstance(v, bytes | bytearray) else str(v)"
     found = mirror.workbench.run(f"result = [[None if v is None else {shown} for v in r] for r in {code}]")
     return sorted(found, key=str)
 

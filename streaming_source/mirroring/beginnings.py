@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.control import make_control
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING, ControlRow
@@ -22,6 +22,7 @@ from streaming_source.mirroring.statement_scope import widen_views
 from streaming_source.mirroring.suspension import kept, suspended
 from streaming_source.mirroring.targets import Targets
 from streaming_source.queries.side_by_side import side_by_side
+from streaming_source.schema.spark_names import refuse_clash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,10 @@ class Beginnings:
             name, table = item
             if table.unsettled:
                 return waiting(targets.row(name, table, str(found.position)), self._number, _UNSETTLED, state=READING)
+            try:
+                refuse_clash(table_text(name), [column.name for column in table.definition.columns])
+            except SchemaError as error:
+                return error
             try:
                 return targets.begin(name, table, str(found.position))
             except SPARK_ERRORS as error:  # the catalog does not take a name, or a type

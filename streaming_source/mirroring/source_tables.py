@@ -15,6 +15,7 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import matcher
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
 from replica.table_reader.verdict import ask_verdicts
@@ -201,7 +202,6 @@ def _unchanged(
 
 
 def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:
-    databases = {pattern.partition(".")[0] for pattern in wanted.patterns}
-    whole = any("*" in database for database in databases)
-    found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
+    asked = matcher(wanted.patterns).databases
+    found = yield from read_tables([] if None in asked else [(name, None) for name in asked if name is not None])
     return {name: table for name, table in found.items() if wanted.wants(*name)}

@@ -95,6 +95,8 @@ def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: 
         into = f"{folder}/{{database}}/{{table}}"
         mirror = mirrored(primary, "shop", tables="shop.*,`shop.eu`.*", into=into)
         mirror.run()
+        states = mirror.states()
+        assert {table: states[table] for _, table in TABLES} == {table: ("current", None) for _, table in TABLES}
         assert_equal(mirror, folder)
         primary.sql("CREATE TABLE shop.clash_2 LIKE shop.clash", "INSERT INTO shop.clash_2 VALUES (1, 2, 3)")
         for name in TABLES:

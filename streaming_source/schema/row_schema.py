@@ -42,7 +42,12 @@ TRANSACTION = (
         SEQUENCE_NUMBER,
         "sequence number within the domain; DECIMAL(20,0) with sequenceNumbers=decimal",
     ),
-    RowColumn("commit_timestamp", "TIMESTAMP", "when the statement or commit was logged, to the second"),
+    RowColumn(
+        "commit_timestamp",
+        "TIMESTAMP",
+        "when the statement or commit was logged, to the second, by the clock of its session: after `SET timestamp` it "
+        "may lie years before, or ahead",
+    ),
     RowColumn("xid", "BIGINT", "storage engine transaction number; NULL where the group does not end with one"),
     RowColumn(
         "ordinal",

@@ -100,9 +100,18 @@ def pin(spark: SparkSession) -> SparkSession:
         if name.startswith(families) and name not in wanted | KEPT:
             with suppress(AnalysisException):  # one that Spark takes at its start alone; Delta's are unknown to it
                 spark.conf.unset(name)
+                _forget_in_tasks(spark, name)
     for setting in PINNED:
         spark.conf.set(setting.name, setting.value)
     return spark
+
+
+def _forget_in_tasks(spark: SparkSession, name: str) -> None:
+    """Keep a setting from the tasks of a micro-batch that is running: Spark handed it on when the batch began."""
+    from pyspark.sql import is_remote
+
+    if not is_remote():
+        spark.sparkContext.setLocalProperty(name, None)  # Java's null removes it
 
 
 def in_session(spark: SparkSession, rows: DataFrame) -> DataFrame:

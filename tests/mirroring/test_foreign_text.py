@@ -142,6 +142,7 @@ def in_steps(primary: MariaDb, hostile: Hostile) -> None:
     mirror.workbench.run(f"spark.sql('UPDATE {hostile.target} SET {identifier(TEXTS[4])} = 1 WHERE id = 4')")
     equal, counts, _ = hostile.audited(repair=True)
     assert (equal, counts) == (False, {"shop.h": {"different": 1}})
+    primary.sql("INSERT INTO shop.h (id) VALUES (6)")  # repairs are done after a batch
     mirror.run()
     hostile.assert_equal(primary)
 

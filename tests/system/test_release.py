@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from replica.version import __version__
-from tests.system.full_run.record import PASSED, RECORD, Outcome, Record, gaps, head, write
+from tests.system.full_run.record import PASSED, Outcome, Record, gaps, head, write
 from tests.system.full_run.steps import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -77,9 +77,7 @@ def test_a_release_wants_a_full_run_of_its_code(tmp_path: Path) -> None:
     tree = cloned(tmp_path)
     (tree / "CHANGELOG.md").write_text(f"# Changelog\n\n## {__version__}\n")
     write(tree, Record(head(tree), {step.name: PASSING for step in STEPS}))
-    git(tree, "commit", "--all", "--message", "name the version")
-    git(tree, "add", RECORD)
-    git(tree, "commit", "--message", "the record")
+    git(tree, "commit", "--all", "--message", "name the version, with its record")
     git(tree, "tag", f"v{__version__}")
     assert gaps(tree, [step.name for step in STEPS]) == []
     (tree / "replica" / "errors.py").write_text("")

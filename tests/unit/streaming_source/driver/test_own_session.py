@@ -41,13 +41,25 @@ class Settings:
 
 
 class Session:
+    """A session in a micro-batch: what was set when it began is a property of its tasks, too."""
+
     def __init__(self, **settings: str) -> None:
         self.conf = Settings(**settings)
+        self.of_tasks = dict(self.conf.all)
+
+    @property
+    def sparkContext(self) -> Session:  # noqa: N802  (Spark's name)
+        return self
+
+    def setLocalProperty(self, name: str, value: str | None) -> None:  # noqa: N802  (Spark's name)
+        assert value is None
+        del self.of_tasks[name]
 
 
 def pinned(**settings: str) -> dict[str, str]:
     session = Session(**settings)
     pin(cast("SparkSession", session))
+    assert session.of_tasks.keys() <= session.conf.all.keys()
     return session.conf.all
 
 

@@ -147,6 +147,7 @@ def in_steps(primary: MariaDb, hostile: Hostile) -> None:
     hostile.assert_equal(primary)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("newest")
 def test_a_table_full_of_them_is_mirrored_altered_audited_and_repaired(
     server_version: str, mirrored: Callable[..., Mirrored]

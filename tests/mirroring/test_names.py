@@ -78,6 +78,7 @@ def assert_equal(mirror: Mirrored, folder: Path) -> None:
         assert target == sorted([str(value) for value in row] for row in source), name
 
 
+@pytest.mark.slow
 def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: Path) -> None:
     with MariaDb("10.11", "--binlog-row-metadata=FULL") as primary:
         primary.add_user()

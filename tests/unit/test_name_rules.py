@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from tests.kit.tree import files
+
 ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = {
     "replica/table_reader/kept_key.py": "marks of older checkpoints",
@@ -18,7 +20,7 @@ def test_no_name_is_compared_by_casefold() -> None:
     found = {
         str(path.relative_to(ROOT))
         for folder in ("replica", "streaming_source", "demo")
-        for path in (ROOT / folder).rglob("*.py")
+        for path in files(ROOT / folder, "**/*.py")
         if "casefold()" in path.read_text(encoding="utf-8") or "str.casefold," in path.read_text(encoding="utf-8")
     }
     assert found == set(ALLOWED)

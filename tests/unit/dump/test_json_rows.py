@@ -130,9 +130,9 @@ def test_absent_is_not_null() -> None:
 
 
 def test_old_versions_of_rows_are_told_from_current_ones() -> None:
-    found = rows(vector("11.8/metadata_full"), patterns=["v.1.versioned"])
+    found = rows(vector("11.8/metadata_full"), patterns=["`v.1`.versioned"])
     assert [row["history"] for row in found] == [False, False, True]
-    assert "history" not in rows(vector("11.8/metadata_full"), patterns=["v.1.signs"])[0]
+    assert "history" not in rows(vector("11.8/metadata_full"), patterns=["`v.1`.signs"])[0]
 
 
 @pytest.mark.parametrize(("image", "present", "missing"), [("before", "before", "after"), ("after", "after", "before")])

@@ -53,7 +53,7 @@ def test_statements_bring_their_context() -> None:
 
 
 def test_old_versions_of_rows_are_left_to_the_server() -> None:
-    found = sql(vector("11.8/metadata_full"), patterns=["v.1.versioned"])
+    found = sql(vector("11.8/metadata_full"), patterns=["`v.1`.versioned"])
     assert "row_end" not in found
     assert "INSERT INTO `v.1`.`versioned` SET `a` = 1" in found
     assert "DELETE FROM `v.1`.`versioned` WHERE" in found

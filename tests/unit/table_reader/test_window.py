@@ -566,7 +566,6 @@ def with_text(directory: Path, *texts: bytes, flags: int = GtidFlag.STANDALONE |
     "text",
     [
         b"ALTER TABLE t ADD COLUMN x INT",
-        b"ALTER TABLE D.T ADD COLUMN x INT",
         b"CREATE OR REPLACE TABLE t (a INT)",
         b"TRUNCATE TABLE d.t",
         b"TRUNCATE t",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 
 import pytest
@@ -11,6 +10,7 @@ from pyspark.sql.variant_utils import VariantUtils
 from replica.errors import UnsupportedColumnError
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions
+from replica.schema.patterns import ColumnMatcher
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.unit.rows.twin import Tables, check_twin
@@ -42,7 +42,7 @@ def stream_of(columns: list[Column], *values: list[bytes | None], present: list[
 
 def shown(data: bytes, pattern: str) -> tuple[list[str], list[bool | None], list[list[str] | None]]:
     """The after images as JSON, which rows are history, and what the images lack."""
-    tables = Tables({"d.t": None}, columns=re.compile(pattern, re.IGNORECASE))
+    tables = Tables({"d.t": None}, columns=ColumnMatcher(pattern.replace(".*", "*").split("|")))
     decoded = check_twin(data, tables, VARIANT)
     (after,) = decoded.after
     texts = [VariantUtils.to_json(v["value"], v["metadata"]) for v in after.to_pylist()]

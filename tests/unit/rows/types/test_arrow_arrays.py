@@ -50,7 +50,7 @@ for path in sorted(Path("tests/vectors").glob("1*/metadata_full.binlog")):
     for place, read in enumerate((read_changes, read_outline)):
         plan = ReadPlan("variant", tables, None, "127.0.0.1:3306", include_sql=True)
         counts[place] += sum(batch.num_rows for batch in read(part, plan))
-for batch in decode_files(["tests/vectors/11.8/metadata_full.binlog"], "v.1.strings"):
+for batch in decode_files(["tests/vectors/11.8/metadata_full.binlog"], "`v.1`.strings"):
     counts[2] += batch.num_rows
 print(*counts, "pandas" in sys.modules)
 """

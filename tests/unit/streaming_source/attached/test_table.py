@@ -72,7 +72,7 @@ def test_rows_without_names_need_a_server(log: RelayLog) -> None:
 
 
 def test_a_table_without_rows_is_nowhere(log: RelayLog) -> None:
-    with pytest.raises(SchemaError, match=r"no rows of v\.1\.sings,.*Did you mean .*v\.1\.signs"):
+    with pytest.raises(SchemaError, match=r"no rows of `v\.1`\.sings,.*Did you mean .*`v\.1`\.signs"):
         newest_table(log, ("v.1", "sings"), POLICY)
     with pytest.raises(SchemaError, match=r"no rows of shop\.orders,.*Set host and user"):
         newest_table(log, ("shop", "orders"), POLICY)

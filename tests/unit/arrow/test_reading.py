@@ -161,9 +161,11 @@ def test_columns_without_names_are_refused(tmp_path: Path) -> None:
 
 
 def test_wrong_calls_are_refused_at_once(tmp_path: Path) -> None:
-    for table in ("orders", "shop.*", ".orders", ""):
-        with pytest.raises(ConfigError, match=r"database\.table|is a pattern for many tables"):
+    for table in ("orders", ".orders", ""):
+        with pytest.raises(ConfigError, match=r"database\.table"):
             decode_files([], table)
+    with pytest.raises(ConfigError, match="is a pattern for many tables"):
+        decode_files([], "shop.*")
     with pytest.raises(ConfigError, match="invalid_dates='never' is none of null, error, text"):
         decode_files([], "v.t", invalid_dates="never")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"after: .bin\.000001:4"):

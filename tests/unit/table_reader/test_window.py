@@ -597,6 +597,7 @@ def test_ddl_that_may_be_about_the_table(tmp_path: Path, text: bytes) -> None:
     "text",
     [
         b"ALTER TABLE other ADD COLUMN x INT",
+        b"ALTER TABLE D.T ADD COLUMN x INT",  # another table on this server, which tells names apart by case
         b"CREATE TABLE e.t (a INT)",
         b"DROP DATABASE e",
         b"CREATE DATABASE d",

@@ -64,10 +64,10 @@ def _load(kind: Any) -> Callable[[int], int]:
     return lambda address: at(address).value
 
 
-def _store(kind: Any) -> Callable[[int, int], None]:
+def _store(kind: Any) -> Callable[[int, Any], None]:
     at = kind.from_address
 
-    def store(address: int, value: int) -> None:
+    def store(address: int, value: Any) -> None:
         at(address).value = value  # keeps the low bits
 
     return store
@@ -115,6 +115,10 @@ for _compiled, _by_python in (
     (memory.load_i4, _load(ctypes.c_int32)),
     (memory.load_u2be, _load(ctypes.c_uint16.__ctype_be__)),
     (memory.load_u4be, _load(ctypes.c_uint32.__ctype_be__)),
+    (memory.load_f4, _load(ctypes.c_float)),
+    (memory.load_f8, _load(ctypes.c_double)),
+    (memory.store_f4, _store(ctypes.c_float)),
+    (memory.store_f8, _store(ctypes.c_double)),
     (memory.store_u1, _store(ctypes.c_uint8)),
     (memory.store_u2, _store(ctypes.c_uint16)),
     (memory.store_u4, _store(ctypes.c_uint32)),

@@ -59,6 +59,36 @@ load_u2be, load_u4be = (_loader(n, swap=True) for n in ("u2", "u4"))
 store_u1, store_u2, store_u4, store_u8 = (_storer(n) for n in ("u1", "u2", "u4", "u8"))
 
 
+def _float_loader(kind: Any) -> Any:
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+            return builder.fpext(value, ir.DoubleType()) if kind == ir.FloatType() else value
+
+        return types.float64(types.int64), codegen
+
+    return load
+
+
+def _float_storer(kind: Any) -> Any:
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.fptrunc(args[1], kind) if kind == ir.FloatType() else args[1]
+            builder.store(value, builder.inttoptr(args[0], kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.float64), codegen
+
+    return store
+
+
+# IEEE numbers of 4 and 8 bytes; both are a float64 in between.
+load_f4, load_f8 = _float_loader(ir.FloatType()), _float_loader(ir.DoubleType())
+store_f4, store_f8 = _float_storer(ir.FloatType()), _float_storer(ir.DoubleType())
+
+
 def _mover(name: str) -> Any:
     @intrinsic
     def move(typingctx: Any, target: Any, source: Any, size: Any) -> Any:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 CARRIED_IN_MEMORY: Final = 32 << 20
 """Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""
-OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", reuse_buffers=True)
+OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", stored_digits=True, reuse_buffers=True)
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 
 

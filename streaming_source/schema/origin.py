@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import SchemaError
 from replica.handshake.registration import Query, Steps
 from replica.protocol.gtid import GtidPosition
+from replica.rows.types.floats import decimals_of
 from streaming_source.schema.table_state import CatalogOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.schema.known_tables import TableName
-    from replica.schema.table import TableSchema
+    from replica.schema.table import ColumnSchema, TableSchema
 
 READINGS: Final = 10
 """A reading takes milliseconds, and ALTERs of one selection do not follow each other like that for long."""
@@ -58,4 +59,12 @@ def tables_and_origin(
 
 def _is_told(table: TableSchema) -> bool:
     """Tell whether rows with their full metadata tell all that the catalog does."""
-    return not any(c.data_type in UNTOLD_TYPES or (c.period and not c.hidden) for c in table.columns)
+    return not any(map(_is_untold, table.columns))
+
+
+def _is_untold(column: ColumnSchema) -> bool:
+    return (
+        column.data_type in UNTOLD_TYPES
+        or decimals_of(column.column_type) is not None
+        or (column.period is not None and not column.hidden)
+    )

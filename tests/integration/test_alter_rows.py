@@ -18,6 +18,7 @@ import pytest
 from pymysql.converters import encoders
 
 from replica.handshake.catalog import read_tables
+from replica.rows.types.floats import decimals_of
 from replica.rows.types.types import ValuePolicy
 from replica.schema.effect import StatementEffect
 from replica.schema.session import StatementContext
@@ -100,7 +101,10 @@ class Shown:
         """The rows, as often as they are there."""
         self.run("SET sql_mode = '', time_zone = '+00:00'")
         columns = target_columns(table, POLICY)
-        shown = ", ".join(_shown(column.name, column.type) for column in columns)
+        rounded = {column.name for column in table.columns if decimals_of(column.column_type) is not None}
+        shown = ", ".join(
+            f"`{column.name}`" if column.name in rounded else _shown(column.name, column.type) for column in columns
+        )
         found = self.run(f"SELECT {shown} FROM t")
         return Counter(
             tuple(_value(value, column.type) for value, column in zip(row, columns, strict=True)) for row in found

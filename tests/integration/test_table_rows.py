@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -222,3 +225,32 @@ def test_a_table_that_was_changed_since_is_refused(server: MariaDb, change: str)
     server.sql(f"ALTER TABLE changed.t {change}")
     with closing(connect(server)) as connection, pytest.raises(SchemaError, match="in the result is another"):
         read(connection, schema)
+
+
+def test_digits_that_an_alter_left_are_read_as_select_shows_them(server: MariaDb) -> None:
+    with server.connect() as writer, writer.cursor() as cursor:
+        run = cursor.execute
+        run("CREATE OR REPLACE DATABASE digits")
+        run("USE digits")
+        run("CREATE TABLE t (id INT PRIMARY KEY, d DOUBLE, f FLOAT, n INT)")
+        random = "(RAND(1) - 0.5) * POW(10, seq % 9), (RAND(2) - 0.5) * 1000"
+        run(f"INSERT INTO t SELECT seq, {random}, 0 FROM seq_1_to_2000")
+        run("INSERT INTO t VALUES (0, 1.005, -0.001, 0), (-1, 0.285, 0.5, 0), (-2, NULL, 16777216, 0)")
+        run("ALTER TABLE t MODIFY d DOUBLE(15,2), MODIFY f FLOAT(12,1)")
+        run("FLUSH BINARY LOGS")
+        run("UPDATE t SET n = 1")
+        run("SELECT id, d, f FROM t ORDER BY id")
+        shown = [(d, None if f is None else struct.unpack("f", struct.pack("f", f))[0]) for _, d, f in cursor]
+    log = Log(last_file(server), catalog(server, "digits"))
+    schema = log.catalog["digits", "t"]
+    with closing(connect(server)) as connection:
+        block = read(connection, schema)
+    for data, event in ((binlog(block), parse_table_map(block.table_map)), (log.data, log.table_map("t", "digits"))):
+        rows = decoded(data, event, schema, DecodeOptions(), schema.name)
+        found = pa.table([*rows.after[:3]], names=["id", "d", "f"]).sort_by("id")
+        assert list(zip(*(found.column(name).to_pylist() for name in ("d", "f")), strict=True)) == shown
+        assert [math.copysign(1, v) for v, _ in shown if v == 0] == [
+            math.copysign(1, v) for v in found.column("d").to_pylist() if v == 0
+        ]
+        stored = decoded(data, event, schema, DecodeOptions(stored_digits=True), schema.name)
+        assert stored.after[1] != rows.after[1]

@@ -33,7 +33,10 @@ CASES = {
         "id BINARY(4) PRIMARY KEY, v INT", "('a', 1), ('b', 2)", "MODIFY id BINARY(6)", "DELETE FROM {t} WHERE v = 1"
     ),
     "rounded": Case(
-        KEYED + "v DOUBLE", "(1, 1.005), (9, 2.25)", "MODIFY v DOUBLE(10,2)", "UPDATE {t} SET v = 7.125 WHERE id = 2"
+        KEYED + "v DOUBLE, f FLOAT",
+        "(1, 1.005, 1.23456), (9, 2.25, -0.001)",
+        "MODIFY v DOUBLE(10,2), MODIFY f FLOAT(7,2)",
+        "UPDATE {t} SET v = 7.125 WHERE id = 2",
     ),
     "numbered": Case(
         "id INT NOT NULL UNIQUE, v INT",

@@ -17,7 +17,14 @@ from replica.rows.tables.layout import ABSENT
 from replica.rows.types.charsets import conversion
 from replica.rows.types.entry import Told, Widens
 from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import KIND_ROW_END, KIND_ROW_END_TEXT, KIND_WIDENED, PlanRecord
+from replica.rows.types.plan_record import (
+    KIND_ROUNDED_DOUBLE,
+    KIND_ROUNDED_FLOAT,
+    KIND_ROW_END,
+    KIND_ROW_END_TEXT,
+    KIND_WIDENED,
+    PlanRecord,
+)
 from replica.rows.types.registry import KINDS
 
 if TYPE_CHECKING:
@@ -48,7 +55,7 @@ class Template:
             elif plan.row_end:
                 record["kind"] = KIND_ROW_END
 
-    def _parameters(self, record: Records, plan: ColumnPlan, policy: ValuePolicy) -> None:  # noqa: C901
+    def _parameters(self, record: Records, plan: ColumnPlan, policy: ValuePolicy) -> None:  # noqa: C901, PLR0912
         entry = KINDS[plan.kind]
         code: int = plan.kind
         a = b = aux = 0
@@ -59,6 +66,10 @@ class Template:
             case Told.DIGITS:
                 a, b = decimal_shape(plan.precision, plan.scale), plan.scale
                 aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
+            case Told.DECIMALS:
+                if plan.decimals is not None:
+                    code = KIND_ROUNDED_FLOAT if plan.kind == Kind.FLOAT else KIND_ROUNDED_DOUBLE
+                    a = plan.decimals
             case Told.CALENDAR:
                 b = int(strict_dates)
             case Told.FRACTION:

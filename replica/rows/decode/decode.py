@@ -76,6 +76,7 @@ class DecodeOptions:
     invalid_dates: Literal["null", "error", "text"] = "null"
     invalid_text: Literal["replace", "error"] = "replace"
     geometry: Literal["binary", "spark"] = "binary"
+    stored_digits: bool = False
     batch_rows: int = 16_384
     batch_bytes: int = 2 << 20
     want_sql: bool = False
@@ -88,7 +89,7 @@ class DecodeOptions:
 
     @property
     def policy(self) -> ValuePolicy:
-        return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
+        return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry, self.stored_digits)
 
 
 class UnreadableGroup(NamedTuple):

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from replica.native.compile import helper, inlined, kernel
 from replica.native.memory import (
+    load_f4,
+    load_f8,
     load_i1,
     load_u1,
     load_u2,
     load_u4,
     load_u8,
+    store_f4,
+    store_f8,
     store_u1,
     store_u2,
     store_u4,
@@ -38,6 +42,7 @@ from replica.rows.types.kernel_numbers import (
     copy_short,
     decimal_small,
     decimal_wide,
+    rounded,
     short_little_endian,
 )
 from replica.rows.types.kernel_text import label, text_room, write_text
@@ -182,6 +187,10 @@ def write_typed(
                 store_u4(values + row * 4, value)
             else:
                 store_u8(values + row * 8, value)
+        elif kind == pr.KIND_ROUNDED_FLOAT:
+            store_f4(values + row * 4, rounded(load_f4(p), load_u8(plan + PlanRecord.a)))
+        elif kind == pr.KIND_ROUNDED_DOUBLE:
+            store_f8(values + row * 8, rounded(load_f8(p), load_u8(plan + PlanRecord.a)))
         elif kind == pr.KIND_WIDENED:
             value = short_little_endian(p, size)
             value -= ((value >> (8 * size - 1)) & load_u8(plan + PlanRecord.b)) << (8 * size)

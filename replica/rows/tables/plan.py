@@ -18,6 +18,7 @@ from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
 from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
+from replica.rows.types.floats import decimals_of
 from replica.rows.types.kinds import Kind
 from replica.rows.types.text import kind_of_charset
 from replica.rows.types.types import ValuePolicy, arrow_and_spark, refine, type_named, type_of_wire, types_of_code
@@ -62,6 +63,7 @@ class ColumnPlan:
     prefix: int = 0
     precision: int = 0  # DECIMAL: digits in all
     scale: int = 0  # DECIMAL: digits after the point
+    decimals: int | None = None  # FLOAT, DOUBLE: digits after the point that it is rounded to
     fsp: int = 0  # digits of a second's fraction
     length: int = 0  # bytes that PADDED_BYTES, UUID, INET4 and INET6 are padded to
     labels: tuple[str, ...] = ()
@@ -94,6 +96,7 @@ def plan_column(
     charset = _charset(column, schema, where) if kind == Kind.TEXT else None
     width, prefix = (0, PREPARED_PREFIX) if column.type in PREPARED else _extent(column, schema)
     arrow, spark = arrow_and_spark(kind, column.precision, column.scale)
+    is_rounded = schema is not None and kind in (Kind.FLOAT, Kind.DOUBLE) and not policy.stored_digits
     return ColumnPlan(
         name=name,
         data_type=type_.names[0].name,
@@ -106,6 +109,7 @@ def plan_column(
         prefix=prefix,
         precision=column.precision,
         scale=column.scale,
+        decimals=decimals_of(declared) if is_rounded else None,
         fsp=column.fsp,
         length=column.length if column.type == ColumnType.STRING else 0,
         labels=_labels(column, schema, where) if kind in (Kind.ENUM, Kind.SET) else (),

@@ -71,6 +71,7 @@ class Told(Enum):
 
     NOTHING = auto()
     DIGITS = auto()  # of a DECIMAL: where they stand
+    DECIMALS = auto()  # of a FLOAT or DOUBLE: the digits after the point that it is rounded to
     CALENDAR = auto()  # whether a date that no calendar has is an error
     FRACTION = auto()  # the bytes of a second's fraction, and as CALENDAR
     FRACTION_TEXT = auto()  # the bytes and the digits of a second's fraction
@@ -100,6 +101,8 @@ class ColumnFacts(Protocol):
     def precision(self) -> int: ...
     @property
     def scale(self) -> int: ...
+    @property
+    def decimals(self) -> int | None: ...
     @property
     def fsp(self) -> int: ...
     @property

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import struct
+from typing import TYPE_CHECKING, Final
+
 import pyarrow as pa
 
 from replica.protocol import values as v
@@ -21,8 +25,33 @@ from replica.rows.types.entry import (
 )
 from replica.rows.types.kinds import Kind, Transcoding
 
-_READ = WireValue(lambda data, _: v.real(data), Told.NOTHING)
-_EDGES = "Keeps -0.0 and denormals."
+if TYPE_CHECKING:
+    from replica.rows.types.entry import ColumnFacts
+
+MOST_DECIMALS: Final = 22
+"""Powers of ten are exact up to here: with more digits after the point a value stays as it is stored."""
+_DECLARED: Final = re.compile(r"(?:float|double)\(\d+,(\d+)\)")
+_EDGES = "Keeps -0.0 and denormals. (M,D): rounded to D digits."
+
+
+def decimals_of(column_type: str) -> int | None:
+    """Return the digits after the point that SELECT rounds a column to: D of `double(M,D)`; None: to none.
+
+    Stored values may have more: an ALTER that adds (M,D) may leave them (Field_real in sql/field.cc).
+    """
+    found = _DECLARED.match(column_type.lower())
+    return int(found[1]) if found and int(found[1]) <= MOST_DECIMALS else None
+
+
+def _read(data: bytes, column: ColumnFacts) -> float:
+    value = v.real(data)
+    if column.decimals is None:
+        return value
+    shown = round(value, column.decimals)
+    return v.real(struct.pack("<f", shown)) if len(data) == 4 else shown
+
+
+_READ = WireValue(_read, Told.DECIMALS)
 
 KINDS = (
     KindEntry(

@@ -1,9 +1,11 @@
-"""Numbers for the decode kernels: integers of any width and order, and packed DECIMALs.
+"""Numbers for the decode kernels: integers of any width and order, packed DECIMALs, and rounding as the server prints.
 
 Every function takes addresses that its caller has checked. CORRUPT stands for bytes that the server never writes.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -25,6 +27,9 @@ CORRUPT = INVALID - 1
 NO_BRANCH = INVALID - 2  # a kind that the function has no branch for
 GROUP = 1_000_000_000  # nine digits, in four bytes
 POWERS = np.array([10**digits for digits in range(10)], np.int64)
+EXACT_POWERS = np.array([10.0**digits for digits in range(23)], np.float64)  # all powers of ten that a double holds
+EXACT_INTEGERS = 9007199254740992.0  # doubles hold all integers below it
+SPLITTER = 134217729.0  # 2^27 + 1: halves a double's digits (Dekker 1971)
 
 
 @helper
@@ -173,3 +178,30 @@ def decimal_wide(address: int, shape: int) -> tuple[int, int, bool]:
     if flip:
         high, low = negate(high, low)
     return high, low, corrupt
+
+
+@helper
+def rounded(value: float, decimals: int) -> float:
+    """Round to so many digits after the point, 22 at most, as the server prints FLOAT(M,D) and DOUBLE(M,D): the exact
+    value of the double, half to even; the result is the double nearest to those digits.
+    """
+    power = EXACT_POWERS[decimals]
+    size = abs(value)
+    product = size * power
+    if not product < EXACT_INTEGERS:
+        return value  # the digits of a double end before that
+    # The error of the product, exactly.
+    split = SPLITTER * size
+    high = split - (split - size)
+    low = size - high
+    split = SPLITTER * power
+    power_high = split - (split - power)
+    power_low = power - power_high
+    error = ((high * power_high - product) + high * power_low + low * power_high) + low * power_low
+    whole = int(product)
+    beyond = (product - whole - 0.5) + error  # of the half
+    if beyond > 0.0 or (beyond == 0.0 and whole & 1):
+        whole += 1
+    elif beyond < -1.0 or (beyond == -1.0 and whole & 1):  # the product was rounded up to `whole`
+        whole -= 1
+    return math.copysign(whole / power, value)

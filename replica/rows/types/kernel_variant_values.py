@@ -6,6 +6,8 @@ from __future__ import annotations
 from replica.native.compile import helper
 from replica.native.memory import (
     copy,
+    load_f4,
+    load_f8,
     load_i1,
     load_i2,
     load_i4,
@@ -14,6 +16,8 @@ from replica.native.memory import (
     load_u4,
     load_u8,
     move,
+    store_f4,
+    store_f8,
     store_u1,
     store_u2,
     store_u4,
@@ -29,12 +33,13 @@ from replica.rows.types.kernel_numbers import (
     copy_short,
     decimal_small,
     decimal_wide,
+    rounded,
     short_little_endian,
 )
 from replica.rows.types.kernel_text import MAX_TEXT, label, text_room, time_text, write_text
 from replica.rows.types.kernel_utf8 import is_ascii, is_utf8, write_repaired
 from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import PlanRecord
+from replica.rows.types.plan_record import KIND_ROUNDED_DOUBLE, KIND_ROUNDED_FLOAT, PlanRecord
 
 # First bytes of primitive values: type number << 2.
 NULL = 0
@@ -162,6 +167,8 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
         return length + TEXT_HEAD
     if kind != Kind.DECIMAL_TEXT and kind >= Kind.INT8 and kind <= Kind.OLD_TIME:
         return max(FIXED_ROOM, MAX_TEXT + TEXT_HEAD)
+    if kind >= KIND_ROUNDED_FLOAT and kind <= KIND_ROUNDED_DOUBLE:
+        return FIXED_ROOM
     if kind == Kind.VECTOR:  # five bytes a component, up to four of offset, and head and count
         return CORRUPT if size & 3 else (size >> 2) * 9 + 9
     room = text_room(kind, p, size, plan)
@@ -281,6 +288,14 @@ def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: in
         return 9
     if kind == Kind.VECTOR:
         return put_vector(target, p, size)
+    if kind == KIND_ROUNDED_FLOAT:
+        store_u1(target, FLOAT)
+        store_f4(target + 1, rounded(load_f4(p), load_u8(plan + PlanRecord.a)))
+        return 5
+    if kind == KIND_ROUNDED_DOUBLE:
+        store_u1(target, DOUBLE)
+        store_f8(target + 1, rounded(load_f8(p), load_u8(plan + PlanRecord.a)))
+        return 9
     if kind == Kind.GEOMETRY and size == 0:
         store_u1(target, NULL)
         return 1

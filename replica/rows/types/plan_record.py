@@ -12,7 +12,7 @@ class PlanRecord(Record):
 
     kind = word("types.Kind, or KIND_*")
     width = word("bytes on the wire, or minus the bytes of the length prefix")
-    a = word("fraction bytes; DECIMAL: decimal_shape(); BINARY and the like: the padded length")
+    a = word("fraction bytes; DECIMAL: decimal_shape(); BINARY and the like: the padded length; rounded: digits")
     b = word("dates, text: 1 if an invalid one is an error; text of temporals: fraction digits; DECIMAL: scale")
     aux = word("address of labels or of a character table; DECIMAL in VARIANT: bytes of the number")
     values = word("address of the values or int32 offsets, 0: not wanted; VARIANT: rank of the name, or -1")
@@ -34,6 +34,8 @@ KIND_MULTIBYTE: Final = 48
 KIND_UTF16: Final = 49  # a: 1 for little endian
 KIND_WIDENED: Final = 51  # an integer put out wider than it is; a: bytes there, b: 1 if it is signed
 KIND_UTF32: Final = 50
+KIND_ROUNDED_FLOAT: Final = 52  # FLOAT(M,D); a: digits after the point
+KIND_ROUNDED_DOUBLE: Final = 53
 # The end of a versioned row's period, by which history rows are told: a TIMESTAMP(6), or nothing that is put out, and
 # the same as text. Below OPAQUE, so that one comparison tells what is special.
 KIND_ROW_END: Final = -1

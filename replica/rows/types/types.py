@@ -30,11 +30,13 @@ class ValuePolicy:
     `invalid_text` rules bytes that are no character of their column's set: 'replace' puts U+FFFD in their place,
     'error' stops with a ProtocolError. Strings in Arrow are valid UTF-8 under both.
     `geometry`: 'binary' hands on the stored bytes, 'spark' makes a struct that Spark reads as GEOMETRY.
+    `stored_digits`: values of FLOAT(M,D) and DOUBLE(M,D) as they are stored, not rounded to D digits as SELECT does.
     """
 
     invalid_dates: Literal["null", "error", "text"] = "null"
     invalid_text: Literal["replace", "error"] = "replace"
     geometry: Literal["binary", "spark"] = "binary"
+    stored_digits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

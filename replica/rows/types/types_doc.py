@@ -67,6 +67,11 @@ a component, little endian.
 
 **COMPRESSED columns** are what they hold. Whether the server stored a value compressed cannot be seen.
 
+**FLOAT(M,D) and DOUBLE(M,D)** are rounded to D digits after the point, as SELECT shows them. What is stored may have
+more: an ALTER that adds (M,D) leaves the digits that there were, and the server compares and computes with them.
+Values are as they are stored where the definition is not known, because the table map does not tell D (files without
+definitions, a relay log without a server), where D is beyond 22, and in `dump` and `tail`.
+
 **Unsigned integers** take the next wider type, because Spark has none. BIGINT UNSIGNED and BIT(64) are DECIMAL(20,0).
 
 **YEAR** is an INT; the year 0000 is 0.

@@ -58,6 +58,12 @@ def _numbers(kind: Kind, code: T, layout: str, first: Any, second: Any, **more: 
     return Sample(kind, Column("c", code, **more), (struct.pack(layout, first), struct.pack(layout, second)))
 
 
+def _rounded(kind: Kind, code: T, layout: str, declared: str, *values: float) -> Sample:
+    """A column that an ALTER left with more digits than it is declared with."""
+    known = ColumnSchema(name="c", data_type=kind.name.lower(), column_type=declared)
+    return _numbers(kind, code, layout, *values, metadata=bytes([struct.calcsize(layout)]))._replace(known=known)
+
+
 def _counted(*values: bytes) -> Any:
     return tuple(bytes([len(value)]) + value for value in values)
 
@@ -104,6 +110,8 @@ SAMPLES = (
     _numbers(Kind.UINT64, T.LONGLONG, "<Q", (1 << 64) - 1, 5, unsigned=True),
     _numbers(Kind.FLOAT, T.FLOAT, "<f", 0.1, -1.5, metadata=b"\4"),
     _numbers(Kind.DOUBLE, T.DOUBLE, "<d", 0.1, -1e300, metadata=b"\10"),
+    _rounded(Kind.FLOAT, T.FLOAT, "<f", "float(7,2)", 1.23456, -0.001),
+    _rounded(Kind.DOUBLE, T.DOUBLE, "<d", "double(10,0) unsigned zerofill", 1.23456, 2.5),
     Sample(
         Kind.DECIMAL,
         Column("c", T.NEWDECIMAL, bytes([12, 2])),

@@ -23,6 +23,7 @@ KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "checkpointLocation": _FILE,
     "control": _TEXT,
     "format": _TEXT,
+    "writer": _TEXT,
     "onTruncate": _TEXT,
     "onDrop": _TEXT,
     "onSwap": _TEXT,

@@ -40,6 +40,7 @@ def mirror(
     checkpointLocation: str,  # noqa: N803  (as Spark spells it)
     control: str | None = None,
     format: str = "delta",  # noqa: A002  (as Spark spells it)
+    writer: str = "spark",
     onTruncate: str = "apply",  # noqa: N803
     onDrop: str = "keep",  # noqa: N803
     onSwap: str = "apply",  # noqa: N803
@@ -65,6 +66,8 @@ def mirror(
         checkpointLocation: a folder that belongs to this mirror alone.
         control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
         format: what targets are: `delta`, or `parquet` for folders in the mode append_log.
+        writer: what brings changes into targets: `spark` runs a MERGE for each table, `native` has the tasks that
+            decode rows write them, where that can be.
         onTruncate: `apply` empties the target, `stop` sets the table aside.
         onDrop: `keep` leaves the target with its last rows, `drop` removes it.
         onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
@@ -108,6 +111,7 @@ def mirror(
         source=source,
         audit_every=auditEvery,
         kind=format,
+        writer=writer,
     )
     _check_session()
     settings.format.check_session(spark)
@@ -122,10 +126,10 @@ def mirror(
 
     spark.dataSource.register(OutlineSource)
     changes = spark.readStream.format(OutlineSource.name()).options(**settings.given).load()
-    writer = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
+    sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
-        writer = writer.trigger(**trigger)
-    query = started(writer)
+        sink = sink.trigger(**trigger)
+    query = started(sink)
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.scheduled_audit import audit_beside
 

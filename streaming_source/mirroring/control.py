@@ -7,11 +7,14 @@ takes one version of it sees all tables at one position. Nothing else writes her
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.control_row import COLUMNS, ControlRow
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.full_disk import full_disk_told
+from streaming_source.mirroring.native.delta_rows import NativeWriteError, replace_rows
+from streaming_source.mirroring.versions import METADATA
 from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.row_schema import spark_type
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "mariadb.checkpoint"
 """The property of the control table that says which checkpoint it belongs to."""
+_log = logging.getLogger(__name__)
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
@@ -42,14 +46,22 @@ def make_control(spark: SparkSession, control: str, namespace: str | None, check
     control_store(spark, control).make(columns, {CHECKPOINT: checkpoint})
 
 
-def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow]) -> None:
-    """Put these rows in the place of all rows, as one commit."""
+def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow], folder: str | None = None) -> None:
+    """Put these rows in the place of all rows, as one commit; `folder`: where delta-rs can write it, not Spark."""
     import pyarrow as pa  # as Arrow they are the plan's own; of a list, Spark would start Python for a handful of rows
     from pyspark.sql.types import StructField, StructType
 
     schema = StructType([StructField(name, spark_type(kind)) for name, kind, _ in COLUMNS])
     listed = list(rows)
-    table = pa.table({name: [_arrow_value(getattr(row, name)) for row in listed] for name in ControlRow._fields})
+    values = {name: [_arrow_value(getattr(row, name)) for row in listed] for name in ControlRow._fields}
+    if folder is not None:
+        try:
+            replace_rows(folder, values, str(spark.conf.get(METADATA, "")))
+        except NativeWriteError as refused:
+            _log.debug("Spark writes %s: %s", control, refused.message)
+        else:
+            return
+    table = pa.table(values)
     with full_disk_told(f"the control table {control}"):
         control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
 

@@ -6,6 +6,7 @@ something else than all rows and all changes of the selected tables, and words t
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -19,6 +20,7 @@ from streaming_source.mirroring.reread import requests_folder
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import table_rules
+from streaming_source.ruling.target_columns import NOT_NATIVE
 from streaming_source.schema.target_modes import CURRENT, live_rows
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ OnDrop = Literal["keep", "drop"]
 OnSwap = Literal["apply", "stop"]
 OnAlter = Literal["evolve", "stop"]
 OnCascade = Literal["apply", "ignore", "stop"]
+Writer = Literal["spark", "native"]
 
 PARALLEL: Final = 4
 """Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
@@ -93,6 +96,7 @@ class MirrorSettings:
     hash_key: HashKey | None
     hash_key_file: str | None = None
     audit_every_s: float | None = None
+    writer: Writer = "spark"
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
@@ -130,6 +134,7 @@ def mirror_settings(
     source: Mapping[str, object],
     audit_every: str | float | None = None,
     kind: str = "delta",
+    writer: str = "spark",
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings; `kind`: its argument `format`.
 
@@ -143,6 +148,7 @@ def mirror_settings(
             "checkpointLocation": checkpoint,
             "control": control,
             "format": kind,
+            "writer": writer,
             "onTruncate": on_truncate,
             "onDrop": on_drop,
             "onSwap": on_swap,
@@ -171,6 +177,11 @@ def mirror_settings(
         raise ConfigError(f"format={kind!r} is none of {', '.join(FORMATS)}.", hint="Choose one of them.")
     names, target_format = TargetNames(into, control, kind), FORMATS[kind]
     _check_format(target_format, names, ruled, audited=audit_every is not None)
+    way: Writer = _word(Writer, "writer", writer)
+    if way == "native":
+        _check_native(kind)
+    left_out = frozenset() if way == "spark" else NOT_NATIVE
+    own_properties = {name: value for name, value in target_format.own_properties.items() if name not in left_out}
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
     given["snapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
@@ -193,11 +204,12 @@ def mirror_settings(
         on_alter=_word(OnAlter, "onAlter", on_alter),
         on_cascade=_word(OnCascade, "onCascade", on_cascade),
         parallel=parallel,
-        properties={**target_format.own_properties, **property_texts(properties)},
+        properties={**own_properties, **property_texts(properties)},
         rules=ruled,
         hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
         hash_key_file=hash_key_file,
         audit_every_s=None if audit_every is None else _seconds("auditEvery", audit_every),
+        writer=way,
     )
 
 
@@ -231,6 +243,16 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         )
     if audited and not any(live_rows(mode) for mode in wanted.modes):
         raise ConfigError(f"auditEvery compares rows, and targets with {told} hold changes.", hint="Remove it.")
+
+
+def _check_native(kind: str) -> None:
+    if kind != "delta":
+        raise ConfigError(f"writer=native writes Delta tables, and format={kind}.", hint="Leave writer out.")
+    if importlib.util.find_spec("deltalake") is None:
+        raise ConfigError(
+            "writer=native needs the package deltalake, which is not installed here.",
+            hint="Install spark-mariadb-binlog[native] in the driver and on all executors.",
+        )
 
 
 def _seconds(name: str, value: str | float) -> float:

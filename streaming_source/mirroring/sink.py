@@ -28,6 +28,7 @@ from streaming_source.mirroring.lag import MirrorLag
 from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.merge_tables import MergeTables
 from streaming_source.mirroring.metrics import metrics_of
+from streaming_source.mirroring.native.changes import NativeChanges
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
 from streaming_source.mirroring.sized_work import SizedWork
@@ -70,6 +71,7 @@ class MirrorSink:
         self._lag = MirrorLag()
         self._catalog = CatalogCheck(settings.options)
         self._merges = MergeTables(settings.options)
+        self._native = NativeChanges(settings)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -120,6 +122,7 @@ class MirrorSink:
             beginnings.meet_new(facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
+            self._native.bring_in(batch, works, str(end.position))
             rows = {**self._rows, **self._run(works)}
             rows = self._cascaded(batch, number, facts, rows, begun, end)
         finally:
@@ -146,7 +149,7 @@ class MirrorSink:
         self._doubt(batch.sparkSession, number, facts, end)
         self._refuse_unreadable(batch.sparkSession, waited)
         self._work.fit(batch.sparkSession, TargetSize(len(self._rows), len(self._rows)))
-        write_control(batch.sparkSession, self._settings.names.control, self._rows.values())
+        self._write_control(batch.sparkSession)
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
@@ -190,7 +193,7 @@ class MirrorSink:
             if later:
                 rows.update({one: row._replace(state=READING) for one, row in later.items()})
                 followed.update(later)
-                write_control(spark, self._settings.names.control, rows.values())  # a crash may come behind it
+                self._write_control(spark)  # a crash may come behind it
 
         self._repairs.serve(spark, rows, before)
         if not followed:
@@ -200,7 +203,12 @@ class MirrorSink:
         for name, row in self._rows.items():
             if row.live and _is_whole(row, end):
                 self._rows[name] = row._replace(state=CURRENT)
-        write_control(spark, self._settings.names.control, self._rows.values())
+        self._write_control(spark)
+
+    def _write_control(self, spark: SparkSession) -> None:
+        assert self._rows is not None  # noqa: S101
+        folder = self._native.folder(spark, self._settings.names.control)
+        write_control(spark, self._settings.names.control, self._rows.values(), folder=folder)
 
     def _refuse(self, spark: SparkSession, end: SourceOffset) -> None:
         """Stop tables of which the stream brings no more rows: they cannot be read."""

@@ -33,14 +33,15 @@ class SizedWork:
 
     def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
+        done: list[tuple[TableWork, ControlRow | Exception]] = [(one, _done(one)) for one in works if one.is_over]
+        works = [one for one in works if not one.is_over]
         if not works:
-            return []
+            return done
         spark = works[0].part.spark
         sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
         groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
         for work, size in zip(works, sizes, strict=True):
             groups.setdefault((size.small, size.written_whole), []).append((work, size))
-        done: list[tuple[TableWork, ControlRow | Exception]] = []
         for _, group in sorted(groups.items(), reverse=True):
             self.fit(spark, max(size for _, size in group))
             some = [work for work, _ in group]

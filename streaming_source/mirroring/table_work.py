@@ -29,6 +29,8 @@ class TableWork:
 
     part: TablePart
     statements: list[StatementRow]
+    changes_are_in: bool = False
+    """Whether a task has written them into the target: only rows that were read are left."""
 
     @property
     def row(self) -> ControlRow:
@@ -39,6 +41,11 @@ class TableWork:
     def facts(self) -> TableChanges:
         """What the batch has of the table."""
         return self.part.facts
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to be written."""
+        return self.changes_are_in and not self.facts.reads
 
     def count(self) -> int | None:
         """Return how many rows the target has before the batch; None where only reading them would tell."""
@@ -85,7 +92,7 @@ class TableWork:
             # A new target begins with the batch, in which the table may have changes from before it was read.
             part.merge(part.rows())
         else:
-            if part.facts.changes:
+            if part.facts.changes and not self.changes_are_in:
                 part.merge_changes()
             if part.facts.reads and part.mode.can_append(part.target):
                 part.append(part.reads())

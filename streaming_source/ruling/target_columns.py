@@ -34,6 +34,8 @@ PROPERTIES: Final = {
     "delta.feature.timestampNtz": "supported",  # else no DATETIME could be added later
 }
 """The properties that every target has, unless the call says otherwise."""
+NOT_NATIVE: Final = frozenset({"delta.enableRowTracking", "delta.enableTypeWidening"})
+"""Those that delta-rs does not write tables with."""
 WHOLE: Final = TableRule()
 """The rule of tables that are copied as they are."""
 _MAY_BECOME_NULL: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})

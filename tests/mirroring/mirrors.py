@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,11 +33,11 @@ _BREAK = (
     f"import {sink.__name__} as sink"
     """
 whole = sink.write_control
-def broken(spark, control, rows):
+def broken(spark, control, rows, **more):
     rows = list(rows)
     if any(row.rows for row in rows):
         raise RuntimeError("this batch is broken off")
-    whole(spark, control, rows)
+    whole(spark, control, rows, **more)
 sink.write_control = broken
 """
 )
@@ -76,6 +77,7 @@ class Mirrored:
             "password": "replica-secret",
             "relayDir": str(folder / "relay"),
             "trigger": {"availableNow": True},
+            "writer": os.environ.get("MIRROR_WRITER", "spark"),
             **options,
         }
 

@@ -57,7 +57,7 @@ import streaming_source.mirroring.sink as sink
 
 whole, done = sink.write_control, []
 
-def altered(spark, control, rows):
+def altered(spark, control, rows, **more):
     rows = list(rows)
     begun = not done and any(row.name[1] == "big" and 0 < row.rows < {rows} for row in rows)
     if begun:
@@ -67,7 +67,7 @@ def altered(spark, control, rows):
                 connection.cursor().execute(sql)
         if {broken}:
             raise RuntimeError("this batch is broken off")
-    whole(spark, control, rows)
+    whole(spark, control, rows, **more)
 
 sink.write_control = altered
 """

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 DELTA: Final = "delta"
 _TEXT: Final = "STRING"
+_WIDENING: Final = "delta.enableTypeWidening"
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
 """Types whose values Spark writes as the server does."""
 _FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
@@ -129,6 +130,8 @@ class DeltaTarget(DeltaTable):
 
     def _run(self, actions: Iterable[TargetAction]) -> None:
         for action in actions:
+            if isinstance(action, SetType) and self.properties().get(_WIDENING) != "true":
+                self.spark.sql(set_properties(self.name, {_WIDENING: "true"}))
             self.spark.sql(altered(self.name, action))
 
     def _is_wider(self, action: TargetAction) -> bool:

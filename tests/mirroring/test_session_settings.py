@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 HOSTILE = (
     "SET NAMES latin1; SET autocommit = 0, sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,EMPTY_STRING_IS_NULL', "
-    "time_zone = '+13:45', sql_select_limit = 1, max_join_size = 1, sql_quote_show_create = 0, timestamp = 86400, "
+    "time_zone = '+12:45', sql_select_limit = 1, max_join_size = 1, sql_quote_show_create = 0, timestamp = 86400, "
     "system_versioning_asof = '2001-01-01', wait_timeout = 1, max_statement_time = 1, tx_isolation = 'READ-COMMITTED'"
 )
 

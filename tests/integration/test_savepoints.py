@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 NO_SAVEPOINT, DUPLICATE, NO_TABLE = 1305, 1062, 1146
+DOMAIN_KEPT = 1953
+"""Of a newer server, while a MIXED session has temporary tables: it says that it is inside a transaction."""
 TABLES = ("t", "u", "m", "trig")
 TEMPORARY = "CREATE OR REPLACE TEMPORARY TABLE kept (i INT)"
 NAMES = (
@@ -122,7 +124,7 @@ class Writer:
         try:
             self._cursor.execute(text)
         except pymysql.err.Error as error:
-            if error.args[0] not in (NO_SAVEPOINT, DUPLICATE, NO_TABLE):
+            if error.args[0] not in (NO_SAVEPOINT, DUPLICATE, NO_TABLE, DOMAIN_KEPT):
                 raise AssertionError(text) from error
 
     def session(self) -> None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
     """Read the last event of the group that ends at `end`, a group end; None before the first group."""
-    if not end.offset:
+    if not end.offset or (place := log.group_end(end)) is None:
         return None
+    end = place
     start = offset = log.last_group(end).offset
     with relay_path(log.directory, end.file).open("rb") as file:
         while offset < end.offset:
@@ -31,8 +32,9 @@ def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
 
 def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
     """Return what the group that ends at `end` is known by on every server; None before the first group."""
-    if not end.offset:
+    if not end.offset or (place := log.group_end(end)) is None:
         return None
+    end = place
     with relay_path(log.directory, end.file).open("rb") as file:
         last = os.pread(file.fileno(), HEADER_LENGTH, end.offset - HEADER_LENGTH)
     return _fingerprint(log, last, end)

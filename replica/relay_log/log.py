@@ -212,10 +212,25 @@ class RelayLog:
                     begin = stop
         return ranges
 
-    def last_group(self, end: RelayLocation) -> RelayLocation:
-        """Return where the group begins that ends at `end`, the end of a group."""
+    def group_end(self, place: RelayLocation) -> RelayLocation | None:
+        """Return a place as the end of a group: the start of a file is the end of the file before it.
+
+        None if the log has no group before the place.
+        """
         with self._lock:
-            return RelayLocation(end.file, self._last_group(end.file, end.offset))
+            return self._group_end(place)
+
+    def last_group(self, end: RelayLocation) -> RelayLocation:
+        """Return where the group begins that ends at `end`: the end of a group, or the start of the next file.
+
+        Raises:
+            RelayFileRemovedError: the log does not have that group.
+        """
+        with self._lock:
+            place = self._group_end(end)
+            if place is None:
+                raise purged(end.file - 1)
+            return RelayLocation(place.file, self._last_group(place.file, place.offset))
 
     def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
         """Yield the parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the
@@ -288,6 +303,15 @@ class RelayLog:
         stop = min(limit, begin + INDEX_EVERY_BYTES)
         path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
         return group_ends(path, begin, stop, checksum=checksum, primary_position=base.primary.position)
+
+    def _group_end(self, place: RelayLocation) -> RelayLocation | None:
+        number, offset = place
+        while not offset or offset <= self._files.head(number).data_start:
+            number -= 1
+            if number not in self._files.numbers():
+                return None
+            offset = self._files.end_of(number)
+        return RelayLocation(number, offset)
 
     def _last_group(self, number: int, end: int) -> int:
         base = self._files.base(number, self._files.index(number).at_or_before(end - 1))

@@ -12,7 +12,7 @@ from replica.protocol.constants import HEADER_LENGTH
 from replica.protocol.events import GtidEvent, decode, decode_description
 from replica.protocol.header import parse_header
 from replica.relay_log.file_head import read_file_head
-from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.location import relay_path
 from replica.table_reader.rows_events import LastTransaction
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ def transaction_at(log: RelayLog, head: RelayHead) -> LastTransaction:
     first, end = log.oldest(), head.location
     if not end.offset or log.is_empty(first, end):
         return LastTransaction()
-    while log.is_empty(RelayLocation(end.file, 0), end):  # the beginning of a file: the end of the one before
-        end = RelayLocation(end.file - 1, relay_path(log.directory, end.file - 1).stat().st_size)
     begin = log.last_group(end)
     path = relay_path(log.directory, begin.file)
     description = decode_description(read_file_head(path).format)

@@ -54,7 +54,7 @@ BOTH = (
     *(f"sql_mode = '{mode}'" for mode in MODES),
     f"sql_mode = '{','.join(MODES)}'",
     "autocommit = 0",
-    "time_zone = '+13:45'",
+    "time_zone = '+12:45'",
     "lc_messages = 'de_DE'",
     "lc_time_names = 'ru_RU'",
     "wait_timeout = 1, interactive_timeout = 1",
@@ -249,7 +249,7 @@ def test_a_setting_of_the_server_or_of_its_init_connect_changes_no_answer(
 
 ALL_AT_ONCE = (
     f"sql_mode = '{','.join(MODES)}'",
-    "time_zone = '+13:45', lc_messages = 'de_DE', wait_timeout = 1, max_statement_time = 0.5, sql_select_limit = 1",
+    "time_zone = '+12:45', lc_messages = 'de_DE', wait_timeout = 1, max_statement_time = 0.5, sql_select_limit = 1",
     "max_join_size = 1, sql_safe_updates = 1, sql_quote_show_create = 0, max_sort_length = 64, sql_auto_is_null = 1",
     "system_versioning_asof = '2001-01-01', tx_isolation = 'SERIALIZABLE', autocommit = 0",
 )

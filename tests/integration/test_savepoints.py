@@ -4,8 +4,9 @@ Random transactions set savepoints in all spellings, nest, repeat and release th
 and touch what cannot be rolled back (temporary tables), so that the rows stay in the binlog. Triggers and functions
 have savepoints of their own. MyISAM, a sequence, XA, statements that fail and several domains are among it.
 
-The routines end with a change of a row. If they do not, the server (10.5 to 11.8) writes the next statement without
-table maps and without its routines' savepoints: what they roll back looks as if it existed (docs/protocol.md).
+The routines end with a change of a row, which a REPLACE by an equal row is not. If they do not, the server (10.5 to
+11.8) writes the next statement without table maps and without its routines' savepoints: what they roll back looks as if
+it existed (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 NO_SAVEPOINT, DUPLICATE, NO_TABLE = 1305, 1062, 1146
+DOMAIN_KEPT = 1953
+"""Of a newer server, while a MIXED session has temporary tables: it says that it is inside a transaction."""
 TABLES = ("t", "u", "m", "trig")
 TEMPORARY = "CREATE OR REPLACE TEMPORARY TABLE kept (i INT)"
 NAMES = (
@@ -83,10 +86,11 @@ class Database:
             "  IF NEW.v % 3 = 0 THEN ROLLBACK TO inner_one; END IF;"
             "  SAVEPOINT inner_two; DELETE FROM u WHERE id > 255;"
             "  IF NEW.v % 2 = 0 THEN ROLLBACK TO INNER_one; REPLACE INTO u VALUES (NEW.id + 50, 3); END IF;"
-            "  REPLACE INTO u VALUES (NEW.id + 200, NEW.v); END",
+            "  INSERT INTO u VALUES (NEW.id + 200, NEW.v) ON DUPLICATE KEY UPDATE v = v + 1; END",
             "CREATE FUNCTION f(x INT) RETURNS INT MODIFIES SQL DATA BEGIN "
             "  REPLACE INTO t VALUES (x, 7); SAVEPOINT in_f; REPLACE INTO u VALUES (x + 1, 7);"
-            "  IF x % 2 = 0 THEN ROLLBACK TO in_f; END IF; REPLACE INTO t VALUES (x + 2, 8); RETURN x; END",
+            "  IF x % 2 = 0 THEN ROLLBACK TO in_f; END IF;"
+            "  INSERT INTO t VALUES (x + 2, 8) ON DUPLICATE KEY UPDATE v = v + 1; RETURN x; END",
         )
         server.sql("FLUSH BINARY LOGS")
         self.start = server.gtid_binlog_pos()
@@ -120,7 +124,7 @@ class Writer:
         try:
             self._cursor.execute(text)
         except pymysql.err.Error as error:
-            if error.args[0] not in (NO_SAVEPOINT, DUPLICATE, NO_TABLE):
+            if error.args[0] not in (NO_SAVEPOINT, DUPLICATE, NO_TABLE, DOMAIN_KEPT):
                 raise AssertionError(text) from error
 
     def session(self) -> None:

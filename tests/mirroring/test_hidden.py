@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming_source.mirroring import beginnings
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -15,16 +16,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-_REVOKE = """
+_REVOKE = (
+    f"from {beginnings.__name__} import Beginnings"
+    """
 import pymysql
-from streaming_source.mirroring import sink
-begin = sink.MirrorSink._begin
-def revoked(self, spark, mirror):
-    begin(self, spark, mirror)
+begin_all = Beginnings.begin_all
+def revoked(self):
+    begin_all(self)
     pymysql.connect(**{root!r}).query("REVOKE SELECT ON shop.b FROM repl")
-    sink.MirrorSink._begin = begin
-sink.MirrorSink._begin = revoked
+    Beginnings.begin_all = begin_all
+Beginnings.begin_all = revoked
 """
+)
 
 
 def test_a_table_that_is_hidden_when_its_target_was_made_is_set_aside(mirrored: Callable[..., Mirrored]) -> None:

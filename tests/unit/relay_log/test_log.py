@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -9,6 +10,7 @@ from replica.errors import DataLossError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log import lookup
 from replica.relay_log.index import FileIndex
+from replica.relay_log.last_event import last_event
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.scan import group_ends
@@ -65,6 +67,26 @@ def test_every_position_is_located_where_its_groups_end(filled: tuple[RelayLog, 
         assert found is not None
         # The end of one file and the start of the next are one place.
         assert found == place.location or (found.file == place.location.file + 1 and found.offset < 1000)
+
+
+def test_the_last_group_before_the_start_of_a_file_is_in_the_one_before(filled: tuple[RelayLog, list[Place]]) -> None:
+    log, places = filled
+    crossed = 0
+    for (begin, end), after in zip(pairwise(places), places[2:], strict=False):
+        same = log.last_group(end.location)
+        assert log.group_end(end.location) == end.location
+        assert same == begin.location or same.file == end.location.file > begin.location.file
+        if after.location.file > end.location.file:
+            start = log.ranges(RelayLocation(after.location.file, 0), after.location, 1 << 40)[0].start
+            assert log.group_end(RelayLocation(after.location.file, start)) == end.location
+            assert log.last_group(RelayLocation(after.location.file, start)) == same
+            assert last_event(log, RelayLocation(after.location.file, start)) == last_event(log, end.location)
+            crossed += 1
+    assert crossed > 2
+    first = log.locate(START)
+    assert first is not None
+    assert log.group_end(first) is None
+    assert last_event(log, first) is None
 
 
 def test_a_lookup_reads_64_kb_however_long_the_log_is(

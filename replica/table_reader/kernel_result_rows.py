@@ -71,7 +71,7 @@ def put_image(columns: int, count: int, row: int, stop: int, end: int, out: int,
         elif transcoding == Transcoding.TIME:
             outcome, p, q = put_time(record, p, stop, q)
         elif transcoding == Transcoding.YEAR:
-            outcome, p, q = put_year(record, p, stop, q)
+            outcome, p, q = put_year(p, stop, q)
         else:
             outcome, p, q = put_datetime(record, p, stop, q)
         if outcome != RowOutcome.DONE:

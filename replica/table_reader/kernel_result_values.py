@@ -88,15 +88,11 @@ def put_number(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
 
 
 @helper
-def put_year(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write YEAR: 0, or years since 1900. One of two digits stands for 1970 to 2069."""
+def put_year(p: int, stop: int, q: int) -> tuple[int, int, int]:
+    """Write YEAR: 0, or years since 1900."""
     if stop - p < 2:
         return RowOutcome.SHORT, p, q
     year = load_u2(p)
-    if load_u8(record + ResultColumnRecord.scale):
-        if year > 99:
-            return RowOutcome.NO_VALUE, p, q
-        year += 1900 if year >= 70 else 2000
     if year:
         year -= 1900
         if year < 1 or year > 255:

@@ -116,11 +116,8 @@ def _number(came: bytes, width: int) -> bytes:
     return came[:width]
 
 
-def _year(came: bytes, *, two_digits: bool) -> bytes:
+def _year(came: bytes) -> bytes:
     year = int.from_bytes(came, "little")
-    if two_digits:
-        _hold(year < 100)
-        year += 1900 if year >= 70 else 2000
     _hold(year == 0 or 1901 <= year <= 2155)
     return bytes((year - 1900 if year else 0,))
 
@@ -220,7 +217,7 @@ def _time(parts: bytes, size: int) -> bytes:
 
 _VALUES: Final[dict[Transcoding, Callable[[Cursor, ResultPlan], bytes]]] = {
     Transcoding.NUMBER: lambda cursor, column: _number(_take(cursor, column.came), column.width),
-    Transcoding.YEAR: lambda cursor, column: _year(_take(cursor, 2), two_digits=bool(column.scale)),
+    Transcoding.YEAR: lambda cursor, _: _year(_take(cursor, 2)),
     Transcoding.DECIMAL: lambda cursor, column: _decimal(_counted(cursor), column.most, column.scale),
     Transcoding.DATE: lambda cursor, _: _date(_parts(cursor)),
     Transcoding.DATETIME: lambda cursor, column: _datetime(_parts(cursor), column.most),

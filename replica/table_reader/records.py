@@ -15,7 +15,7 @@ class ResultColumnRecord(Record):
     came = word("bytes of a number in the result")
     width = word("bytes in the row image, or minus the bytes of the length prefix")
     most = word("the most bytes of a counted value; DECIMAL: digits before the point; times: bytes of the fraction")
-    scale = word("DECIMAL: digits after the point; YEAR: 1 if it is of two digits")
+    scale = word("DECIMAL: digits after the point")
     key = word("which part of the key it is, -1: none")
 
 

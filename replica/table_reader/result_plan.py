@@ -107,13 +107,7 @@ def _plan(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) -> Res
             most = (image.fsp + 1) // 2
         case Transcoding.COUNTED | Transcoding.TRIMMED:
             most = (1 << 8 * prefix) - 1 if image.type in (ColumnType.BLOB, ColumnType.GEOMETRY) else image.length
-        case Transcoding.YEAR:
-            scale = int(_is_short_year(column))
     return ResultPlan(column.name, transcoding, _CAME.get(ColumnType(answered.type), 0), width or -prefix, most, scale)
-
-
-def _is_short_year(column: ColumnSchema) -> bool:
-    return column.column_type.startswith("year(2)")
 
 
 def _difference(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) -> str:
@@ -148,8 +142,8 @@ def _length(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) -> s
             return "" if digits == (image.precision, image.scale) else "precision"
         case ColumnType.TIMESTAMP2 | ColumnType.DATETIME2 | ColumnType.TIME2:
             return "" if answered.decimals == image.fsp else "number of digits"
-        case ColumnType.YEAR:
-            return "" if answered.length == (2 if _is_short_year(column) else 4) else "length"
+        case ColumnType.YEAR if answered.type == ColumnType.YEAR:
+            return "" if answered.length == 4 else "length"
         case ColumnType.BIT:
             return "" if answered.length == image.length else "length"
         case ColumnType.STRING | ColumnType.VARCHAR | ColumnType.BLOB:

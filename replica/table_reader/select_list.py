@@ -6,15 +6,23 @@ expressions get are of no use: ORDER BY would take an alias for the column, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
+from replica.protocol.constants import ColumnType
+from replica.rows.types.entry import ResultType
+from replica.rows.types.kinds import Transcoding
 from replica.rows.types.registry import NAMES
 from replica.rows.types.types import type_of
 
 if TYPE_CHECKING:
-    from replica.rows.types.entry import ResultType
     from replica.schema.table import ColumnSchema, TableSchema
+
+
+_SHORT_YEAR: Final = ResultType(
+    "YEAR(CAST({c} AS DATE)) - 1900", (ColumnType.LONG, ColumnType.LONGLONG), ColumnType.YEAR, Transcoding.NUMBER
+)
+"""YEAR(2): the server stores all four digits, as an ALTER left them, and as a number it gives the last two."""
 
 
 def quoted(name: str) -> str:
@@ -24,6 +32,8 @@ def quoted(name: str) -> str:
 
 def result_type(column: ColumnSchema) -> ResultType:
     """Return how a column's type is asked for; SchemaError for one that the registry lacks."""
+    if column.column_type.startswith("year(2)"):
+        return _SHORT_YEAR
     found = type_of(column).result_set
     if found is None:
         raise SchemaError(

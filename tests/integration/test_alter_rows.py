@@ -102,8 +102,14 @@ class Shown:
         self.run("SET sql_mode = '', time_zone = '+00:00'")
         columns = target_columns(table, POLICY)
         rounded = {column.name for column in table.columns if decimals_of(column.column_type) is not None}
+        years = {column.name for column in table.columns if column.column_type.startswith("year(2)")}
         shown = ", ".join(
-            f"`{column.name}`" if column.name in rounded else _shown(column.name, column.type) for column in columns
+            f"`{column.name}`"
+            if column.name in rounded
+            else f"NULLIF(YEAR(CAST(`{column.name}` AS DATE)), 1900)"
+            if column.name in years
+            else _shown(column.name, column.type)
+            for column in columns
         )
         found = self.run(f"SELECT {shown} FROM t")
         return Counter(

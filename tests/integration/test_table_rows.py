@@ -227,6 +227,26 @@ def test_a_table_that_was_changed_since_is_refused(server: MariaDb, change: str)
         read(connection, schema)
 
 
+def test_years_that_an_alter_left_are_read_as_the_log_has_them(server: MariaDb) -> None:
+    server.sql(
+        "CREATE OR REPLACE DATABASE years",
+        "USE years",
+        "CREATE TABLE t (id INT PRIMARY KEY, y YEAR, n INT)",
+        "INSERT INTO t VALUES (1, 1901, 0), (2, 2001, 0), (3, 0, 0), (4, 1970, 0), (5, 2000, 0), (6, 2155, 0), "
+        "(7, NULL, 0)",
+        "ALTER TABLE t MODIFY y YEAR(2)",
+        "FLUSH BINARY LOGS",
+        "UPDATE t SET n = 1",
+    )
+    log = Log(last_file(server), catalog(server, "years"))
+    schema = log.catalog["years", "t"]
+    with closing(connect(server)) as connection:
+        block = read(connection, schema)
+    for data, event in ((binlog(block), parse_table_map(block.table_map)), (log.data, log.table_map("t", "years"))):
+        rows = decoded(data, event, schema, DecodeOptions(), schema.name)
+        assert rows.after[1].to_pylist() == [1901, 2001, 0, 1970, 2000, 2155, None]
+
+
 def test_digits_that_an_alter_left_are_read_as_select_shows_them(server: MariaDb) -> None:
     with server.connect() as writer, writer.cursor() as cursor:
         run = cursor.execute

@@ -153,7 +153,7 @@ CASES: tuple[ResultCase, ...] = (
         for n in (1, 8, 9, 64)
     ),
     _case("YEAR", T.YEAR, st.sampled_from((0, 1901, 1999, 2155)).map(lambda y: struct.pack("<H", y)), length=4),
-    _case("YEAR(2)", T.YEAR, st.integers(0, 99).map(lambda y: struct.pack("<H", y)), length=2),
+    _case("YEAR(2)", T.LONG, st.integers(0, 255).map(lambda y: struct.pack("<I", y)), length=5),
     _case("DATE", T.DATE, st.just(b"\0") | _ANY_DAY.map(lambda d: b"\x04" + d)),
     *(_case(f"DATETIME({f})", T.DATETIME, _parts(_ANY_DAY, f), decimals=f, fsp=f) for f in range(7)),
     *(_case(f"TIMESTAMP({f})", T.TIMESTAMP, _parts(_SINCE_1970, f), decimals=f, fsp=f) for f in range(7)),

@@ -119,8 +119,8 @@ def rows(mirror: Mirrored, table: str, where: str = "true") -> list[list[str | N
 
 
 def held(mirror: Mirrored, table: str) -> list[list[str | None]]:
-    """Rows of the server as text, by the values that it stores: it shows those of DOUBLE(10,2) rounded."""
-    shown = {"time": "CAST({} AS CHAR)", "double": "{} + 0e0"}
+    """Rows of the server as text."""
+    shown = {"time": "CAST({} AS CHAR)"}
     columns = mirror.primary.sql(f"SHOW COLUMNS FROM shop.{table}")
     asked = [shown.get(str(kind).partition("(")[0], "{}").format(name) for (name, kind, *_) in columns]
     found = mirror.primary.sql(f"SELECT {', '.join(asked)} FROM shop.{table}")

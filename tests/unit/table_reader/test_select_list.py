@@ -21,6 +21,8 @@ def test_each_column_is_asked_for_by_its_name_and_some_by_a_cast() -> None:
             column("i4", "inet4"),
             column("{c}", "inet6"),
             column("v", "vector", octets=12),
+            ColumnSchema(name="y", data_type="year", column_type="year(2)"),
+            ColumnSchema(name="z", data_type="year", column_type="year(4)"),
             *ROW_PERIOD,
         ]
     )
@@ -32,6 +34,8 @@ def test_each_column_is_asked_for_by_its_name_and_some_by_a_cast() -> None:
         "CAST(`i4` AS BINARY(4))",
         "CAST(`{c}` AS BINARY(16))",
         "`v`",
+        "YEAR(CAST(`y` AS DATE)) - 1900",
+        "`z`",
         "`row_start`",
         "`row_end`",
     ]

@@ -30,7 +30,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
-from streaming_source.selection.access import check_access, refuse_absent
+from streaming_source.selection.access import check_access, refuse_absent, refuse_capitals
 from streaming_source.selection.generated import warn_of_generated
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
@@ -145,6 +145,8 @@ def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint
         refused = refusal(check(server, config.server_id, hosts=len(set(config.endpoints))), server, str(endpoint))
         if refused is not None:
             raise refused
+    if lower_case:
+        yield from refuse_capitals(options)
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     read = partial(_selected, options)
     catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)

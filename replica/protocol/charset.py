@@ -294,9 +294,14 @@ def collation_in(name: str) -> int:
     return first if isinstance(first, int) else first[0]
 
 
+def charset_key(name: str | None) -> str | None:
+    """Return the name that a character set has in every version of the server; None stays None."""
+    return None if name is None else _ALIASES.get(name, name)
+
+
 def charset_named(name: str) -> Charset:
     """Return the character set that information_schema calls `name`."""
-    charset = CHARSETS.get(_ALIASES.get(name, name))
+    charset = CHARSETS.get(charset_key(name) or name)
     if charset is None:
         raise UnsupportedColumnError(
             f"The character set {name} is not known.", hint="Report it together with the server's version."

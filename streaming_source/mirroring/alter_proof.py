@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from replica.errors import SchemaError
+from replica.protocol.charset import charset_key
 from replica.schema.naming import column_key
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ def _keeps_values(old: ColumnSchema, new: ColumnSchema) -> bool:
     if old.data_type in _BITS and new.data_type in _BITS:
         (low, high), (lowest, highest) = _range(old), _range(new)
         return lowest <= low and high <= highest
-    if (old.data_type, old.unsigned, old.charset) != (new.data_type, new.unsigned, new.charset):
+    was, now = ((one.data_type, one.unsigned, charset_key(one.charset)) for one in (old, new))
+    if was != now:
         return False
     if old.labels is not None:
         return _keeps_labels(old, new)

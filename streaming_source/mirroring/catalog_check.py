@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
+from replica.protocol.charset import charset_key
 from replica.protocol.gtid import covers
 from streaming_source.mirroring.source_tables import read_source_tables
 from streaming_source.mirroring.statement_scope import statements_of
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from replica.schema.known_tables import TableName
-    from replica.schema.table import TableSchema
+    from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.source_tables import SourceTables
@@ -91,12 +93,17 @@ def _difference(known: TableSchema, told: TableSchema) -> str:
     if names[0] != names[1]:
         return f"its columns are {', '.join(names[1])}, and were {', '.join(names[0])}."
     for column, other in zip(ours, theirs, strict=True):
-        if any(getattr(column, field) != getattr(other, field) for field in _FIELDS):
+        if _facts(column) != _facts(other):
             return f"its column {column.name} is {_shown(other.column_type)}, and was {_shown(column.column_type)}."
     keys = [[table.columns[number].name for number in table.primary_key] for table in (known, told)]
     if keys[0] != keys[1]:
         return f"its primary key is ({', '.join(keys[1])}), and was ({', '.join(keys[0])})."
     return "" if known.versioned == told.versioned else "it is system-versioned, or was so, on one side only."
+
+
+def _facts(column: ColumnSchema) -> list[object]:
+    one = replace(column, charset=charset_key(column.charset))
+    return [getattr(one, field) for field in _FIELDS]
 
 
 def _shown(declared: str) -> str:

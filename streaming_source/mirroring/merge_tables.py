@@ -1,7 +1,9 @@
 """Find the tables whose rows are changed under another table's name: the members of MERGE tables (MRG_MyISAM).
 
 In: the names under which a batch has rows events. Out: for each MERGE table among them its members, as the server says
-now. It is asked for names that are no tables of the mirror, at most every few minutes for the same ones.
+now, and said before. It is asked for names that are no tables of the mirror, at most every few minutes for the same
+ones. If the server cannot tell the members, all that may be some are taken for them: a MERGE table with a member that
+was altered cannot be opened, and of a table that was dropped nothing tells what it was.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, ServerError
 from replica.handshake.ask import ask
+from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.sql_tokens import tokenize
 
 if TYPE_CHECKING:
@@ -26,7 +31,9 @@ if TYPE_CHECKING:
 
 ASK_EVERY_S: Final = 300.0
 """What a name stands for may change: CREATE TABLE, or ALTER TABLE … UNION, of a table that is not selected."""
-_MERGES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE ENGINE = 'MRG_MyISAM'"
+_ENGINES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES"
+_MERGE: Final = "MRG_MyISAM"
+_MEMBER: Final = "MyISAM"
 
 _log = logging.getLogger(__name__)
 
@@ -39,30 +46,50 @@ class MergeTables:
         self._asked: dict[TableName, float] = {}
         self._members: dict[TableName, tuple[TableName, ...]] = {}
 
-    def members(self, names: Collection[TableName]) -> dict[TableName, tuple[TableName, ...]]:
-        """Return the members of those of these tables that are MERGE tables."""
+    def members(
+        self, names: Collection[TableName], altered: Collection[TableName] = ()
+    ) -> dict[TableName, tuple[TableName, ...]]:
+        """Return the members of those of these tables that are MERGE tables, or may have been.
+
+        Args:
+            names: the tables under whose names rows were changed.
+            altered: the tables with statements beside these changes: they may have been members before.
+        """
         now = time.monotonic()
+        before: dict[TableName, tuple[TableName, ...]] = {}
         if any(now - self._asked.get(name, -ASK_EVERY_S) >= ASK_EVERY_S for name in names):
             try:
-                self._members = asyncio.run(ask(self._options.connection, _members))
+                found = asyncio.run(ask(self._options.connection, partial(_members, names, altered)))
             except ReplicaError as error:
                 _log.warning("the server was not asked for its MERGE tables: %s", error.message)
                 return {}
+            before, self._members = self._members, found
             self._asked = dict.fromkeys([*self._asked, *names], now)
-        return {name: self._members[name] for name in names if name in self._members}
+        told = {name: {*before.get(name, ()), *self._members.get(name, ())} for name in names}
+        return {name: tuple(sorted(members)) for name, members in told.items() if members}
 
 
-def _members(_: Endpoint) -> Steps[dict[TableName, tuple[TableName, ...]]]:
-    rows = yield Query(_MERGES, (), MAX_CATALOG_BYTES)
+def _members(
+    names: Collection[TableName], altered: Collection[TableName], _: Endpoint
+) -> Steps[dict[TableName, tuple[TableName, ...]]]:
+    rows = yield Query(_ENGINES, (), MAX_CATALOG_BYTES)
+    engines = {(str(database), str(table)): engine for database, table, engine in rows}
+    possible = (
+        *(name for name, engine in engines.items() if engine == _MEMBER and name[0] not in SYSTEM_DATABASES),
+        *altered,
+    )
     found: dict[TableName, tuple[TableName, ...]] = {}
-    for database, table in rows:
-        name = (str(database), str(table))
+    for name in (name for name, engine in engines.items() if engine == _MERGE):
         quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name)
         try:
             answer = yield Query(f"SHOW CREATE TABLE {quoted}")
-        except ServerError:  # gone since
-            continue
-        found[name] = members_of(str(answer[0][1]), name[0])
+        except ServerError:  # it cannot be opened, or is gone since
+            found[name] = possible
+        else:
+            found[name] = members_of(str(answer[0][1]), name[0])
+    for name in names:
+        if name not in engines and (yield from may_read(*name)) == "absent":
+            found[name] = possible
     return found
 
 

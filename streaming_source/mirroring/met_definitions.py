@@ -7,6 +7,7 @@ are in no statement of the stream: they show here, before a value is missing or 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -59,4 +60,13 @@ def other_definition_of(
 @lru_cache(maxsize=4096)
 def _difference(content: bytes, table: TableSchema, *, read: bool) -> str:
     """Compare a table map with a definition, once: they are the same in nearly all batches."""
-    return difference(parse_table_map(_WITHOUT_ID + content), table, computed=not read)
+    return difference(parse_table_map(_WITHOUT_ID + content), _as_read(table) if read else table, computed=not read)
+
+
+def _as_read(table: TableSchema) -> TableSchema:
+    """Return a definition as maps of rows that were read from the table have it: labels are in UTF-8."""
+    columns = (
+        replace(column, charset="utf8mb4") if column.labels is not None and column.charset != "binary" else column
+        for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))

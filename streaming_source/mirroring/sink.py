@@ -242,9 +242,10 @@ class MirrorSink:
     def _doubt(self, spark: SparkSession, number: int, facts: BatchFacts, end: SourceOffset) -> None:
         """Ask for the tables again of which the batch cannot have told everything."""
         assert self._rows is not None  # noqa: S101
-        foreign = facts.touched.keys() - {row.name for row in self._rows.values() if row.live}
+        ours = {row.name for row in self._rows.values() if row.live or row.batch != NO_BATCH}
+        foreign = facts.touched.keys() - ours
         why: dict[TableName, tuple[str, str]] = {}
-        for merge, members in self._merges.members(foreign).items() if foreign else ():
+        for merge, members in self._merges.members(foreign, facts.statements).items() if foreign else ():
             told = f"rows of it may have been changed through the MERGE table {table_text(merge)}, under its name."
             why |= dict.fromkeys(members, ("onSwap", told))
         why |= {name: ("onAlter", told) for name, told in self._catalog.differing(self._rows, facts, end).items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.errors import AuthenticationError, SchemaError
+from replica.errors import AuthenticationError, ConfigError, SchemaError
 from streaming_source.load import load_plan
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.schema_stream import Stream, rows
@@ -146,3 +146,30 @@ def test_the_first_row_of_a_hidden_table_names_the_grant_and_goes_on_behind_it(
     stream.read(primary.gtid_binlog_pos())
     assert rows(stream) == [{"id": 1, "secret": 2}, {"id": 7}]
     stream.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "instead"),
+    [
+        ({"tables": "D.*"}, r"D\.\*", "d.*"),
+        ({"tables": "d.u,d.Wörk"}, r"d\.Wörk", "d.wörk"),
+        ({"tables": "d.*", "excludeTables": "d.T"}, r"d\.T", "d.t"),
+        ({"tables": "d.*", "snapshotAgain": "d.T@again", "startingPosition": "initial"}, r"d\.T", "d.t"),
+    ],
+)
+def test_capitals_are_refused_if_the_server_stores_names_in_lower_case(
+    lowering: MariaDb, options: dict[str, str], told: str, instead: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"no table is called {told}: .* in lower case") as caught:
+        load(lowering, "rich", **options)
+    assert instead in caught.value.hint
+    assert ("d", "t") in load(lowering, "rich", tables="d.*").tables.catalog
+    assert load(lowering, "rich", table="D.T").tables.patterns == ("d.t",)
+
+
+@pytest.fixture(scope="module")
+def lowering() -> Iterator[MariaDb]:
+    with MariaDb("10.11", "--lower-case-table-names=1") as server:
+        server.add_user("rich", "x")
+        server.sql("CREATE DATABASE D", "CREATE TABLE D.T (id INT PRIMARY KEY)", "CREATE TABLE D.U (id INT)")
+        yield server

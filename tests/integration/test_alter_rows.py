@@ -10,6 +10,7 @@ import datetime as dt
 import os
 import struct
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ import pytest
 from pymysql.converters import encoders
 
 from replica.handshake.catalog import read_tables
+from replica.protocol.charset import charset_key
 from replica.rows.types.floats import decimals_of
 from replica.rows.types.types import ValuePolicy
 from replica.schema.effect import StatementEffect
@@ -142,6 +144,8 @@ def _value(value: Any, kind: str) -> Any:
         except ValueError:
             return None
         return f"{day} {time.rstrip('0').rstrip('.') if '.' in time else time}"
+    if isinstance(value, bytes) and kind == "STRING":  # of a binary ENUM
+        value = value.decode("utf-8", "surrogateescape")
     return value if isinstance(value, bytes) else str(value)
 
 
@@ -194,7 +198,8 @@ def check(shown: Shown, seed: int, tally: Tally) -> None:
 def _definition(table: TableSchema) -> list[object]:
     """What the judgement of the next statement depends on."""
     shown = target_columns(table, POLICY)
-    columns = [tuple(getattr(column, name) for name in _FACTS) for column in table.columns if not column.hidden]
+    named = (replace(column, charset=charset_key(column.charset)) for column in table.columns if not column.hidden)
+    columns = [tuple(getattr(column, name) for name in _FACTS) for column in named]
     return [*shown, *columns, table.primary_key, table.versioned]
 
 

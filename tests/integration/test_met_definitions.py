@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replica.table_reader.table_map import table_map_body
 from streaming_source.mirroring.batch_facts import TableChanges
 from streaming_source.mirroring.met_definitions import other_definition_of
 from streaming_source.mirroring.outlines.met_maps import MetMap
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from tests.integration.schema_stream import Tables
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+_ID = 8
+"""Bytes of table id and flags in a TABLE_MAP."""
 
 
 class Outlines(Stream):
@@ -98,7 +102,10 @@ def test_rows_of_every_type_are_of_the_definition_in_the_catalog(made: Tables, t
     assert found.keys() == {table.name for table in cases}
     for name, changes in found.items():
         assert changes.maps
-        assert other_definition_of(changes, outlines.definition(name)) == "", name
+        definition = outlines.definition(name)
+        assert other_definition_of(changes, definition) == "", name
+        read = MetMap(table_map_body(definition)[_ID:], (0, 0), (0, 0), read=True, fault="")
+        assert other_definition_of(TableChanges(maps=(read,)), definition) == "", f"rows read from {name}"
 
 
 LOGGED = (

@@ -12,6 +12,7 @@ import pymysql
 import pytest
 
 from replica.protocol.query import QueryEvent
+from replica.schema.catalog import columns_query, keys_query, read_catalog
 from replica.schema.naming import COMPARED_BY_UPPER_CASE, column_key, lowered
 from replica.schema.session import ServerRules
 from tests.integration.ddl_following import Follower
@@ -138,6 +139,26 @@ def test_random_names_of_tables_are_stored_in_lower_case(
                 found = False
             assert found is (lowered(one) == lowered(other)), (one, other)
             cursor.execute(f"DROP TABLE names.{quoted(one)}")
+
+
+CLOSE_TABLES = ("cafe", "café", "CAFE", "straße", "strasse", "tisch", "Tisch", "\u0131", "i", "Ÿ", "y")
+
+
+@pytest.mark.parametrize("selection", [[("names", None)], [("names", None), ("NAMES", None)], [("names", "cafe")], []])
+def test_the_catalog_has_each_of_tables_close_to_each_other(server: MariaDb, selection: list[Any]) -> None:
+    """information_schema compares names without case and accents."""
+    server.sql(*(f"CREATE OR REPLACE DATABASE {database}" for database in ("names", "NAMES", "námes")))
+    for number, table in enumerate(CLOSE_TABLES):
+        for database in ("names", "NAMES", "námes"):
+            key = f"{database[0]}{number}"
+            server.sql(f"CREATE TABLE {database}.{quoted(table)} ({key} INT, v INT, PRIMARY KEY ({key}))")
+    columns, keys = columns_query(selection), keys_query(selection)
+    found = read_catalog(server.sql(columns[0], args=columns[1]), server.sql(keys[0], args=keys[1]))
+    for number, table in enumerate(CLOSE_TABLES if selection != [("names", "cafe")] else ["cafe"]):
+        told = found["names", table]
+        assert ([column.name for column in told.columns], told.primary_key) == ([f"n{number}", "v"], (0,)), table
+    for database in ("NAMES", "námes"):
+        server.sql(f"DROP DATABASE {database}")
 
 
 NAMES = (*"sSkiIeéÉςΣµ", "maße", "masse", "MASSE", "\u017f", "\u212a", "İ", "\u0131", "\u03c3", "\u03bc")

@@ -88,7 +88,8 @@ def test_members_of_a_merge_table_are_read_again_and_it_is_suspended_itself(mirr
         mirror.run()
         mirror.assert_equal("a", "m1", "m2")
         assert mirror.states() == dict.fromkeys(("a", "m1", "m2"), ("current", None))
-        primary.sql("USE shop", f"CREATE TABLE m ({columns}) ENGINE=MERGE UNION=(m1, m2) INSERT_METHOD=LAST")
+        create = f"CREATE TABLE m ({columns}) ENGINE=MERGE UNION=({{members}}) INSERT_METHOD=LAST"
+        primary.sql("USE shop", create.format(members="m1, m2"))
         primary.sql("INSERT INTO shop.m VALUES (2, 2)", "INSERT INTO shop.a VALUES (102, 1)")
         mirror.run()
         mirror.run()
@@ -96,6 +97,16 @@ def test_members_of_a_merge_table_are_read_again_and_it_is_suspended_itself(mirr
         state, error = mirror.states()["m"]
         assert state == "failed"
         assert "its rows are those of other tables" in str(error)
+        primary.sql("INSERT INTO shop.m2 VALUES (20, 1)")
+        mirror.run()
+        for statements in (
+            ("DELETE FROM m WHERE id = 20", "ALTER TABLE m1 ADD x INT"),  # the server cannot open it any more
+            ("DROP TABLE m", create.format(members="m2"), "INSERT INTO m VALUES (21, 1)", "DROP TABLE m"),
+        ):
+            primary.sql("USE shop", *statements)
+            mirror.run()
+            mirror.run()
+            mirror.assert_equal("a", "m1", "m2")
 
 
 @pytest.mark.slow

@@ -68,6 +68,65 @@ def test_new_columns_and_swaps_end_in_what_the_server_has(mirrored: Callable[...
         mirror.assert_equal(*NAMES)
 
 
+LOWER_CASE = (
+    "CREATE DATABASE Shop CHARACTER SET utf8mb4",
+    "USE SHOP",
+    *(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)"
+        for table in ("Emptied", "Altered", "Moved", "Dropped", "Reborn", "Waited", "Widened", "Timed", "Quoted")
+    ),
+    *(
+        f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_20"
+        for table in ("EMPTIED", "ALTERED", "MOVED", "DROPPED", "REBORN", "WAITED", "WIDENED", "TIMED", "QUOTED")
+    ),
+)
+IN_OTHER_CASE = (
+    "USE SHOP",
+    "TRUNCATE TABLE EMPTIED",
+    "INSERT INTO eMPTIED VALUES (7, 8)",
+    "ALTER TABLE shop.aLTERED ADD COLUMN NewC INT NOT NULL DEFAULT 5",
+    "INSERT INTO altered VALUES (101, 1, 2)",
+    "RENAME TABLE MOVED TO ArriveD",
+    "INSERT INTO ARRIVED VALUES (101, 1)",
+    "DROP TABLE dROPPED",
+    "DROP TABLE REBORN",
+    "CREATE TABLE ReBorn (id INT PRIMARY KEY, w VARCHAR(9))",
+    "INSERT INTO reborn VALUES (1, 'ü')",
+    "CREATE TABLE CreateD (id INT PRIMARY KEY)",
+    "INSERT INTO CREATED VALUES (1), (2)",
+    "SET STATEMENT lock_wait_timeout=5 FOR TRUNCATE TABLE WAITED",
+    "INSERT INTO waited VALUES (3, 3)",
+    "SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE Widened ADD x TINYINT DEFAULT -3, MODIFY v BIGINT",
+    "INSERT INTO WIDENED VALUES (101, 5000000000, 1)",
+    "SET sql_mode = ORACLE",
+    "ALTER TABLE TIMED ADD c DATE",
+    "INSERT INTO Timed VALUES (101, 1, '2026-01-02 03:04:05')",
+    "UPDATE timed SET c = '2026-01-02 23:59:58' WHERE id = 3",
+    "ALTER TABLE TimeD ADD d DATE DEFAULT '2026-02-03 04:05:06'",
+    "SET sql_mode = NO_BACKSLASH_ESCAPES",
+    r"ALTER TABLE QUOTED ADD c VARCHAR(20) NOT NULL DEFAULT 'a\nb\', ADD d ENUM('\','x') NOT NULL",
+    r"INSERT INTO quoted VALUES (101, 1, 'c:\new\', '\')",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metadata", ["NO_LOG", "FULL"])
+def test_statements_are_read_as_the_server_read_them(mirrored: Callable[..., Mirrored], metadata: str) -> None:
+    with MariaDb("10.11", "--lower-case-table-names=1", f"--binlog-row-metadata={metadata}") as primary:
+        primary.add_user()
+        primary.sql(*LOWER_CASE)
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        primary.sql(*IN_OTHER_CASE)
+        mirror.break_off()
+        mirror.run()
+        there = [str(name) for (name,) in primary.sql("SHOW TABLES FROM shop")]
+        mirror.assert_equal(*there)
+        gone = {"moved": ("dropped", None), "dropped": ("dropped", None)}
+        assert mirror.states() == dict.fromkeys(there, ("current", None)) | gone
+        assert len(mirror.target("dropped")) == 20, "onDrop=keep"
+
+
 @contextlib.contextmanager
 def writing(primary: MariaDb) -> Iterator[None]:
     """Change rows of all tables for as long as it lasts, whatever the tables are called and look like."""

@@ -9,7 +9,8 @@ from replica.schema.alter import read_alteration
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from replica.schema.statements import read_statement
-from streaming_source.mirroring.alter_proof import Kept, New, Proof, proved
+from replica.schema.table import ColumnSchema
+from streaming_source.mirroring.alter_proof import Kept, New, Proof, _keeps_values, proved
 
 SESSION = StatementContext(database="shop")
 TABLE = """CREATE TABLE t (
@@ -141,6 +142,15 @@ def test_a_generated_column_may_be_computed_again_of_what_changes(actions: str, 
     else:
         assert stays
         assert isinstance(found["g"], Kept)
+
+
+def test_a_column_may_have_the_older_name_of_its_character_set() -> None:
+    """The catalog of a server before 10.6 calls utf8mb3 utf8."""
+    older, newer = (
+        ColumnSchema(name="v", data_type="varchar", column_type=f"varchar({length})", charset=charset)
+        for length, charset in ((5, "utf8"), (9, "utf8mb3"))
+    )
+    assert _keeps_values(older, newer)
 
 
 def test_new_columns_are_told_from_those_whose_names_they_take() -> None:

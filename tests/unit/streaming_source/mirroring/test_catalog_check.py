@@ -81,6 +81,14 @@ def test_what_changes_no_value_is_no_difference(check: Any) -> None:
     assert check(other, 5).differing({NAME: row()}, NOTHING, end(5)) == {}
 
 
+def test_the_names_of_one_character_set_are_no_difference(check: Any) -> None:
+    """A statement that was followed says utf8mb3; the catalog of a server before 10.6 says utf8."""
+    ours, theirs = (
+        replace(TABLE, columns=(COLUMNS[0], replace(COLUMNS[1], charset=charset))) for charset in ("utf8mb3", "utf8")
+    )
+    assert check(theirs, 5).differing({NAME: row(ours)}, NOTHING, end(5)) == {}
+
+
 def test_a_catalog_that_is_ahead_is_judged_where_the_mirror_gets_there(check: Any) -> None:
     found = check(CHANGED["a sign"], 8)
     assert found.differing({NAME: row()}, NOTHING, end(5)) == {}

@@ -83,6 +83,9 @@ def proved(
     both = next((name for name in change.changed if name in change.renamed or name in change.dropped), None)
     if both is not None:
         raise SchemaError(f"it changes the column {both} twice.")
+    limited = next((column.name for column in before.columns if _is_limited(column)), None)
+    if limited is not None:
+        raise SchemaError(f"it may store values of {limited} anew, within its digits, which an earlier ALTER had left.")
     moved = moved_columns(before, change)
     _check_key(before, after, moved, change)
     _check_declared(change, {change.key(name) for name in numbered})
@@ -140,6 +143,13 @@ def _check_declared(change: Alteration, numbered: Collection[str]) -> None:
             raise SchemaError(f"it makes {item.column.name} AUTO_INCREMENT, which gives rows with 0 there a number.")
         if item.column.computed:
             raise SchemaError(f"it may make a generated column of {item.column.name}, and compute its values again.")
+
+
+def _is_limited(column: ColumnSchema) -> bool:
+    """Tell whether a column is FLOAT(M,D) or DOUBLE(M,D): an ALTER that adds (M,D) leaves values with more digits, and
+    the next one that copies the table cuts them.
+    """
+    return column.data_type in ("float", "double") and "," in column.column_type
 
 
 def _same(old: ColumnSchema, new: ColumnSchema) -> bool:

@@ -50,6 +50,7 @@ SHOWN = 12
 """Cases in a message."""
 MANY = int(os.environ.get("ALTERS", "3000"))
 _FACTS = ("data_type", "unsigned", "charset", "labels", "precision", "scale", "fsp", "nullable", "period", "computed")
+_YEAR = "IF({0} = 1900, 0, {0})"
 _FLOATS = {"FLOAT": "f", "DOUBLE": "d"}
 _BITS = {"ANSI_QUOTES": 4, "NO_BACKSLASH_ESCAPES": 1 << 20, "ORACLE": 1 << 9 | 4, "REAL_AS_FLOAT": 1}
 """Modes that give words another meaning, as a QUERY event has them."""
@@ -108,7 +109,7 @@ class Shown:
         shown = ", ".join(
             f"`{column.name}`"
             if column.name in rounded
-            else f"NULLIF(YEAR(CAST(`{column.name}` AS DATE)), 1900)"
+            else _YEAR.format(f"YEAR(CAST(`{column.name}` AS DATE))")
             if column.name in years
             else _shown(column.name, column.type)
             for column in columns
@@ -139,6 +140,7 @@ def _value(value: Any, kind: str) -> Any:
         return struct.unpack(_FLOATS[kind], struct.pack(_FLOATS[kind], float(value)))[0]
     if kind.startswith(("TIMESTAMP", "DATE")):
         day, _, time = str(value).partition(" ")
+        time = time or "00:00:00" * kind.startswith("TIMESTAMP")
         try:
             dt.date.fromisoformat(day)
         except ValueError:

@@ -78,14 +78,10 @@ def proved(
     """
     if change.unproven:
         raise SchemaError(f"it may change rows: {change.unproven[0]}.")
-    if before.versioned != after.versioned:
-        raise SchemaError("it changes whether the table is system-versioned.")
+    _check_table(before, after)
     both = next((name for name in change.changed if name in change.renamed or name in change.dropped), None)
     if both is not None:
         raise SchemaError(f"it changes the column {both} twice.")
-    limited = next((column.name for column in before.columns if _is_limited(column)), None)
-    if limited is not None:
-        raise SchemaError(f"it may store values of {limited} anew, within its digits, which an earlier ALTER had left.")
     moved = moved_columns(before, change)
     _check_key(before, after, moved, change)
     _check_declared(change, {change.key(name) for name in numbered})
@@ -109,6 +105,15 @@ def proved(
             raise SchemaError(f"the generated column {computed} may be made of {old.name}, which it changes.")
         found[column.name] = Kept(old)
     return found
+
+
+def _check_table(before: TableSchema, after: TableSchema) -> None:
+    """Refuse tables of which no ALTER is proved, or not this one."""
+    if before.versioned != after.versioned:
+        raise SchemaError("it changes whether the table is system-versioned.")
+    limited = next((column.name for column in before.columns if _is_limited(column)), None)
+    if limited is not None:
+        raise SchemaError(f"it may cut values of {limited}, which an earlier ALTER left with more digits.")
 
 
 def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:

@@ -43,7 +43,7 @@ class NativeChanges:
         self._reasons: dict[TableName, str | None] = {}
 
     def bring_in(self, batch: DataFrame, works: list[TableWork], position: str) -> None:
-        """Have tasks write the changes of all tables that they can; `position`: GTID position at the batch's end."""
+        """Let tasks write the changes of all tables that they can; `position`: GTID position at the batch's end."""
         if self._settings.writer != NATIVE:
             return
         chosen = [(work, folder) for work in works if (folder := self._folder_for(work)) is not None]

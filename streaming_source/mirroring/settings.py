@@ -251,7 +251,7 @@ def _check_native(kind: str) -> None:
     if importlib.util.find_spec("deltalake") is None:
         raise ConfigError(
             "writer=native needs the package deltalake, which is not installed here.",
-            hint="Install spark-mariadb-binlog[native] in the driver and on all executors.",
+            hint="Install the package with its extra `native` in the driver and on all executors.",
         )
 
 
